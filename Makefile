@@ -1,0 +1,44 @@
+# Everything a fresh machine needs is installed into .venv by the first target that wants it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check lint types bench clean help
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: $(STAMP) ## process 20,000 writes on the local engine, with a split and a kill, and check the result
+	@$(BIN)/streamkit demo
+
+test: $(STAMP) ## all tests but the benchmarks
+	$(BIN)/pytest -q -m "not benchmark"
+
+check: lint types test ## what CI runs
+
+lint: $(STAMP) ## ruff, the linter and the formatter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## mypy (strict) on the code, pyright on the typed use of the public API
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+bench: $(STAMP) ## speeds, as ratios measured side by side in one run
+	$(BIN)/pytest -q -m benchmark -s tests/benchmarks
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "streamkit needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "This Python lacks venv. On Debian or Ubuntu: sudo apt-get install python3-venv"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[rich]" --group test --group lint
+	@touch $(STAMP)
