@@ -1,0 +1,250 @@
+"""Actions: effects in the table's own terms, before they are folded and sent.
+
+An `Action` writes (or checks) one item, with attribute names and wire values. `compile_effect`
+makes one from an effect; control items are written with actions directly. `fold` merges actions,
+`commit` sends them. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NamedTuple
+
+from streamkit.codec import encode
+from streamkit.conditions import all_of, compile_condition
+from streamkit.effects import (
+    Accumulate,
+    Add,
+    AddToSet,
+    Check,
+    Delete,
+    Effect,
+    Guard,
+    Put,
+    RemoveFromSet,
+    Set,
+)
+from streamkit.keys import Key
+from streamkit.schema import TableSchema
+
+Wire = dict[str, Any]
+"""One attribute value as DynamoDB's JSON has it, such as `{"S": "x"}`."""
+
+
+class ItemRef(NamedTuple):
+    """Which item: table and key, hashable. Key values are wire type and text."""
+
+    table: str
+    pk: tuple[str, str]
+    sk: tuple[str, str] | None
+
+    def key(self, schema: TableSchema) -> dict[str, Wire]:
+        """Return the key as DynamoDB takes it."""
+        key = {schema.pk: {self.pk[0]: self.pk[1]}}
+        if self.sk is not None and schema.sk is not None:
+            key[schema.sk] = {self.sk[0]: self.sk[1]}
+        return key
+
+
+def item_ref(schema: TableSchema, item: Mapping[str, Wire]) -> ItemRef:
+    """Name the item that has these key attributes."""
+    ((pk_type, pk),) = item[schema.pk].items()
+    if schema.sk is None:
+        return ItemRef(schema.name, (pk_type, pk), None)
+    ((sk_type, sk),) = item[schema.sk].items()
+    return ItemRef(schema.name, (pk_type, pk), (sk_type, sk))
+
+
+class Verb(Enum):
+    """The four things a transaction can do to an item."""
+
+    PUT = "Put"
+    UPDATE = "Update"
+    DELETE = "Delete"
+    CHECK = "ConditionCheck"
+
+
+class GuardSource(NamedTuple):
+    """Whose condition it is.
+
+    For an effect: position of its change, name of its handler, index in its result. For what a
+    handler read the index is `READ`. Conditions of streamkit's own are `LANE` (with the lane's
+    name in `handler`), `CHILD` (with the shard's) or `LEASE`.
+    """
+
+    position: str
+    handler: str
+    effect: int
+
+
+READ, LANE, CHILD, LEASE = -1, -2, -3, -4
+OURS = GuardSource("", "", LEASE)
+
+
+@dataclass(slots=True)
+class Action:
+    """What one transaction does to one item.
+
+    `item` holds all attributes of a PUT. An UPDATE has `sets`, `removes`, `adds` (numbers),
+    `unions` and `subtractions` (wire sets), each by attribute name and disjoint.
+    """
+
+    ref: ItemRef
+    verb: Verb
+    item: dict[str, Wire] = field(default_factory=dict)
+    sets: dict[str, Wire] = field(default_factory=dict)
+    removes: set[str] = field(default_factory=set)
+    adds: dict[str, Decimal] = field(default_factory=dict)
+    unions: dict[str, Wire] = field(default_factory=dict)
+    subtractions: dict[str, Wire] = field(default_factory=dict)
+    guards: list[tuple[Guard, GuardSource]] = field(default_factory=list)
+
+    def copy(self) -> "Action":
+        """Return an action that can be merged into without changing this one."""
+        return Action(
+            self.ref,
+            self.verb,
+            dict(self.item),
+            dict(self.sets),
+            set(self.removes),
+            dict(self.adds),
+            dict(self.unions),
+            dict(self.subtractions),
+            list(self.guards),
+        )
+
+    def size(self) -> int:
+        """Estimate its bytes towards the 4 MB of a transaction, from above."""
+        total = 100 + len(self.ref.pk[1]) + (len(self.ref.sk[1]) if self.ref.sk else 0)
+        for part in (self.item, self.sets, self.unions, self.subtractions):
+            for name, value in part.items():
+                total += len(name) + wire_size(value)
+        return total + 40 * len(self.adds)
+
+
+def wire_size(value: Any) -> int:
+    """Estimate the bytes of a wire value, from above."""
+    if isinstance(value, str | bytes):
+        return 3 * len(value) if isinstance(value, str) and not value.isascii() else len(value)
+    if isinstance(value, dict):
+        return 3 + sum(len(name) + wire_size(part) for name, part in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return 3 + sum(1 + wire_size(part) for part in value)
+    return 21
+
+
+def compile_effect(effect: Effect, schema: TableSchema, source: GuardSource) -> Action:
+    """Turn an effect into an action on the table that `schema` describes.
+
+    Raises:
+        ValueError: a field is unknown or its value cannot be stored; names the field.
+        TypeError: not an effect of this module's kinds.
+    """
+    action = _compile(effect, schema)
+    if effect.guard is not None:
+        action.guards.append((effect.guard, source))
+    return action
+
+
+def _compile(effect: Effect, schema: TableSchema) -> Action:
+    if isinstance(effect, Put):
+        item = effect.entity.attributes(schema)
+        return Action(item_ref(schema, item), Verb.PUT, item=item)
+    if isinstance(effect, Delete):
+        return Action(item_ref(schema, effect.key.wire(schema)), Verb.DELETE)
+    if isinstance(effect, Check):
+        return Action(item_ref(schema, effect.key.wire(schema)), Verb.CHECK)
+    if isinstance(effect, Accumulate):
+        action = _upsert(effect.key, schema)
+        action.adds |= effect.amounts
+        return action
+    if isinstance(effect, Set | Add | AddToSet | RemoveFromSet):
+        action = _upsert(effect.key, schema)
+        attributes = effect.key.entity.set_attributes(schema, effect.fields)
+        for name, value in attributes.items():
+            _update_attribute(action, effect, name, value)
+        return action
+    raise TypeError(f"{type(effect).__name__} cannot be committed to a table")
+
+
+def _upsert(key: Key[Any], schema: TableSchema) -> Action:
+    """Begin an update that, where the item does not exist, leaves one that can be read back.
+
+    So the fields in its key and its type are written along; they cost nothing when they are there.
+    """
+    action = Action(item_ref(schema, key.wire(schema)), Verb.UPDATE)
+    action.sets |= key.field_attributes(schema)
+    return action
+
+
+def _update_attribute(action: Action, effect: Effect, name: str, value: Wire | None) -> None:
+    if isinstance(effect, Set):
+        if value is None:
+            action.removes.add(name)
+        else:
+            action.sets[name] = value
+    elif isinstance(effect, Add):
+        if value is None or "N" not in value:
+            raise ValueError(f"Add: {name} is not a number")
+        action.adds[name] = Decimal(value["N"])
+    elif value is None:
+        return  # no members: nothing to add or remove
+    elif not value.keys() & {"SS", "NS", "BS"}:
+        raise ValueError(f"{type(effect).__name__}: {name} is not a set")
+    elif isinstance(effect, AddToSet):
+        action.unions[name] = value
+    else:
+        action.subtractions[name] = value
+
+
+def render(action: Action, schema: TableSchema) -> dict[str, dict[str, Any]]:
+    """Return the action as an entry of `TransactWriteItems`."""
+    body: dict[str, Any] = {"TableName": schema.name}
+    names: dict[str, str] = {}
+    values: dict[str, Wire] = {}
+    if action.verb is Verb.PUT:
+        body["Item"] = action.item
+    else:
+        body["Key"] = action.ref.key(schema)
+    if action.verb is Verb.UPDATE:
+        expression = _update_expression(action, names, values)
+        if expression:
+            body["UpdateExpression"] = expression
+    if action.guards:
+        condition = all_of([guard.condition for guard, _ in action.guards], schema.pk)
+        text, condition_names, condition_values = compile_condition(condition)
+        body["ConditionExpression"] = text
+        names.update(condition_names)
+        values.update(condition_values)
+    if names:
+        body["ExpressionAttributeNames"] = names
+    if values:
+        body["ExpressionAttributeValues"] = values
+    return {action.verb.value: body}
+
+
+def _update_expression(action: Action, names: dict[str, str], values: dict[str, Wire]) -> str:
+    clauses: list[str] = []
+    count = 0
+
+    def placeholder(name: str, value: Wire | None = None) -> tuple[str, str]:
+        nonlocal count
+        count += 1
+        names[f"#u{count}"] = name
+        if value is not None:
+            values[f":u{count}"] = value
+        return f"#u{count}", f":u{count}"
+
+    if action.sets:
+        parts = [" = ".join(placeholder(*pair)) for pair in action.sets.items()]
+        clauses.append("SET " + ", ".join(parts))
+    if action.removes:
+        clauses.append("REMOVE " + ", ".join(placeholder(n)[0] for n in sorted(action.removes)))
+    additions = {name: encode(number) for name, number in action.adds.items()} | action.unions
+    if additions:
+        clauses.append("ADD " + ", ".join(" ".join(placeholder(*p)) for p in additions.items()))
+    if action.subtractions:
+        parts = [" ".join(placeholder(*pair)) for pair in action.subtractions.items()]
+        clauses.append("DELETE " + ", ".join(parts))
+    return " ".join(clauses)

@@ -1,0 +1,42 @@
+"""Time, injected.
+
+Everything that asks what time it is asks a `Clock`; everything that waits uses anyio, whose time is
+the event loop's. A simulation replaces both together: a virtual loop and a clock that follows it.
+Durations are measured with `monotonic`; `time` only labels things for people, because the clocks of
+two machines are never compared.
+"""
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+import anyio
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def time(self) -> float:
+        """Return the wall clock, in seconds since 1970 UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back; only differences mean something."""
+        ...
+
+
+class SystemClock:
+    """The machine's wall clock, and the event loop's own monotonic time."""
+
+    def time(self) -> float:
+        """Return the wall clock, in seconds since 1970 UTC."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Return the running event loop's time in seconds."""
+        return anyio.current_time()
+
+
+def utc(seconds: float) -> datetime:
+    """Turn epoch seconds into an aware UTC datetime."""
+    return datetime.fromtimestamp(seconds, UTC)

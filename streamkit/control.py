@@ -1,0 +1,203 @@
+"""Control items: what streamkit keeps in the table, its keys and shapes. Pure.
+
+They live in the streamed table itself (or in the app's `control_table`) under the reserved prefix
+`_sk#`, spread over many partition keys, named by consumer *and* stream label, because a restored
+table brings the control items of another stream. None has an attribute of an index. Kinds:
+
+    consumer   generation, fingerprints of the handlers seen so far
+    cursor     a shard's position, lease and state; the lister is a cursor too
+    dir        string sets of cursor names: directories are items, never scans
+    member     a worker's heartbeat
+    holds      lanes that are held, referenced by cursors
+    lane       a held lane: head and tail of its parked changes
+    parked     one parked change (its record in `part` items when large)
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from streamkit.actions import Action, ItemRef, Verb, Wire, item_ref
+from streamkit.errors import ConfigurationError
+from streamkit.schema import TableSchema
+
+PREFIX = "_sk#"
+"""Every control item's partition key begins so; the application must not write there."""
+
+DIRECTORIES = 16
+"""Directory items of a consumer: 10,000 shards make about 25 KB in each."""
+
+START = "TRIM_HORIZON"
+"""The position of a cursor that has read nothing: from the oldest record of its shard."""
+
+_SORT_VALUES = {"S": "_sk", "N": "0", "B": b"_sk"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A leased position, as its item says.
+
+    `position` is zero-padded to 40 digits, or `START`. `done` holds `position:handler` for
+    the handlers that are done with a change after `position` whose results did not fit in one
+    commit. `seen` is
+    when the shard was last known to be read up to its tip, in epoch seconds.
+    """
+
+    name: str
+    parent: str | None = None
+    position: str = START
+    state: str = "active"
+    owner: str | None = None
+    epoch: int = 0
+    generation: int = 0
+    commit: str = "-"
+    done: frozenset[str] = frozenset()
+    holds: frozenset[str] = frozenset()
+    children: frozenset[str] = frozenset()
+    seen: int = 0
+    ended: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the shard was read to its end and everything in it is committed."""
+        return self.state == "finished"
+
+
+@dataclass(frozen=True)
+class ControlSpace:
+    """The control items of one consumer of one stream."""
+
+    schema: TableSchema
+    consumer: str
+    label: str
+    _sort: Wire = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: TableSchema, consumer: str, label: str) -> "ControlSpace":
+        """Check that the table can hold control items.
+
+        Raises:
+            ConfigurationError: its partition key is not a string.
+        """
+        if schema.pk_type != "S":
+            raise ConfigurationError(
+                f"table {schema.name}: its partition key {schema.pk!r} is of type {schema.pk_type},"
+                " and streamkit's control items need a string key; give the app a"
+                " control_table= with a string partition key"
+            )
+        sort_type = schema.sk_type or "S"
+        return cls(schema, consumer, label, {sort_type: _SORT_VALUES[sort_type]})
+
+    def text(self, kind: str, *names: str) -> str:
+        """Return the partition key of a control item."""
+        return "#".join((f"{PREFIX}{self.consumer}", self.label, kind, *names))
+
+    def key(self, kind: str, *names: str) -> dict[str, Wire]:
+        """Return the key of a control item in wire form."""
+        key: dict[str, Wire] = {self.schema.pk: {"S": self.text(kind, *names)}}
+        if self.schema.sk is not None:
+            key[self.schema.sk] = self._sort
+        return key
+
+    def ref(self, kind: str, *names: str) -> ItemRef:
+        """Name a control item."""
+        return item_ref(self.schema, self.key(kind, *names))
+
+    def put(self, attributes: Mapping[str, Wire], kind: str, *names: str) -> Action:
+        """Write a whole control item."""
+        item = {**attributes, **self.key(kind, *names), "kind": {"S": kind}}
+        return Action(self.ref(kind, *names), Verb.PUT, item=item)
+
+    def update(self, kind: str, *names: str) -> Action:
+        """Begin an update of a control item."""
+        return Action(self.ref(kind, *names), Verb.UPDATE, sets={"kind": {"S": kind}})
+
+    def delete(self, kind: str, *names: str) -> Action:
+        """Delete a control item."""
+        return Action(self.ref(kind, *names), Verb.DELETE)
+
+    def directory(self, cursor_name: str) -> str:
+        """Say which directory item lists a cursor."""
+        digest = hashlib.blake2b(cursor_name.encode(), digest_size=2).digest()
+        return str(int.from_bytes(digest) % DIRECTORIES)
+
+    def enter(self, cursor_name: str) -> Action:
+        """List a cursor in its directory."""
+        action = self.update("dir", self.directory(cursor_name))
+        action.unions["names"] = {"SS": [cursor_name]}
+        return action
+
+    def leave(self, cursor_name: str) -> Action:
+        """Take a cursor off its directory."""
+        action = self.update("dir", self.directory(cursor_name))
+        action.subtractions["names"] = {"SS": [cursor_name]}
+        return action
+
+
+def cursor_attributes(cursor: Cursor) -> dict[str, Wire]:
+    """Return a cursor's item without its key."""
+    attributes: dict[str, Wire] = {
+        "name": {"S": cursor.name},
+        "position": {"S": cursor.position},
+        "state": {"S": cursor.state},
+        "epoch": {"N": str(cursor.epoch)},
+        "generation": {"N": str(cursor.generation)},
+        "commit": {"S": cursor.commit},
+        "seen": {"N": str(cursor.seen)},
+        "ended": {"N": str(cursor.ended)},
+    }
+    for name, text in (("parent", cursor.parent), ("owner", cursor.owner)):
+        if text is not None:
+            attributes[name] = {"S": text}
+    for name, names in (
+        ("done", cursor.done),
+        ("holds", cursor.holds),
+        ("children", cursor.children),
+    ):
+        if names:
+            attributes[name] = {"SS": sorted(names)}
+    return attributes
+
+
+def read_cursor(item: Mapping[str, Any]) -> Cursor:
+    """Read a cursor from its item in wire form."""
+
+    def text(name: str) -> str | None:
+        return item[name]["S"] if name in item else None
+
+    def number(name: str) -> int:
+        return int(item.get(name, {"N": "0"})["N"])
+
+    def names(name: str) -> frozenset[str]:
+        return frozenset(item[name]["SS"]) if name in item else frozenset()
+
+    return Cursor(
+        name=item["name"]["S"],
+        parent=text("parent"),
+        position=item["position"]["S"],
+        state=item["state"]["S"],
+        owner=text("owner"),
+        epoch=number("epoch"),
+        generation=number("generation"),
+        commit=item["commit"]["S"],
+        done=names("done"),
+        holds=names("holds"),
+        children=names("children"),
+        seen=number("seen"),
+        ended=number("ended"),
+    )
+
+
+def child_of(
+    name: str, parent: Cursor | None, *, generation: int, parent_name: str | None
+) -> Cursor:
+    """Make the cursor of a newly found shard: the one place where cursors come from.
+
+    A child copies what its parent's finished cursor carries: generation and holds. A shard whose
+    parent is gone starts afresh, at the oldest record that is still there.
+    """
+    fresh = Cursor(name=name, parent=parent_name, generation=generation)
+    if parent is None:
+        return fresh
+    return replace(fresh, generation=parent.generation, holds=parent.holds, seen=parent.ended)

@@ -1,0 +1,156 @@
+"""Leased cursors: read, create, take, release. The only code that changes who owns one.
+
+A cursor is taken IF it is as it was read (owner and epoch) and its generation is not above mine;
+the take raises epoch and generation. The epoch is never reset, also not by a release, so that a
+commit sent under an earlier lease can never be accepted under a later one. Commits are in
+`commit`; they carry the same owner and epoch in their condition.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+
+from streamkit.actions import CHILD, OURS, Action, GuardSource, Wire, render
+from streamkit.aws import AwsError, Trouble, trouble_of
+from streamkit.conditions import Attr, absent
+from streamkit.control import (
+    DIRECTORIES,
+    ControlSpace,
+    Cursor,
+    cursor_attributes,
+    read_cursor,
+)
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost
+
+
+def creation(space: ControlSpace, cursor: Cursor) -> list[Action]:
+    """Return the actions that create a cursor, if nobody else has, and list it."""
+    put = space.put(cursor_attributes(cursor), "cursor", cursor.name)
+    put.guards.append((Guard(absent), GuardSource("", cursor.name, CHILD)))
+    return [put, space.enter(cursor.name)]
+
+
+def lease_guard(cursor: Cursor) -> tuple[Guard, GuardSource]:
+    """Return the condition under which a cursor's owner may write it, and nothing else may.
+
+    Owner and epoch fence zombies, the generation fences workers of another roll-out, position and
+    commit id make a repeated or late commit harmless for ever: each commit falsifies them.
+    """
+    condition = (
+        Attr("owner").eq(cursor.owner)
+        & Attr("epoch").eq(cursor.epoch)
+        & Attr("generation").eq(cursor.generation)
+        & Attr("position").eq(cursor.position)
+        & Attr("commit").eq(cursor.commit)
+    )
+    return Guard(condition), OURS
+
+
+@dataclass(frozen=True)
+class CursorStore:
+    """The cursors of one consumer, in the table."""
+
+    dynamodb: Any
+    space: ControlSpace
+
+    async def read(self, name: str) -> Cursor | None:
+        """Read one cursor, strongly consistent; None if there is none."""
+        item = await self.item("cursor", name)
+        return None if item is None else read_cursor(item)
+
+    async def item(self, kind: str, *names: str) -> dict[str, Wire] | None:
+        """Read a control item, strongly consistent."""
+        reply = await self.dynamodb.get_item(
+            TableName=self.space.schema.name, Key=self.space.key(kind, *names), ConsistentRead=True
+        )
+        item: dict[str, Wire] | None = reply.get("Item")
+        return item
+
+    async def read_all(self) -> dict[str, Cursor]:
+        """Read every cursor that the directories list."""
+        items = await self.items([("dir", str(n)) for n in range(DIRECTORIES)])
+        names = sorted(name for item in items for name in item.get("names", {"SS": []})["SS"])
+        cursors = await self.items([("cursor", name) for name in names])
+        return {cursor.name: cursor for cursor in map(read_cursor, cursors)}
+
+    async def items(self, names: Iterable[Sequence[str]]) -> list[dict[str, Wire]]:
+        """Read many control items, strongly consistent; missing ones are left out."""
+        keys = [self.space.key(*name) for name in names]
+        found: list[dict[str, Wire]] = []
+        table = self.space.schema.name
+        while keys:
+            request = {table: {"Keys": keys[:100], "ConsistentRead": True}}
+            reply = await self.dynamodb.batch_get_item(RequestItems=request)
+            found += reply["Responses"].get(table, [])
+            left = reply.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
+            if len(left) == len(keys[:100]):
+                await anyio.sleep(0.2)  # throttled whole: the SDK has already backed off
+            keys = left + keys[100:]
+        return found
+
+    async def take(self, cursor: Cursor, owner: str, generation: int) -> Cursor:
+        """Become the owner of a cursor as it was read, with the next epoch.
+
+        Raises:
+            LeaseLost: somebody changed its lease since, or its generation is above mine.
+        """
+        action = self.space.update("cursor", cursor.name)
+        action.sets |= {
+            "owner": {"S": owner},
+            "epoch": {"N": str(cursor.epoch + 1)},
+            "generation": {"N": str(generation)},
+        }
+        condition = Attr("epoch").eq(cursor.epoch) & Attr("generation").lte(generation)
+        if cursor.owner is None:
+            condition = condition & Attr("owner").not_exists()
+        else:
+            condition = condition & Attr("owner").eq(cursor.owner)
+        action.guards.append((Guard(condition), OURS))
+        try:
+            return read_cursor(await self.write(action))
+        except LeaseLost:
+            # The SDK repeats a call whose reply was lost; the first one may have taken the lease.
+            now = await self.read(cursor.name)
+            if now is None or now.owner != owner or now.epoch != cursor.epoch + 1:
+                raise
+            return now
+
+    async def release(self, cursor: Cursor) -> None:
+        """Give up a cursor; its epoch stays. A lease that is lost already is fine."""
+        action = self.space.update("cursor", cursor.name)
+        action.removes.add("owner")
+        condition = Attr("owner").eq(cursor.owner) & Attr("epoch").eq(cursor.epoch)
+        action.guards.append((Guard(condition), OURS))
+        try:
+            await self.write(action)
+        except LeaseLost:
+            return
+
+    async def write(self, action: Action) -> dict[str, Wire]:
+        """Update one control item under its guards, and return it as it is then.
+
+        Raises:
+            LeaseLost: a guard does not hold.
+        """
+        (body,) = render(action, self.space.schema).values()
+        while True:
+            try:
+                reply = await self.dynamodb.update_item(**body, ReturnValues="ALL_NEW")
+            except AwsError as error:
+                trouble = trouble_of(error)
+                if trouble is Trouble.CONDITION:
+                    raise LeaseLost(f"{action.ref.pk[1]} was changed by another worker") from None
+                if trouble is not Trouble.CONFLICT:
+                    raise
+                await anyio.sleep(0.05)  # a commit is under way; it settles within milliseconds
+            else:
+                item: dict[str, Wire] = reply["Attributes"]
+                return item
+
+
+def released(cursor: Cursor) -> Cursor:
+    """Return the cursor as a release leaves it."""
+    return replace(cursor, owner=None)

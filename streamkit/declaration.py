@@ -1,0 +1,57 @@
+"""Where something was declared: the name and the line that errors point at.
+
+Entities, indexes, handlers and apps are declared at import and checked at start; when a check
+fails, the message names the declaration as `BrandLikes (deals.py:41)`, so that nobody has to
+search for it. The line is the user's: frames of streamkit and pydantic are skipped.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+_OWN_PACKAGES = frozenset({"streamkit", "pydantic", "abc", "functools", "dataclasses"})
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A name, and the file and line where it was declared."""
+
+    name: str
+    file: str
+    line: int
+
+    @classmethod
+    def here(cls, name: str) -> Self:
+        """The line of the nearest caller outside streamkit and pydantic."""
+        frame = inspect.currentframe()
+        while frame is not None:
+            package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+            if package not in _OWN_PACKAGES:
+                return cls(name, frame.f_code.co_filename, frame.f_lineno)
+            frame = frame.f_back
+        return cls(name, "<unknown>", 0)
+
+    @classmethod
+    def of(cls, declared: Callable[..., Any] | type[Any]) -> Self:
+        """Where a function or a class was written; decorators that wrap it are looked through."""
+        unwrapped = inspect.unwrap(declared)
+        name = str(getattr(unwrapped, "__qualname__", unwrapped)).rpartition("<locals>.")[2]
+        code = getattr(unwrapped, "__code__", None)
+        if code is not None:
+            return cls(name, code.co_filename, code.co_firstlineno)
+        known = getattr(unwrapped, "__declaration__", None)
+        if isinstance(known, Declaration):
+            return cls(name, known.file, known.line)
+        try:
+            file = inspect.getsourcefile(unwrapped) or "<unknown>"
+            line = inspect.getsourcelines(unwrapped)[1]
+        except (OSError, TypeError):
+            module = sys.modules.get(getattr(unwrapped, "__module__", ""))
+            file, line = getattr(module, "__file__", None) or "<unknown>", 0
+        return cls(name, file, line)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({Path(self.file).name}:{self.line})"

@@ -1,0 +1,11 @@
+"""Decoding: from the bytes of a page to typed images, and nothing before it is wanted.
+
+`parse_page` reads the envelope and leaves images as bytes, `Router` tells whose record it is,
+and an `ImageDecoder` makes the entity when a handler asks for it.
+"""
+
+from streamkit.decode.envelope import Page, Record, parse_page
+from streamkit.decode.images import ImageDecoder
+from streamkit.decode.routing import CONTROL, Route, Router
+
+__all__ = ["CONTROL", "ImageDecoder", "Page", "Record", "Route", "Router", "parse_page"]

@@ -1,0 +1,232 @@
+"""The fast path from an image's bytes to plain values: one parse, no intermediate dictionaries.
+
+The usual way makes a dictionary for every `{"S": "…"}`, and walks them all again in Python to get
+the values out. Here each entity gets a msgspec type made for it: one struct for the image, whose
+members are the attributes that the model looks at, and in each a struct of the one attribute type
+that the field's annotation suggests:
+
+    brand: str            image.a0.S = "APPLE"
+    price: Decimal        image.a1.N = "12.5"       then a number
+    note: str | None      image.a2.S = None         from {"NULL": true}
+    anything: Any         image.a3 = {"L": […]}     then `codec.decode`
+
+msgspec skips all other attributes unread. A generated function (as dataclasses generate
+`__init__`) puts the values into one dictionary:
+
+    {"brand": image.a0.S, "price": number(image.a1.N), …}
+
+which goes to the entity's *own* validator, so that validators, aliases and defaults need no care
+here: the values are exactly those of the plain path, only without the attributes that nothing
+looks at.
+
+Annotations are hints. An attribute of another type than expected makes msgspec raise, and the
+caller takes the plain path for that image; so a wrong hint costs time, never truth. Entities
+whose validation sees the whole item (extra attributes, validators before the model) have no
+fast path.
+"""
+
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from pydantic import AliasChoices, AliasPath
+from pydantic.fields import FieldInfo
+
+from streamkit.codec import decode, decode_number
+from streamkit.entity import Entity
+from streamkit.fields import StoredAs
+
+ValuesReader = Callable[[bytes | Raw], dict[str, Any]]
+"""Reads an image's plain values by attribute name; raises `ValueError` to ask for the plain way."""
+
+
+class _S(Struct, frozen=True, gc=False):
+    S: str
+
+
+class _N(Struct, frozen=True, gc=False):
+    N: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How an attribute is parsed: its msgspec type, the member to take, what to make of it.
+
+    `expression` is Python, with `%s` for what was taken.
+    """
+
+    type: Any
+    member: str
+    expression: str
+    may_be_absent: bool = False
+
+
+_OPEN = _Form(dict[str, Any], "", "decode(%s)", may_be_absent=True)
+"""Whatever comes, as the plain path has it."""
+
+# For an attribute kept as `S`, as a list of `S`, and so on: its content, and what to make of it.
+_CONTENTS: Mapping[str, tuple[Any, str]] = {
+    "S": (str, "%s"),
+    "N": (str, "number(%s)"),
+    "N:int": (str, "int(%s)"),
+    "BOOL": (bool, "%s"),
+    "B": (bytes, "%s"),
+    "SS": (set[str], "%s"),
+    "NS": (list[str], "{number(text) for text in %s}"),
+    "BS": (set[bytes], "%s"),
+    "L:S": (list[_S], "[member.S for member in %s]"),
+    "L:N": (list[_N], "[number(member.N) for member in %s]"),
+    "M:S": (dict[str, _S], "{key: value.S for key, value in %s.items()}"),
+    "M:N": (dict[str, _N], "{key: number(value.N) for key, value in %s.items()}"),
+}
+
+# In this order: a bool is an int.
+_SCALARS: tuple[tuple[tuple[type, ...], str], ...] = (
+    ((bool,), "BOOL"),
+    ((str, date, time, timedelta, UUID), "S"),
+    ((int,), "N:int"),
+    ((float, Decimal), "N"),
+    ((bytes,), "B"),
+)
+
+
+def values_reader(entity: type[Entity], fields: Iterable[str]) -> ValuesReader:
+    """A function that reads what these fields of the entity look at.
+
+    The caller has made sure that nothing else matters: `CompiledModel.needs_all_attributes`.
+    """
+    forms = _forms(entity, fields)
+    namespace: dict[str, Any] = {
+        "parse": msgspec.json.Decoder(_image_type(forms)).decode,
+        "number": decode_number,
+        "decode": decode,
+        "UNSET": UNSET,
+    }
+    exec(_source(forms), namespace)  # noqa: S102 - of our own making; names are quoted
+    read: ValuesReader = namespace["read"]
+    return read
+
+
+def _source(forms: Mapping[str, _Form]) -> str:
+    always, sometimes = [], []
+    for n, (attribute, form) in enumerate(forms.items()):
+        taken = f"image.a{n}.{form.member}" if form.member else f"image.a{n}"
+        if form.may_be_absent:
+            made = form.expression % "value"
+            sometimes += [
+                f"value = {taken}",
+                "if value is not UNSET:",
+                f"    values[{attribute!r}] = None if value is None else {made}",
+            ]
+        else:
+            always.append(f"{attribute!r}: {form.expression % taken}")
+    lines = ["image = parse(raw)", f"values = {{{', '.join(always)}}}", *sometimes]
+    body = "\n    ".join([*lines, "return values"])
+    return f"def read(raw):\n    {body}\n"
+
+
+def _image_type(forms: Mapping[str, _Form]) -> type[Struct]:
+    members: list[Any] = []
+    for n, form in enumerate(forms.values()):
+        if not form.may_be_absent:
+            members.append((f"a{n}", form.type))
+        elif form.member:
+            members.append((f"a{n}", form.type, form.type(**{form.member: UNSET})))
+        else:
+            members.append((f"a{n}", form.type | UnsetType, UNSET))
+    renamed = {f"a{n}": attribute for n, attribute in enumerate(forms)}
+    return msgspec.defstruct("Image", members, rename=renamed, gc=False)
+
+
+def _forms(entity: type[Entity], fields: Iterable[str]) -> dict[str, _Form]:
+    """The form of every attribute that the fields look at; one that two look at is left open."""
+    forms: dict[str, _Form] = {}
+    for name in fields:
+        field = entity.model_fields[name]
+        attributes = _attributes(name, field)
+        form = _form(field)
+        if len(attributes) > 1 or not field.is_required():
+            form = replace(form, may_be_absent=True)
+        for attribute in attributes:
+            forms[attribute] = _OPEN if attribute in forms else form
+    return forms
+
+
+def _attributes(name: str, field: FieldInfo) -> list[str]:
+    """The attributes that a field may be read from."""
+    alias = field.validation_alias
+    if isinstance(alias, str) and field.is_required():
+        # If it stands under the field's name instead, the plain path will find it.
+        return [alias]
+    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    firsts = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
+    return list(dict.fromkeys([*(first for first in firsts if isinstance(first, str)), name]))
+
+
+def _form(field: FieldInfo) -> _Form:
+    if isinstance(field.validation_alias, AliasPath | AliasChoices):
+        return _OPEN
+    annotation, nullable = _without_none(field.annotation)
+    stored = next((part.kind for part in field.metadata if isinstance(part, StoredAs)), None)
+    kind = stored or _kind(annotation)
+    if kind not in _CONTENTS:
+        return _OPEN
+    content, expression = _CONTENTS[kind]
+    member = kind.partition(":")[0]
+    attribute = _attribute_type(member, content, nullable=nullable)
+    return _Form(attribute, member, expression, may_be_absent=nullable)
+
+
+def _attribute_type(member: str, content: Any, *, nullable: bool) -> type[Struct]:
+    members: list[Any] = [(member, content)]
+    if nullable:
+        members = [(member, content | None, None), ("NULL", bool, False)]
+    return msgspec.defstruct(
+        # An attribute of another type must not pass for an absent member.
+        "Attribute", members, frozen=True, gc=False, forbid_unknown_fields=True
+    )
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation, False
+    members = [member for member in get_args(annotation) if member is not types.NoneType]
+    if len(members) == 1 and len(get_args(annotation)) == 2:
+        return members[0], True
+    return None, False
+
+
+def _kind(annotation: Any) -> str | None:
+    """The attribute type that values of this Python type are kept in, if it is a simple one."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(arguments[0])
+    if origin is Literal:
+        return _kind_of_values(arguments)
+    if origin in (set, frozenset):
+        return f"{_member_kind(arguments[0])}S"
+    if origin is list or (origin is tuple and arguments[1:] == (...,)):
+        return f"L:{_member_kind(arguments[0])}"
+    if origin is dict:
+        return f"M:{_member_kind(arguments[1])}" if arguments[0] is str else None
+    if not isinstance(annotation, type):
+        return None
+    if issubclass(annotation, Enum):
+        return _kind_of_values([member.value for member in annotation])
+    return next((kind for classes, kind in _SCALARS if issubclass(annotation, classes)), None)
+
+
+def _member_kind(annotation: Any) -> str:
+    return (_kind(annotation) or "").partition(":")[0]
+
+
+def _kind_of_values(values: Iterable[Any]) -> str | None:
+    kinds = {_kind(type(value)) for value in values if not isinstance(value, Enum)}
+    return kinds.pop() if len(kinds) == 1 else None

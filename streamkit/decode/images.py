@@ -1,0 +1,141 @@
+"""Images: from the bytes of an item to its entity, or to a few of its fields.
+
+What comes out equals the plain path in every case: JSON to plain Python values, upcasts, then
+`model_validate`. `fast` does it without the steps between where the entity allows it; whatever
+the fast path rejects is decided, and described, by the plain one. Errors name fields, never
+values.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NoReturn, TypeVar
+
+from msgspec import Raw
+from pydantic import ValidationError
+
+from streamkit.codec import decode_image, decode_item
+from streamkit.decode.fast import values_reader
+from streamkit.entity import Entity
+from streamkit.errors import DecodeError
+from streamkit.fields import CompiledModel, attribute_validator, problems
+from streamkit.schema import TableSchema
+
+E = TypeVar("E", bound=Entity)
+
+
+class ImageDecoder(Generic[E]):
+    """Decodes the images of one entity in one table."""
+
+    def __init__(self, entity: type[E], schema: TableSchema) -> None:
+        self._entity = entity
+        self._upcasts = entity.upcasts()
+        self._reserved = _attributes_not_fields(entity, schema)
+        self._compiled = CompiledModel.of(entity)
+        self._validate = entity.__pydantic_validator__.validate_python
+        self._read = None
+        if self._compiled and not self._compiled.needs_all_attributes and not self._upcasts:
+            self._read = values_reader(entity, entity.model_fields)
+        self._partial: dict[tuple[str, ...], Callable[[bytes | Raw], dict[str, Any]] | None] = {}
+
+    def decode(self, raw: bytes | Raw) -> E:
+        """The entity of an image.
+
+        Raises:
+            DecodeError: the image does not fit the entity.
+        """
+        if self._read is None:
+            return self._decode_plainly(raw)
+        try:
+            entity: E = self._validate(self._read(raw))
+        except Exception:  # noqa: BLE001 - goes right, or wrong, once more on the plain path
+            return self._decode_plainly(raw)
+        return entity
+
+    def decode_item(self, item: Mapping[str, Mapping[str, Any]]) -> E:
+        """The entity of an item as an SDK's reply has it.
+
+        Raises:
+            DecodeError: the item does not fit the entity.
+        """
+        return self._from_values(lambda: decode_item(item))
+
+    def values(self, raw: bytes | Raw, fields: tuple[str, ...]) -> dict[str, Any]:
+        """Some fields of an image, by field name and as the entity would have them.
+
+        Only these are read, unless others have a say in their values or one does not fit.
+
+        Raises:
+            DecodeError: one of the fields, or of those that have a say, does not fit.
+        """
+        if fields not in self._partial:
+            self._partial[fields] = self._partial_reader(fields)
+        read = self._partial[fields]
+        if read is None:
+            return self._plainly(raw, fields)
+        try:
+            return read(raw)
+        except Exception:  # noqa: BLE001 - as in decode
+            return self._plainly(raw, fields)
+
+    def _partial_reader(
+        self, fields: tuple[str, ...]
+    ) -> Callable[[bytes | Raw], dict[str, Any]] | None:
+        compiled = self._compiled
+        if self._read is None or compiled is None or compiled.has_whole_validators:
+            return None
+        if not all(compiled.is_independent(name) for name in fields):
+            return None
+        read = values_reader(self._entity, fields)
+        validate = attribute_validator(compiled, fields).validate_python
+        return lambda raw: validate(read(raw))
+
+    def _plainly(self, raw: bytes | Raw, fields: tuple[str, ...]) -> dict[str, Any]:
+        entity = self._decode_plainly(raw)
+        return {name: getattr(entity, name) for name in fields}
+
+    def _decode_plainly(self, raw: bytes | Raw) -> E:
+        return self._from_values(lambda: decode_image(raw))
+
+    def _from_values(self, read: Callable[[], dict[str, Any]]) -> E:
+        values = self._plain_values(read)
+        try:
+            entity: E = self._validate(values)
+        except ValidationError as error:
+            raise DecodeError(f"{self._entity.__name__}: {problems(error)}") from None
+        except Exception as error:  # noqa: BLE001 - a validator is user code
+            self._fail("a validator", error)
+        return entity
+
+    def _plain_values(self, read: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
+        try:
+            values = read()
+        except ValueError as error:
+            raise DecodeError(f"{self._entity.__name__}: {error}") from None
+        for upcast in self._upcasts:
+            try:
+                values = upcast(values)
+            except Exception as error:  # noqa: BLE001 - an upcast is user code
+                self._fail(f"the upcast {getattr(upcast, '__name__', upcast)}", error)
+        if self._reserved:
+            return {k: v for k, v in values.items() if k not in self._reserved}
+        return values
+
+    def _fail(self, what: str, error: Exception) -> NoReturn:
+        # Its message may hold values, so that only its type is told.
+        raise DecodeError(
+            f"{self._entity.__name__}: {what} raised {type(error).__name__}"
+        ) from None
+
+
+def _attributes_not_fields(entity: type[Entity], schema: TableSchema) -> frozenset[str]:
+    """Keys and the type, which a model that keeps or forbids extra attributes must not see."""
+    if entity.model_config.get("extra", "ignore") == "ignore":
+        return frozenset()
+    names = set(entity.model_fields)
+    for field in entity.model_fields.values():
+        alias = field.validation_alias
+        names.update(choice for choice in _choices(alias) if isinstance(choice, str))
+    return schema.reserved_attributes - names
+
+
+def _choices(alias: Any) -> list[Any]:
+    return list(getattr(alias, "choices", [alias]))

@@ -1,0 +1,277 @@
+"""Dispatch: a page's records become works, by running the handlers that listen to them.
+
+In: a page. Out: works in the page's order, each with the outcome of every handler concerned. Keys
+route a record; an image becomes its entity only for a handler that wants it. `def` handlers are
+pure and run at once; `async def` handlers run in lanes, a bounded number at a time.
+
+On failure: an outcome carries the failure after the handler's retries; nothing raises. With the
+policy `block` the run is tried until it succeeds.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import structlog
+
+from streamkit.changes import Change, ItemKey, Kind
+from streamkit.decode import CONTROL, ImageDecoder, Page, Record, Router
+from streamkit.effects import Result, as_effects
+from streamkit.entity import Entity
+from streamkit.errors import PoisonChange
+from streamkit.handler import Handler
+from streamkit.lanes import into_lanes
+from streamkit.outcome import Outcome, Work, resolve
+from streamkit.parking import Failure
+from streamkit.reading import Pending, ReadTracker
+from streamkit.schema import TableSchema
+
+log = structlog.get_logger("streamkit.dispatch")
+
+_BLOCK_PAUSE_MAX = 30.0
+"""Seconds between the tries of a blocked change: soon enough to notice a downstream's recovery."""
+
+Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
+"""Makes the keyword arguments that a handler's signature asks for."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What dispatch has seen: records by what became of them."""
+
+    control: int = 0
+    unknown: int = 0
+    unwanted: int = 0
+    changes: int = 0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class Run:
+    """One handler still to be run for one work."""
+
+    work: Work
+    outcome: Outcome
+    key: ItemKey
+
+
+@dataclass
+class Dispatcher:
+    """Runs the handlers of one app. Shared by all shards."""
+
+    handlers: Sequence[Handler]
+    router: Router
+    schema: TableSchema
+    tools: Tools
+    rng: random.Random
+    concurrency: int = 64
+    counts: Counts = field(default_factory=Counts)
+    _listeners: dict[tuple[type[Entity], Kind], tuple[Handler, ...]] = field(default_factory=dict)
+    _decoders: dict[type[Entity], ImageDecoder[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Index the handlers by what they listen to."""
+        for handler in self.handlers:
+            for kind in handler.kinds:
+                there = self._listeners.get((handler.entity, kind), ())
+                self._listeners[handler.entity, kind] = (*there, handler)
+            if handler.entity not in self._decoders:
+                self._decoders[handler.entity] = ImageDecoder(handler.entity, self.schema)
+        self._limiter = anyio.Semaphore(self.concurrency)
+
+    def works(self, page: Page, shard_id: str) -> tuple[list[Work], list[Run], int]:
+        """Route a page and run its pure handlers.
+
+        Returns:
+            The works with anything to do, the runs left for `run_lanes`, and how many records of
+            the page were the application's own.
+        """
+        works: list[Work] = []
+        later: list[Run] = []
+        business = 0
+        for record in page.records:
+            entity = self.router.route(record)
+            if entity is CONTROL:
+                self.counts.control += 1
+                continue
+            business += 1
+            if entity is None:
+                self.counts.unknown += 1
+                continue
+            listeners = self._listeners.get((entity, record.kind))
+            if listeners is None:
+                self.counts.unwanted += 1
+                continue
+            work = self._work(record, entity, listeners, shard_id)
+            if work.outcomes:
+                self.counts.changes += 1
+                works.append(work)
+                later += self._run_pure(work, shard_id)
+        return works, later, business
+
+    def _work(
+        self, record: Record, entity: type[Entity], listeners: Iterable[Handler], shard_id: str
+    ) -> Work:
+        work = Work(record.position, record, entity, record.item_key)
+        for handler in listeners:
+            outcome = Outcome(handler, waiting=True)
+            try:
+                if handler.when is not None and not self._wanted(record, entity, handler):
+                    continue
+            except PoisonChange as error:
+                self._failed(outcome, error, 1, shard_id)
+            work.outcomes.append(outcome)
+        return work
+
+    def _wanted(self, record: Record, entity: type[Entity], handler: Handler) -> bool:
+        if handler.when is None:
+            return True
+        decoder, fields = self._decoders[entity], handler.when.fields
+        images = (record.old_image, record.new_image)
+        old, new = (None if i is None else decoder.values(i, fields) for i in images)
+        return handler.when.holds(old, new)
+
+    def _run_pure(self, work: Work, shard_id: str) -> list[Run]:
+        later = []
+        for outcome in work.outcomes:
+            if outcome.failure is not None or not outcome.waiting:
+                continue
+            if outcome.handler.is_async:
+                if work.key is not None:
+                    later.append(Run(work, outcome, work.key))
+                continue
+            self._run_sync(work, outcome, shard_id)
+        return later
+
+    def _run_sync(self, work: Work, outcome: Outcome, shard_id: str) -> None:
+        outcome.run += 1
+        try:
+            change = self._change(work, outcome.handler, shard_id)
+            tools = self.tools(outcome.handler, ReadTracker()) if outcome.handler.needs else {}
+            result: Any = outcome.handler.run(change, **tools)
+            resolve(outcome, as_effects(result), (), work.position, self.schema)
+        except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+            self._failed(outcome, error, 1, shard_id)
+
+    async def run_lanes(
+        self,
+        runs: Sequence[Run],
+        works: Sequence[Work],
+        shard_id: str,
+        *,
+        held: Callable[..., bool],
+    ) -> None:
+        """Run the async handlers of a page, lane by lane.
+
+        Args:
+            runs: what to run, in order.
+            works: all works of the page, for handlers that read what earlier changes will write.
+            shard_id: the shard.
+            held: says whether a handler's lane is held, so that the change will only queue.
+        """
+        async with anyio.create_task_group() as group:
+            for lane in into_lanes(runs):
+                group.start_soon(self._run_lane, lane, works, shard_id, held)
+
+    async def _run_lane(
+        self, lane: Sequence[Run], works: Sequence[Work], shard_id: str, held: Callable[..., bool]
+    ) -> None:
+        stopped: set[str] = set()
+        for run in lane:
+            handler = run.outcome.handler
+            if handler.name in stopped or held(handler, run.key):
+                stopped.add(handler.name)
+                continue  # it will queue behind the change that failed
+            async with self._limiter:
+                await self.run(run.work, run.outcome, works, shard_id)
+            if run.outcome.failure is not None and not handler.commutes:
+                stopped.add(handler.name)
+
+    async def run(self, work: Work, outcome: Outcome, works: Sequence[Work], shard_id: str) -> None:
+        """Run one handler for one change, with its retries, and fill in the outcome."""
+        policy = outcome.handler.policy
+        outcome.failure = None
+        attempt, pause = 0, policy.backoff_seconds
+        while True:
+            attempt += 1
+            outcome.run += 1
+            try:
+                await self._attempt(work, outcome, works, shard_id)
+            except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+                hopeless = isinstance(error, PoisonChange) or attempt >= policy.attempts
+                if hopeless and policy.on_failure != "block":
+                    self._failed(outcome, error, attempt, shard_id)
+                    return
+                _log_attempt(outcome.handler, work, error, attempt)
+                await anyio.sleep(pause * (0.5 + self.rng.random()))
+                pause = min(pause * 2, _BLOCK_PAUSE_MAX)
+            else:
+                return
+
+    async def _attempt(
+        self, work: Work, outcome: Outcome, works: Sequence[Work], shard_id: str
+    ) -> None:
+        handler = outcome.handler
+        if not handler.is_async:
+            change = self._change(work, handler, shard_id)
+            tools = self.tools(handler, ReadTracker()) if handler.needs else {}
+            pure: Any = handler.run(change, **tools)
+            resolve(outcome, as_effects(pure), (), work.position, self.schema)
+            return
+        tracker = ReadTracker(Pending(works, work.position))
+        with anyio.fail_after(handler.policy.timeout_seconds):
+            change = self._change(work, handler, shard_id)
+            running: Any = handler.run(change, **self.tools(handler, tracker))
+            result: Result = await running
+        resolve(outcome, as_effects(result), tracker.reads, work.position, self.schema)
+
+    def _change(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
+        """Build the typed change for a handler; its images are decoded now, once an entity.
+
+        Raises:
+            DecodeError: an image does not fit the entity.
+        """
+        record, entity = work.record, work.entity
+        assert record is not None  # noqa: S101 - marks have no outcomes
+        assert entity is not None  # noqa: S101
+        decoder = self._decoders[entity]
+        old = None if record.old_image is None else decoder.decode(record.old_image)
+        new = None if record.new_image is None else decoder.decode(record.new_image)
+        return Change.of(record, old=old, new=new, shard_id=shard_id, handler=handler.name)
+
+    def _failed(self, outcome: Outcome, error: Exception, attempts: int, shard_id: str) -> None:
+        self.counts.failures += 1
+        handler = outcome.handler
+        log.warning(
+            "handler.failed",
+            handler=handler.name,
+            shard=shard_id,
+            error=type(error).__name__,
+            attempts=attempts,
+            policy=handler.policy.on_failure,
+        )
+        if handler.policy.on_failure == "skip":
+            outcome.drop()
+        else:
+            outcome.fail(Failure.of(error, attempts))
+
+
+def _log_attempt(handler: Handler, work: Work, error: Exception, attempt: int) -> None:
+    key = None if work.key is None else work.key.digest
+    log.info(
+        "handler.retried",
+        handler=handler.name,
+        key=key,
+        error=type(error).__name__,
+        attempt=attempt,
+    )
+
+
+def listeners_of(handlers: Iterable[Handler]) -> Mapping[type[Entity], list[Handler]]:
+    """Group handlers by the entity they listen to."""
+    grouped: dict[type[Entity], list[Handler]] = {}
+    for handler in handlers:
+        grouped.setdefault(handler.entity, []).append(handler)
+    return grouped

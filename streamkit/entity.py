@@ -1,0 +1,312 @@
+"""Entities: pydantic models of the items of one type, bound to the templates of their keys.
+
+    class Order(Entity, pk="CUSTOMER#{username}", sk="#ORDER#{order_id}"):
+        username: str
+        order_id: str
+
+Promises: a template that names no field, a misspelt class keyword, a field that hides a method
+fail when the class is made, with its line. Instances are frozen, so that handlers can share
+them. What is absent in an item is `None` or the empty set of a field that allows it, because
+DynamoDB stores neither at the top level of an item.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Self, Unpack
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic.fields import FieldInfo
+
+from streamkit.codec import AttributeValue, encode
+from streamkit.declaration import Declaration
+from streamkit.errors import DeclarationError
+from streamkit.fields import StoredAs, validate_fields
+from streamkit.keys import Index, Key, Query
+from streamkit.schema import TableSchema
+from streamkit.spec import EntitySpec, check_fields, let_absent_be_empty, read_spec
+from streamkit.templates import KeyTemplate
+
+__all__ = [
+    "Entity",
+    "EntitySpec",
+    "EpochSeconds",
+    "Index",
+    "Key",
+    "Query",
+    "Upcast",
+    "attribute_names",
+    "spec_of",
+]
+
+Upcast = Callable[[dict[str, Any]], dict[str, Any]]
+"""Takes an item's plain values by attribute name, and gives them in the newest shape."""
+
+_CONFIG_KEYWORDS = frozenset(ConfigDict.__annotations__)
+
+
+class Entity(BaseModel):
+    """The base of all entities; a subclass without `pk` is an abstract base."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        hide_input_in_errors=True,
+        populate_by_name=True,
+        ignored_types=(Index,),
+    )
+
+    __entity__: ClassVar[EntitySpec | None] = None
+    __declaration__: ClassVar[Declaration]
+    __own_upcasts__: ClassVar[list[Upcast]] = []
+
+    def __init_subclass__(
+        cls,
+        *,
+        pk: str | None = None,
+        sk: str | None = None,
+        type: str | None = None,  # noqa: A002 - the word of the declaration
+        **config: Unpack[ConfigDict],
+    ) -> None:
+        cls.__declaration__ = declaration = Declaration.here(cls.__name__)
+        cls.__own_upcasts__ = []
+        unknown = [keyword for keyword in config if keyword not in _CONFIG_KEYWORDS]
+        if unknown:
+            raise DeclarationError(
+                f"{declaration}: unknown class keyword {', '.join(map(repr, unknown))}; "
+                f"an entity takes pk, sk, type and pydantic's settings"
+            )
+        super().__init_subclass__(**config)
+        hidden = _PUBLIC_NAMES & inspect.get_annotations(cls).keys()
+        if hidden:
+            raise DeclarationError(
+                f"{declaration}: a field cannot be called {', '.join(sorted(hidden))}, which "
+                f"entities define; an alias lets the attribute keep its name"
+            )
+        cls.__entity__ = read_spec(cls, cls.__entity__, declaration, pk=pk, sk=sk, type_name=type)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        if cls.__pydantic_complete__:
+            let_absent_be_empty(cls)
+        check_fields(cls, cls.__declaration__, cls.__entity__)
+
+    @classmethod
+    def __pydantic_on_complete__(cls) -> None:
+        let_absent_be_empty(cls)
+
+    @classmethod
+    def key(cls, **fields: Any) -> Key[Self]:
+        """The key of the item with these field values, which are checked by the fields' types.
+
+        Raises:
+            ValueError: a field is missing, unknown, of the wrong type or empty.
+        """
+        spec = spec_of(cls)
+        sk_fields = spec.sk.fields if spec.sk else ()
+        needed = dict.fromkeys(spec.pk.fields + sk_fields)
+        where = f"the key of {cls.__name__}"
+        if fields.keys() != needed.keys():
+            missing = [name for name in needed if name not in fields]
+            extra = [name for name in fields if name not in needed]
+            raise ValueError(f"{where} {_difference(missing, extra)}")
+        values = validate_fields(cls, fields, where=where)
+        sk = spec.sk.build(values) if spec.sk else None
+        return Key(cls, spec.pk.build(values), sk, tuple(values.items()))
+
+    @classmethod
+    def query(cls, *, index: Index | None = None, **fields: Any) -> Query[Self]:
+        """The items under a partition key, of the table or of one of the entity's indexes.
+
+        All fields of the partition key's template are needed; fields of the sort key's template,
+        from its beginning, narrow the query further.
+
+        Raises:
+            ValueError: a field is missing, unknown, of the wrong type, or given without the
+                sort-key fields before it; or the index is not this entity's.
+        """
+        spec = spec_of(cls)
+        where = f"a query of {cls.__name__}"
+        if index is not None and index not in spec.indexes.values():
+            raise ValueError(f"{where}: {index.name} is not an index of it")
+        pk, sk = (spec.pk, spec.sk) if index is None else (index.pk, index.sk)
+        sk_fields = sk.fields if sk else ()
+        missing = [name for name in pk.fields if name not in fields]
+        extra = [name for name in fields if name not in pk.fields + sk_fields]
+        if missing or extra:
+            raise ValueError(f"{where} {_difference(missing, extra)}")
+        values = validate_fields(cls, fields, where=where)
+        query = Query(cls, index, pk.build(values))
+        return query if sk is None else _narrow(query, sk, values, pk.fields)
+
+    @classmethod
+    def upcast(cls, function: Upcast) -> Upcast:
+        """Register a function that brings an older shape of an item up to date.
+
+        It sees every image of the entity, as plain values by attribute name, before validation;
+        several run in the order they were registered. An item in the newest shape must come out
+        unchanged.
+        """
+        cls.__own_upcasts__.append(function)
+        return function
+
+    @classmethod
+    def upcasts(cls) -> tuple[Upcast, ...]:
+        """The registered functions, those of base classes first."""
+        bases = [base for base in reversed(cls.__mro__) if issubclass(base, Entity)]
+        return tuple(function for base in bases for function in base.__own_upcasts__)
+
+    @property
+    def item_key(self) -> Key[Self]:
+        """The key of this item, built from its fields."""
+        spec = spec_of(type(self))
+        return Key(type(self), spec.pk.build(self), spec.sk.build(self) if spec.sk else None)
+
+    def attributes(self, schema: TableSchema) -> dict[str, AttributeValue]:
+        """The whole item as a put takes it: fields, keys, index keys and the type attribute.
+
+        `None` and empty sets at the top level are left out.
+
+        Raises:
+            ValueError: a value cannot be stored, or a field and a key claim one attribute.
+        """
+        spec = spec_of(type(self))
+        stored = set(type(self).model_fields) | (self.model_extra or {}).keys()
+        item = {
+            name: encode(value, f"{type(self).__name__}.{name}")
+            for name, value in self.model_dump(by_alias=True, include=stored).items()
+            if not _is_absent(value)
+        }
+        written = self.item_key.wire(schema)
+        for index in spec.indexes.values():
+            written |= index.attributes(self, schema)
+        if schema.type_attribute is not None:
+            written[schema.type_attribute] = {"S": spec.type}
+        for name, value in written.items():
+            if item.setdefault(name, value) != value:
+                raise ValueError(
+                    f"{spec.declaration}: the field stored as {name} differs from the key or "
+                    f"type that is stored there"
+                )
+        return item
+
+    @classmethod
+    def set_attributes(
+        cls,
+        schema: TableSchema,
+        fields: Mapping[str, Any],
+    ) -> dict[str, AttributeValue | None]:
+        """Some fields as an update takes them; `None` means that the attribute is removed.
+
+        Fields are named as in Python or as in the item, and checked alone, by their own types.
+        The keys of indexes, which may follow from the fields, need the whole item and are not
+        among them; nor is a change of a field that is part of the primary key noticed.
+
+        Raises:
+            ValueError: a field is unknown, does not fit its type, or cannot be removed.
+        """
+        names = attribute_names(cls)
+        by_attribute = {attribute: name for name, attribute in names.items()}
+        unknown = [n for n in fields if n not in names and n not in by_attribute]
+        if unknown:
+            raise ValueError(f"{spec_of(cls).declaration} has no field {', '.join(unknown)}")
+        given = {n if n in names else by_attribute[n]: value for n, value in fields.items()}
+        removable = {n for n, v in given.items() if v is None and not _is_required(cls, n)}
+        values = validate_fields(
+            cls,
+            {name: value for name, value in given.items() if name not in removable},
+            where=f"setting fields of {cls.__name__}",
+        )
+        dumped = cls.model_construct(**values).model_dump(include=set(values), warnings=False)
+        changes: dict[str, AttributeValue | None] = {names[name]: None for name in removable}
+        for name, value in dumped.items():
+            path = f"{cls.__name__}.{name}"
+            changes[names[name]] = None if _is_absent(value) else encode(value, path)
+        reserved = schema.key_attributes & changes.keys()
+        if reserved:
+            raise ValueError(f"{cls.__name__}: a key attribute cannot be set: {reserved}")
+        return changes
+
+
+# A field of one of these names would hide what the framework calls.
+_PUBLIC_NAMES = frozenset(
+    {"key", "query", "upcast", "upcasts", "item_key", "attributes", "set_attributes"}
+)
+
+
+def spec_of(entity: type[Entity]) -> EntitySpec:
+    """What the entity declares.
+
+    Raises:
+        DeclarationError: it is an abstract base, without keys.
+    """
+    if entity.__entity__ is None:
+        declaration = getattr(entity, "__declaration__", None) or Declaration.of(entity)
+        raise DeclarationError(f"{declaration}: an abstract base has no keys; declare pk")
+    return entity.__entity__
+
+
+def attribute_names(entity: type[Entity]) -> dict[str, str]:
+    """The attribute each field is stored in, by field name."""
+    return {name: field.serialization_alias or name for name, field in entity.model_fields.items()}
+
+
+def _epoch(value: Any) -> Any:
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return datetime.fromtimestamp(int(value), UTC)
+    return value
+
+
+def _whole_seconds(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError("a moment needs a time zone")
+    return value.astimezone(UTC).replace(microsecond=0)
+
+
+EpochSeconds = Annotated[
+    datetime,
+    StoredAs("N"),
+    BeforeValidator(_epoch),
+    AfterValidator(_whole_seconds),
+    PlainSerializer(lambda moment: int(moment.timestamp()), return_type=int),
+]
+"""A moment stored as a number of seconds since 1970, as TTL attributes must be; in UTC."""
+
+
+def _is_required(entity: type[Entity], name: str) -> bool:
+    field: FieldInfo = entity.model_fields[name]
+    return field.is_required()
+
+
+def _is_absent(value: object) -> bool:
+    return value is None or (isinstance(value, AbstractSet) and not value)
+
+
+def _difference(missing: list[str], extra: list[str]) -> str:
+    parts = []
+    if missing:
+        parts.append(f"needs {', '.join(missing)}")
+    if extra:
+        parts.append(f"does not take {', '.join(extra)}")
+    return " and ".join(parts)
+
+
+def _narrow(
+    query: Query[Any], sk: KeyTemplate, values: Mapping[str, Any], pk_fields: tuple[str, ...]
+) -> Query[Any]:
+    given = 0
+    while given < len(sk.placeholders) and sk.placeholders[given].name in values:
+        given += 1
+    later = [p.name for p in sk.placeholders[given:] if p.name in values]
+    later = [name for name in later if name not in pk_fields]
+    if later:
+        raise ValueError(
+            f"a query of {query.entity.__name__} by {', '.join(later)} also needs "
+            f"{sk.placeholders[given].name}, which comes before in the sort key"
+        )
+    text = sk.build_prefix(values, given)
+    if given == len(sk.placeholders):
+        return replace(query, lower=text, upper=text)
+    return replace(query, sk_prefix=text or None, next_field=sk.placeholders[given])

@@ -1,0 +1,49 @@
+"""The error families, grouped by what the person or program that meets one should do.
+
+Every error of streamkit is a `StreamkitError`. Catch a family, not a leaf:
+
+* `ConfigurationError`: fix the declaration, the table or the settings, and start again.
+* `RetryableError`: wait and try again; nothing is wrong with the data.
+* `PoisonChange`: this change alone cannot be processed; it is parked, others flow on.
+* `LeaseLost`: another worker owns the cursor now; stop quietly, nothing is lost.
+* `RetentionLost`: stream records may be gone for good; a person decides.
+* `InvariantError`: streamkit or the table's control items are wrong; stop and page someone.
+
+Messages never hold item data: keys are hashed, images are never shown.
+"""
+
+
+class StreamkitError(Exception):
+    """Something in streamkit went wrong."""
+
+
+class ConfigurationError(StreamkitError, ValueError):
+    """A declaration, a setting or the table does not fit; fix it and start again."""
+
+
+class DeclarationError(ConfigurationError):
+    """An entity, handler, aggregate or app is declared wrongly; the message names its line."""
+
+
+class RetryableError(StreamkitError):
+    """The call may succeed later; a handler raises it to ask for another attempt."""
+
+
+class PoisonChange(StreamkitError):
+    """This change cannot be processed however often it is tried; a handler raises it to park."""
+
+
+class DecodeError(PoisonChange):
+    """An image does not fit its entity; names the entity and fields, never the values."""
+
+
+class LeaseLost(StreamkitError):
+    """The cursor has another owner or epoch; this worker drops what it holds of it."""
+
+
+class RetentionLost(StreamkitError):
+    """Records of a shard were trimmed, or may have been, before this consumer read them."""
+
+
+class InvariantError(StreamkitError):
+    """What can never happen did; the process stops rather than write on a wrong belief."""

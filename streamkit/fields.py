@@ -1,0 +1,181 @@
+"""An entity's fields as pydantic compiled them, each usable without the whole model.
+
+Keys, partial updates and partial decodes validate some fields of an entity, by the fields' own
+types and validators. This module takes a model's core schema apart once, and is the only place
+that knows how pydantic nests it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Self
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import SchemaValidator, core_schema
+
+Schema = dict[str, Any]
+"""A pydantic core schema; its shape is pydantic's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAs:
+    """In an annotation: the type (`S`, `N`, …) of the attribute value that the field is kept in.
+
+    Only decoding speed depends on it, where the Python type would suggest another.
+    """
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledModel:
+    """The parts of a model's core schema.
+
+    `outer` and `inner` are the validators of the whole model: those around it, which see and
+    give instances, and those between it and its fields, which see its input. `definitions` are
+    the schemas that others refer to by name.
+    """
+
+    outer: tuple[Schema, ...]
+    model: Schema
+    inner: tuple[Schema, ...]
+    fields: Mapping[str, Schema]
+    definitions: tuple[Schema, ...]
+
+    @classmethod
+    def of(cls, model: type[BaseModel]) -> Self | None:
+        """The parts of `model`, or `None` where the schema has a shape we do not know."""
+        if not model.__pydantic_complete__:
+            model.model_rebuild()
+        schema: Any = model.__pydantic_core_schema__
+        definitions: tuple[Schema, ...] = ()
+        passed: dict[str, list[Schema]] = {"model": [], "model-fields": []}
+        found: dict[str, Schema] = {}
+        for target, before in passed.items():
+            while schema["type"] != target:
+                if schema["type"] == "definitions":
+                    definitions = tuple(schema["definitions"])
+                elif schema["type"] != "definition-ref":
+                    before.append(schema)
+                schema = _inside(schema, definitions)
+                if schema is None:
+                    return None
+            found[target] = schema
+            schema = schema.get("schema")
+        return cls(
+            outer=tuple(passed["model"]),
+            model=found["model"],
+            inner=tuple(passed["model-fields"]),
+            fields=found["model-fields"]["fields"],
+            definitions=definitions,
+        )
+
+    @property
+    def has_whole_validators(self) -> bool:
+        """Whether a validator, initialiser or hook sees more than one field."""
+        return bool(self.outer or self.inner or self.model.get("post_init") or self.has_init)
+
+    @property
+    def has_init(self) -> bool:
+        """Whether the class has an `__init__` of its own."""
+        return bool(self.model.get("custom_init"))
+
+    @property
+    def needs_all_attributes(self) -> bool:
+        """Whether validation looks at, or keeps, attributes that are not fields."""
+        extra = self.model.get("config", {}).get("extra_fields_behavior", "ignore")
+        sees_input = any(schema["type"] != "function-after" for schema in self.outer)
+        return bool(sees_input or self.inner or self.has_init or extra != "ignore")
+
+    def is_independent(self, name: str) -> bool:
+        """Whether a field is validated alike with and without the others."""
+        return not _looks_around(self.fields[name]["schema"])
+
+    def validator(self, schema: Schema) -> SchemaValidator:
+        """A validator of a part of the model, with the model's own settings."""
+        whole: Any = schema
+        if self.definitions:
+            whole = core_schema.definitions_schema(whole, list(self.definitions))
+        return SchemaValidator(whole, self.model.get("config"))
+
+
+def validate_fields(
+    entity: type[BaseModel], values: Mapping[str, Any], *, where: str
+) -> dict[str, Any]:
+    """The values of some fields, by field name, as the fields' own types make them.
+
+    Raises:
+        ValueError: values do not fit; names the fields, never the values.
+    """
+    validator = _partial_validator(entity, tuple(sorted(values)))
+    try:
+        validated: dict[str, Any] = validator.validate_python(dict(values))
+    except ValidationError as error:
+        raise ValueError(f"{where}: {problems(error)}") from None
+    return validated
+
+
+def problems(error: ValidationError) -> str:
+    """What does not fit, as `2 fields do not fit: price (decimal_parsing), …`: no values.
+
+    A deeper path is left out, because the keys of a map are data.
+    """
+    found = dict.fromkeys(
+        f"{line['loc'][0] if line['loc'] else 'the whole'} ({line['type']})"
+        for line in error.errors(include_url=False, include_input=False, include_context=False)
+    )
+    noun = "field does" if len(found) == 1 else "fields do"
+    return f"{len(found)} {noun} not fit: {', '.join(found)}"
+
+
+@lru_cache(maxsize=1024)
+def _partial_validator(entity: type[BaseModel], names: tuple[str, ...]) -> SchemaValidator:
+    compiled = CompiledModel.of(entity)
+    if compiled is None:
+        raise ValueError(f"{entity.__name__} is not an ordinary model with fields")
+    fields = {
+        name: {"type": "typed-dict-field", "schema": compiled.fields[name]["schema"]}
+        for name in names
+    }
+    return compiled.validator({"type": "typed-dict", "fields": fields})
+
+
+def attribute_validator(compiled: CompiledModel, names: Iterable[str]) -> SchemaValidator:
+    """A validator from plain values by attribute name to some fields' values by field name.
+
+    A field that is absent has its default, if it has one; else validation fails.
+    """
+    fields = {
+        name: {
+            "type": "typed-dict-field",
+            "schema": compiled.fields[name]["schema"],
+            "validation_alias": compiled.fields[name].get("validation_alias", name),
+        }
+        for name in names
+    }
+    return compiled.validator({"type": "typed-dict", "fields": fields})
+
+
+def _inside(schema: Schema, definitions: tuple[Schema, ...]) -> Schema | None:
+    if schema["type"] == "definition-ref":
+        return _definition(schema["schema_ref"], definitions)
+    inner: Schema | None = schema.get("schema")
+    return inner
+
+
+def _looks_around(schema: Any) -> bool:
+    """Whether a schema holds a function that is given the other fields' values."""
+    if isinstance(schema, Mapping):
+        if schema.get("type") == "with-info" or schema.get("default_factory_takes_data"):
+            return True
+        # A model inside has its own fields around its validators.
+        if schema.get("type") in ("model", "dataclass", "typed-dict"):
+            return False
+        return any(_looks_around(part) for part in schema.values())
+    if isinstance(schema, list | tuple):
+        return any(_looks_around(part) for part in schema)
+    return False
+
+
+def _definition(ref: str, definitions: tuple[Schema, ...]) -> Schema | None:
+    return next((schema for schema in definitions if schema.get("ref") == ref), None)

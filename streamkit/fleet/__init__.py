@@ -1,0 +1,1 @@
+"""The workers of one consumer: who is alive, and which generation of handlers runs."""

@@ -1,0 +1,1 @@
+"""Handler kinds beyond plain functions; each turns changes into the same effects."""

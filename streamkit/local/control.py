@@ -1,0 +1,165 @@
+"""What AWS does by itself, on command: shards split, roll and are trimmed, items expire.
+
+Tests and demos hold a `Control` of their engine; another process reaches the same commands through
+the server's control door, by the names in `COMMANDS`. Commands answer with plain JSON values. A
+command that cannot be carried out raises `ControlError`, and has then changed nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from inspect import signature
+from typing import Any, Protocol
+
+import msgspec
+
+from streamkit.local.shards import Shard
+from streamkit.local.stream_settings import StreamSettings
+from streamkit.local.streams import Stream, Streams
+
+
+class ControlError(ValueError):
+    """A command names what is not there, or makes no sense."""
+
+
+class Controllable(Protocol):
+    """The part of the engine that the commands need."""
+
+    streams: Streams
+
+    def call(
+        self, service: str, operation: str, payload: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        """Carry out an operation of the API."""
+        ...
+
+    def expire(self, table_name: str) -> int:
+        """Delete a table's items whose time to live is over; return how many."""
+        ...
+
+
+class Control:
+    """Commands for one engine. `table` is always a table's name."""
+
+    def __init__(self, engine: Controllable) -> None:
+        self._engine = engine
+
+    def shards(self, table: str) -> list[dict[str, Any]]:
+        """Describe every shard of the table's newest stream, hidden and unlisted ones too."""
+        return [_summary(shard) for shard in self._stream(table).shards()]
+
+    def split(self, table: str, shard: str | None = None) -> list[str]:
+        """Split an open shard in two, or every open shard; return the ids of the children."""
+        stream = self._stream(table)
+        return [child.id for parent in _chosen(stream, shard) for child in stream.split(parent.id)]
+
+    def roll(self, table: str, shard: str | None = None) -> list[str]:
+        """Follow an open shard, or every open shard, by one child; return the children's ids."""
+        stream = self._stream(table)
+        return [stream.roll(parent.id).id for parent in _chosen(stream, shard)]
+
+    def hide(self, table: str, shard: str, hidden: bool = True) -> None:
+        """Leave a shard out of listings, or list it again; it can be read all the same."""
+        found = self._stream(table).shard(shard)
+        if found is None:
+            raise ControlError(f"table {table} has no shard {shard}")
+        found.hidden = hidden
+
+    def trim(self, table: str, before: float | None = None) -> None:
+        """Trim the records older than a time (epoch seconds), or all that exist now.
+
+        Closed shards that were closed before it are gone afterwards.
+        """
+        clock = self._engine.streams.clock
+        # A record made at this very moment exists, so the bound lies just above it.
+        bound = clock() + 1e-3 if before is None else float(before)
+        for stream in self._engine.streams.all(table):
+            stream.trim(bound)
+
+    def disable(self, table: str) -> None:
+        """Disable the table's stream, as `UpdateTable` does."""
+        self._update(table, {"StreamEnabled": False})
+
+    def enable(self, table: str, view_type: str = "NEW_AND_OLD_IMAGES") -> str:
+        """Give the table a new stream, as `UpdateTable` does; return its ARN."""
+        self._update(table, {"StreamEnabled": True, "StreamViewType": view_type})
+        return self._stream(table).arn
+
+    def expire(self, table: str) -> int:
+        """Delete the items whose time to live is over; return how many."""
+        return self._engine.expire(table)
+
+    def configure(self, **settings: Any) -> dict[str, Any]:
+        """Change fields of `StreamSettings`; return all of them."""
+        current = self._engine.streams.settings
+        if unknown := sorted(settings.keys() - asdict(current).keys()):
+            raise ControlError(f"no such setting: {', '.join(unknown)}")
+        try:
+            changed = msgspec.convert(asdict(current) | settings, StreamSettings)
+        except msgspec.ValidationError as error:
+            raise ControlError(str(error)) from None
+        for name in settings:
+            setattr(current, name, getattr(changed, name))
+        return asdict(current)
+
+    def run(self, command: str, arguments: dict[str, Any]) -> Any:
+        """Carry out a command by name, as the control door does.
+
+        Raises:
+            ControlError: there is no such command, or the arguments do not fit it.
+        """
+        function = COMMANDS.get(command)
+        if function is None:
+            raise ControlError(f"no command {command!r}; there are {', '.join(COMMANDS)}")
+        try:
+            bound = signature(function).bind(self, **arguments)
+        except TypeError as error:
+            raise ControlError(f"{command}: {error}") from None
+        return function(*bound.args, **bound.kwargs)
+
+    def _stream(self, table: str) -> Stream:
+        streams = self._engine.streams.all(table)
+        if not streams:
+            raise ControlError(f"table {table} has no stream")
+        return max(streams, key=lambda stream: (stream.disabled is None, stream.label))
+
+    def _update(self, table: str, specification: dict[str, Any]) -> None:
+        request = {"TableName": table, "StreamSpecification": specification}
+        status, body = self._engine.call("dynamodb", "UpdateTable", request)
+        if status != 200:
+            raise ControlError(str(body.get("message", body)))
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "configure": Control.configure,
+    "disable": Control.disable,
+    "enable": Control.enable,
+    "expire": Control.expire,
+    "hide": Control.hide,
+    "roll": Control.roll,
+    "shards": Control.shards,
+    "split": Control.split,
+    "trim": Control.trim,
+}
+
+
+def _chosen(stream: Stream, shard_id: str | None) -> list[Shard]:
+    shards = stream.open_shards()
+    chosen = [shard for shard in shards if shard_id in (None, shard.id)]
+    if not chosen:
+        raise ControlError(f"no open shard {shard_id or ''} in {stream.arn}")
+    return chosen
+
+
+def _summary(shard: Shard) -> dict[str, Any]:
+    return {
+        "id": shard.id,
+        "parent": shard.parent_id,
+        "open": shard.closed is None,
+        "created": shard.created,
+        "closed": shard.closed,
+        "start": str(shard.start),
+        "last": str(shard.last),
+        "trimmed": str(shard.trimmed),
+        "records": len(shard),
+        "hidden": shard.hidden,
+    }

@@ -1,0 +1,203 @@
+"""The engine: DynamoDB and DynamoDB Streams in memory, called with what travels on the wire.
+
+`Engine.call` carries out one operation, whole or not at all, and never raises what the service
+would answer: a refusal comes back as a status and a body. Time and chance come from outside, so a
+run can be repeated. Everything happens within a call; there are no threads and no timers.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from streamkit.local import (
+    account,
+    batches,
+    definitions,
+    items,
+    queries,
+    redefinitions,
+    scans,
+    streams_api,
+    tags,
+    transactions,
+    ttl,
+)
+from streamkit.local.capacity import Meter
+from streamkit.local.errors import ApiError, serialization
+from streamkit.local.stream_settings import StreamSettings
+from streamkit.local.streams import Streams
+from streamkit.local.tables import IndexLag, Table
+from streamkit.local.tokens import RequestTokens
+
+Payload: TypeAlias = dict[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call, as observers see it.
+
+    Attributes:
+        service: `dynamodb` or `dynamodbstreams`.
+        operation: its name, `PutItem` for example.
+        payload: the request.
+        status: the HTTP status of the reply.
+        body: the reply.
+        at: when it was, by the engine's clock.
+        units: capacity consumed: `{"read": ..., "write": ...}`.
+    """
+
+    service: str
+    operation: str
+    payload: Payload
+    status: int
+    body: Payload
+    at: float
+    units: dict[str, float]
+
+
+class Engine:
+    """An account's tables and streams in one Region.
+
+    Args:
+        clock: gives the time in seconds since the epoch.
+        rng: the source of all chance.
+        account: the account in ARNs.
+        region: the Region in ARNs and stream records.
+        shards: how many shards a new stream has.
+        settings: how streams behave.
+
+    Attributes:
+        tables: by name.
+        streams: all streams, those of deleted tables too, while they can be read.
+        observers: called after each call with its `CallRecord`.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+        account: str = "000000000000",
+        region: str = "us-east-1",
+        shards: int = 1,
+        settings: StreamSettings | None = None,
+    ) -> None:
+        self.clock = clock
+        self.rng = rng or random.Random()
+        self.account = account
+        self.region = region
+        self.streams = Streams(
+            clock=clock,
+            rng=self.rng,
+            account=account,
+            region=region,
+            shards=shards,
+            settings=settings,
+        )
+        self.tables: dict[str, Table] = {}
+        self.observers: list[Callable[[CallRecord], None]] = []
+        self.meter = Meter()
+        self.tokens = RequestTokens(clock)
+        self.lag = IndexLag(clock)
+
+    @property
+    def index_lag(self) -> float:
+        """Seconds by which global secondary indexes trail behind; 0 unless set."""
+        return self.lag.seconds
+
+    @index_lag.setter
+    def index_lag(self, seconds: float) -> None:
+        self.lag.seconds = seconds
+
+    def call(self, service: str, operation: str, payload: Payload) -> tuple[int, Payload]:
+        """Carry out one operation.
+
+        Args:
+            service: `dynamodb` or `dynamodbstreams`.
+            operation: its name, `PutItem` for example.
+            payload: the request; it belongs to the engine from now on.
+
+        Returns:
+            The HTTP status and the body, which is not to be changed: it shares what is stored.
+        """
+        self.meter = Meter()
+        try:
+            body = _operation(OPERATIONS, service, operation)(self, payload)
+        except ApiError as error:
+            return self._answer(service, operation, payload, error.status, error.body())
+        return self._answer(service, operation, payload, 200, body)
+
+    def call_bytes(self, service: str, operation: str, payload: bytes) -> tuple[int, bytes]:
+        """Carry out one operation whose request and reply are JSON."""
+        try:
+            request = _decode(payload) if payload else {}
+            if type(request) is not dict:
+                raise serialization("Unexpected value type in payload")
+        except msgspec.DecodeError:
+            return 400, _encode(serialization("Unable to parse the request").body())
+        except ApiError as error:
+            return error.status, _encode(error.body())
+        encoded = ENCODED.get((service, operation))
+        if encoded is None or self.observers:
+            status, body = self.call(service, operation, request)
+            return status, _encode(body)
+        try:
+            return 200, encoded(self, request)
+        except ApiError as error:
+            return error.status, _encode(error.body())
+
+    def expire(self, table_name: str) -> int:
+        """Delete the items of a table whose time to live is over; return how many."""
+        return ttl.expire(self, table_name)
+
+    def _answer(
+        self, service: str, operation: str, payload: Payload, status: int, body: Payload
+    ) -> tuple[int, Payload]:
+        if self.observers:
+            units = self.meter.units()
+            record = CallRecord(service, operation, payload, status, body, self.clock(), units)
+            for observer in self.observers:
+                observer(record)
+        return status, body
+
+
+Operation: TypeAlias = Callable[[Engine, Payload], Payload]
+
+OPERATIONS: dict[tuple[str, str], Operation] = {
+    ("dynamodb", name): operation
+    for module in (
+        account,
+        definitions,
+        redefinitions,
+        tags,
+        ttl,
+        items,
+        queries,
+        scans,
+        batches,
+        transactions,
+    )
+    for name, operation in module.OPERATIONS.items()
+}
+OPERATIONS |= {
+    ("dynamodbstreams", name): operation for name, operation in streams_api.OPERATIONS.items()
+}
+ENCODED: dict[tuple[str, str], Callable[[Engine, Payload], bytes]] = {
+    ("dynamodbstreams", name): operation for name, operation in streams_api.ENCODED.items()
+}
+
+
+def _operation(
+    operations: Mapping[tuple[str, str], Operation], service: str, operation: str
+) -> Operation:
+    found = operations.get((service, operation))
+    if found is None:
+        raise ApiError("UnknownOperationException", "")
+    return found

@@ -1,0 +1,48 @@
+"""The items of a table in the order in which they expire.
+
+An item expires when the number in the table's time-to-live attribute, in seconds since the epoch,
+is past. Anything else in that attribute never expires, and neither does what lies more than five
+years back. Kept in step with every write, so that finding what is due costs nothing else.
+"""
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+from streamkit.local.ordering import LAST, Entry, SortedEntries
+from streamkit.local.partitions import Place, Row
+from streamkit.local.values import Item
+
+_OLDEST = 5 * 365 * 86_400
+
+
+class Expiries:
+    """When items expire.
+
+    Args:
+        attribute: the name of the time-to-live attribute.
+    """
+
+    def __init__(self, attribute: str) -> None:
+        self.attribute = attribute
+        self._entries = SortedEntries()
+
+    def change(self, place: Place, old: Row | None, new: Row | None) -> None:
+        """Follow a change of an item."""
+        before = None if old is None else self._entry(place, old[0])
+        after = None if new is None else self._entry(place, new[0])
+        if before == after:
+            return
+        if before is not None:
+            self._entries.remove(before)
+        if after is not None:
+            self._entries.add(after)
+
+    def due(self, now: float) -> Iterator[Place]:
+        """Where the items stand that are expired by now, the longest ago first."""
+        first, last = (Decimal(now - _OLDEST),), (Decimal(now), LAST)
+        for _, hash_value, *tokens in self._entries.ascending(first, last):
+            yield hash_value, tuple(tokens)
+
+    def _entry(self, place: Place, item: Item) -> Entry | None:
+        number = item.get(self.attribute, {}).get("N")
+        return None if number is None else (Decimal(number), place[0], *place[1])

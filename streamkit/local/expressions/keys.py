@@ -1,0 +1,214 @@
+"""Key conditions: one value of the partition key and, perhaps, a range of the sort key.
+
+`KeyCondition` gives the range twice: as a predicate, and as bounds in the order of `sort_token`,
+so that a sorted partition can be searched by bisection. `key_condition` builds it from comparisons
+by attribute; both the expression and the older KeyConditions parameter come down to that.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from streamkit.local.errors import validation
+from streamkit.local.expressions.conditions import bound_tree
+from streamkit.local.expressions.operands import Literal, Operand, Path, Size, Values
+from streamkit.local.expressions.placeholders import Placeholders
+from streamkit.local.expressions.predicates import (
+    BeginsWith,
+    Between,
+    Equality,
+    Junction,
+    Leaf,
+    Node,
+    Ordering,
+)
+from streamkit.local.values import AttributeValue, SortToken, sort_token
+
+_KIND = "KeyConditionExpression"
+_COMPARISONS = {"=": "EQ", "<": "LT", "<=": "LE", ">": "GT", ">=": "GE"}
+_MIRRORED = {"=": "EQ", "<": "GT", "<=": "GE", ">": "LT", ">=": "LE"}
+_INDEXABLE = frozenset({"EQ", "LT", "LE", "GT", "GE", "BETWEEN", "BEGINS_WITH"})
+_INVALID = "One or more parameter values were invalid: "
+_CONDITION = "Invalid condition in KeyConditionExpression: "
+
+Comparison: TypeAlias = tuple[str, Sequence[AttributeValue]]
+"""An operator by its older name (EQ, LT, LE, GT, GE, BETWEEN, BEGINS_WITH) and its operands."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCondition:
+    """What a query asks of the keys.
+
+    Attributes:
+        hash_value: the value of the partition key.
+        lower: the least token that the sort key may have, None when it may be anything.
+        lower_inclusive: whether `lower` itself is in the range.
+        upper: the greatest token, None when there is no end.
+        upper_inclusive: whether `upper` itself is in the range.
+    """
+
+    hash_value: AttributeValue
+    lower: SortToken | None = None
+    lower_inclusive: bool = True
+    upper: SortToken | None = None
+    upper_inclusive: bool = True
+
+    @property
+    def range_matches(self) -> Callable[[AttributeValue], bool] | None:
+        """Whether a sort key is in the range; None when the query asks nothing of it."""
+        if self.lower is None and self.upper is None:
+            return None
+        return lambda value: self.holds(sort_token(value))
+
+    def holds(self, token: SortToken) -> bool:
+        """Whether a sort key with this token is in the range."""
+        # The tokens of one key are of one type, which the checker cannot see.
+        if self.lower is not None and not (
+            self.lower < token or (self.lower_inclusive and self.lower == token)  # type: ignore[operator]
+        ):
+            return False
+        return self.upper is None or bool(
+            token < self.upper or (self.upper_inclusive and self.upper == token)  # type: ignore[operator]
+        )
+
+
+def parse_key_condition(
+    text: str,
+    placeholders: Placeholders,
+    hash_name: str,
+    range_name: str | None,
+    *,
+    types: Mapping[str, str] | None = None,
+) -> KeyCondition:
+    """Parse a KeyConditionExpression for a table or index with this key schema.
+
+    Args:
+        text: the expression.
+        placeholders: those of the request; what the expression uses is noted there.
+        hash_name: the partition key.
+        range_name: the sort key, None when there is none.
+        types: the types of the key attributes (S, N or B), to check the values against.
+
+    Raises:
+        ApiError: ValidationException, with the service's message.
+    """
+    tree = bound_tree(text, placeholders, _KIND, redundant_parentheses=True)
+    comparisons: dict[str, Comparison] = {}
+    _collect(tree.root, placeholders.values, comparisons)
+    return key_condition(comparisons, hash_name, range_name, types=types)
+
+
+def key_condition(
+    comparisons: Mapping[str, Comparison],
+    hash_name: str,
+    range_name: str | None,
+    *,
+    types: Mapping[str, str] | None = None,
+) -> KeyCondition:
+    """Build a key condition from at most one comparison per attribute."""
+    if not 1 <= len(comparisons) <= 2:
+        raise validation("Conditions can be of length 1 or 2 only")
+    if hash_name not in comparisons:
+        raise validation(f"Query condition missed key schema element: {hash_name}")
+    if len(comparisons) == 2:
+        if range_name is None:
+            raise validation("Query key condition not supported")
+        if range_name not in comparisons:
+            raise validation(f"Query condition missed key schema element: {range_name}")
+    for name, (operator, operands) in comparisons.items():
+        if operator not in _INDEXABLE:
+            raise validation("Attempted conditional constraint is not an indexable operation")
+        _check_operands(name, operands, types or {})
+    operator, operands = comparisons[hash_name]
+    if operator != "EQ":
+        raise validation("Query key condition not supported")
+    condition = KeyCondition(operands[0])
+    if len(comparisons) == 2 and range_name is not None:
+        return _with_range(condition, *comparisons[range_name])
+    return condition
+
+
+def _check_operands(
+    name: str, operands: Sequence[AttributeValue], types: Mapping[str, str]
+) -> None:
+    wanted = types.get(name)
+    for value in operands:
+        ((kind, raw),) = value.items()
+        if kind not in ("S", "N", "B") or (wanted is not None and kind != wanted):
+            raise validation(f"{_INVALID}Condition parameter type does not match schema type")
+        if raw == "":
+            label = "string" if kind == "S" else "binary"
+            raise validation(
+                "One or more parameter values are not valid. The AttributeValue for a key "
+                f"attribute cannot contain an empty {label} value. Key: {name}"
+            )
+
+
+def _with_range(
+    condition: KeyCondition, operator: str, operands: Sequence[AttributeValue]
+) -> KeyCondition:
+    first = sort_token(operands[0])
+    if operator == "EQ":
+        return replace(condition, lower=first, upper=first)
+    if operator in ("GT", "GE"):
+        return replace(condition, lower=first, lower_inclusive=operator == "GE")
+    if operator in ("LT", "LE"):
+        return replace(condition, upper=first, upper_inclusive=operator == "LE")
+    if operator == "BETWEEN":
+        return replace(condition, lower=first, upper=sort_token(operands[1]))
+    if operator == "BEGINS_WITH" and isinstance(first, bytes):
+        return replace(condition, lower=first, upper=_after(first), upper_inclusive=False)
+    raise validation("Query key condition not supported")
+
+
+def _after(prefix: bytes) -> bytes | None:
+    """The least string of bytes that is beyond all that begin with the prefix."""
+    shorter = prefix.rstrip(b"\xff")
+    return shorter[:-1] + bytes([shorter[-1] + 1]) if shorter else None
+
+
+def _collect(node: Node, values: Values, comparisons: dict[str, Comparison]) -> None:
+    if isinstance(node, Junction) and node.name == "AND":
+        for part in node.parts:
+            _collect(part, values, comparisons)
+        return
+    if not isinstance(node, Leaf):
+        operator = node.name if isinstance(node, Junction) else "NOT"
+        raise validation(f"Invalid operator used in KeyConditionExpression: {operator}")
+    if node.name == "<>" or not isinstance(node, Equality | Ordering | Between | BeginsWith):
+        raise validation(f"Invalid operator used in KeyConditionExpression: {node.name}")
+    if isinstance(node, Between | BeginsWith) and not isinstance(node.operands[0], Path):
+        raise validation(
+            f"{_CONDITION}{node.name} operator must have the key attribute as its first operand"
+        )
+    name = _key_attribute(node.operands)
+    if name in comparisons:
+        raise validation("KeyConditionExpressions must only contain one condition per key")
+    comparisons[name] = _comparison(node, values)
+
+
+def _key_attribute(operands: Sequence[Operand]) -> str:
+    name = None
+    for operand in operands:
+        if isinstance(operand, Size):
+            raise validation("KeyConditionExpressions cannot contain nested operations")
+        if not isinstance(operand, Path):
+            continue
+        if name is not None:
+            raise validation(f"{_CONDITION}Multiple attribute names used in one condition")
+        if operand.tail:
+            raise validation("KeyConditionExpressions cannot have conditions on nested attributes")
+        name = operand.head
+    if name is None:
+        raise validation(f"{_CONDITION}No key attribute specified")
+    return name
+
+
+def _comparison(leaf: Leaf, values: Values) -> Comparison:
+    operands = [values[one.reference] for one in leaf.operands if isinstance(one, Literal)]
+    if isinstance(leaf, Between):
+        return "BETWEEN", operands
+    if isinstance(leaf, BeginsWith):
+        return "BEGINS_WITH", operands
+    attribute_first = isinstance(leaf.operands[0], Path)
+    return (_COMPARISONS if attribute_first else _MIRRORED)[leaf.name], operands

@@ -1,0 +1,112 @@
+"""Shard iterators: a position in a shard, for a quarter of an hour.
+
+An iterator is a text that carries all it means, so the engine keeps no list of them, any number may
+be in use, and the same one may be used again. To its holder it is opaque. It begins with the
+stream's ARN as AWS's do: newer SDKs read the account from it.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+from streamkit.local.errors import ApiError, validation
+from streamkit.local.shards import Shard
+
+TYPES = (
+    "AFTER_SEQUENCE_NUMBER",
+    "AT_SEQUENCE_NUMBER",
+    "AT_TIMESTAMP",
+    "LATEST",
+    "TRIM_HORIZON",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardIterator:
+    """A position.
+
+    Attributes:
+        after: the next record to read is the first one above this number.
+        issued: when it was handed out.
+    """
+
+    arn: str
+    shard_id: str
+    after: int
+    issued: float
+
+    def __str__(self) -> str:
+        body = f"{self.shard_id} {self.after:x} {self.issued!r}".encode()
+        return f"{self.arn}|1|{urlsafe_b64encode(b'%08x ' % crc32(body) + body).decode()}"
+
+    @classmethod
+    def parse(cls, text: str) -> "ShardIterator":
+        """Read an iterator back.
+
+        Raises:
+            ApiError: ValidationException, when it was not made here or was changed.
+        """
+        arn, _, rest = text.partition("|")
+        try:
+            checksum, _, body = urlsafe_b64decode(rest.partition("|")[2]).partition(b" ")
+            if int(checksum, 16) == crc32(body):
+                shard_id, after, issued = body.decode().split(" ")
+                return cls(arn, shard_id, int(after, 16), float(issued))
+        except ValueError:
+            pass
+        raise validation("Invalid ShardIterator")
+
+
+def trimmed() -> ApiError:
+    """The position is behind the oldest record that is left."""
+    return ApiError(
+        "TrimmedDataAccessException",
+        "The operation attempted to read past the oldest stream record in a shard.",
+    )
+
+
+def expired() -> ApiError:
+    """The iterator is too old."""
+    return ApiError(
+        "ExpiredIteratorException",
+        "Iterator expired: it was handed out too long ago. Get another one and go on.",
+    )
+
+
+def position(shard: Shard, payload: dict[str, Any], now: float, published: float) -> int:
+    """Return the number below the first record that a `GetShardIterator` request asks for.
+
+    Raises:
+        ApiError: the request makes no sense for this shard, or asks for what is trimmed.
+    """
+    kind = payload["ShardIteratorType"]
+    if kind == "TRIM_HORIZON":
+        return max(shard.start, shard.trimmed)
+    if kind == "LATEST":
+        return shard.newest(published)
+    if kind == "AT_TIMESTAMP":
+        return _at_timestamp(shard, payload.get("Timestamp"), now)
+    number = _sequence_number(shard, payload.get("SequenceNumber"), kind)
+    return number - 1 if kind == "AT_SEQUENCE_NUMBER" else number
+
+
+def _at_timestamp(shard: Shard, moment: Any, now: float) -> int:
+    if isinstance(moment, bool) or not isinstance(moment, (int, float)):
+        raise validation("Timestamp is required for ShardIteratorType AT_TIMESTAMP")
+    if moment > now:
+        raise validation("Timestamp must not be in the future")
+    return max(shard.before(moment), shard.trimmed)
+
+
+def _sequence_number(shard: Shard, text: Any, kind: str) -> int:
+    if not isinstance(text, str):
+        raise validation(f"SequenceNumber is required for ShardIteratorType {kind}")
+    if not (text.isascii() and text.isdigit() and 21 <= len(text) <= 40):
+        raise validation(f"Invalid SequenceNumber: {text}")
+    number = int(text)
+    if not shard.start <= number <= shard.last:
+        raise validation(f"Invalid SequenceNumber: {text} is not of shard {shard.id}")
+    if number <= shard.trimmed:
+        raise trimmed()
+    return number

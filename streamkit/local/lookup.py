@@ -1,0 +1,60 @@
+"""Finding what a request names: a table by name or ARN, its parts in a reply.
+
+Every operation on items starts with `find_table` and ends with `consumed`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from streamkit.local.errors import ApiError
+from streamkit.local.parameters import Payload, text
+from streamkit.local.tables import Table
+from streamkit.local.values import Item
+
+if TYPE_CHECKING:
+    from streamkit.local.engine import Engine
+
+
+def plain_name(name: str) -> str:
+    """The name of a table that is given by name or by ARN."""
+    if not name.startswith("arn:"):
+        return name
+    return name.partition(":table/")[2].partition("/")[0]
+
+
+def find_table(engine: "Engine", name: Any) -> Table:
+    """The table of a request on items.
+
+    Raises:
+        ApiError: ResourceNotFoundException.
+    """
+    table = engine.tables.get(plain_name(text(name)))
+    if table is None:
+        raise ApiError("ResourceNotFoundException", "Requested resource not found")
+    return table
+
+
+def consumed(engine: "Engine", payload: Payload) -> dict[str, Any]:
+    """`ConsumedCapacity` of a reply about one table, when the request asks for it."""
+    mode = payload.get("ReturnConsumedCapacity")
+    if mode is None or mode == "NONE":
+        return {}
+    report = engine.meter.report(mode)
+    return {"ConsumedCapacity": report[0]} if report else {}
+
+
+def all_consumed(engine: "Engine", payload: Payload, *, split: bool = False) -> dict[str, Any]:
+    """`ConsumedCapacity` of a reply about several tables, when the request asks for it."""
+    mode = payload.get("ReturnConsumedCapacity")
+    if mode is None or mode == "NONE":
+        return {}
+    return {"ConsumedCapacity": engine.meter.report(mode, split=split)}
+
+
+def collection_metrics(table: Table, key: Item) -> dict[str, Any] | None:
+    """The metrics of an item's collection; None when the table has no local indexes."""
+    if not table.local_names:
+        return None
+    return {
+        "ItemCollectionKey": {table.hash_name: key[table.hash_name]},
+        "SizeEstimateRangeGB": [0.0, 1.0],
+    }

@@ -1,0 +1,233 @@
+"""A page of items: what Query and Scan have in common.
+
+Both walk the rows of a table or of an index from where the page before ended, until there are
+`Limit` of them, or 1 MB, or no more; then they filter, project and count. `Reading` says how.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamkit.local.capacity import read_units
+from streamkit.local.errors import ApiError, validation
+from streamkit.local.expressions import Condition, Projection
+from streamkit.local.indexes import Index
+from streamkit.local.parameters import Payload
+from streamkit.local.partitions import Partitions, Place, Row
+from streamkit.local.tables import Table
+from streamkit.local.values import Item, canonical
+
+if TYPE_CHECKING:
+    from streamkit.local.engine import Engine
+
+PAGE_BYTES = 1 << 20
+
+_STARTING_KEY = "The provided starting key is invalid"
+
+
+@dataclass(slots=True)
+class Reading:
+    """How to read pages of a table or index.
+
+    Attributes:
+        index: None to read the table itself.
+        fetches: whether a local index lacks what is asked for, so the table is read as well.
+        counts: whether only the numbers are wanted.
+    """
+
+    table: Table
+    index: Index | None
+    consistent: bool
+    limit: int | None
+    condition: Condition | None
+    projection: Projection | None
+    counts: bool
+    fetches: bool = False
+
+    @property
+    def rows(self) -> Partitions:
+        """The rows to walk."""
+        if self.index is None:
+            return self.table.rows
+        if self.index.is_global:
+            self.table.settle()
+        return self.index.rows
+
+    def place(self, item: Item) -> Place:
+        """Where an item stands among these rows, which it may have left since."""
+        place = self.table.keys.place(item)
+        if self.index is None:
+            return place
+        found = self.index.place(item, place)
+        if found is None:
+            raise invalid_start()
+        return found
+
+    def key(self, item: Item) -> Item:
+        """What marks an item's place to the client."""
+        if self.index is None:
+            return self.table.keys.key(item)
+        return {name: item[name] for name in self.index.key_names}
+
+    def size(self, row: Row) -> int:
+        """How many bytes of a row are read."""
+        return row[1] if self.index is None else self.index.projected_size(row)
+
+    def shown(self, item: Item) -> Item:
+        """What of an item there is to filter and to project."""
+        return item if self.index is None or self.fetches else self.index.project(item)
+
+
+def plan(
+    payload: Payload, table: Table, condition: Condition | None, projection: Projection | None
+) -> Reading:
+    """Work out how to read from the parameters that Query and Scan share."""
+    index = _index(payload, table)
+    consistent = payload.get("ConsistentRead") is True
+    if consistent and index is not None and index.is_global:
+        raise validation("Consistent reads are not supported on global secondary indexes")
+    reading = Reading(
+        table,
+        index,
+        consistent,
+        payload.get("Limit"),
+        condition,
+        projection,
+        payload.get("Select") == "COUNT",
+    )
+    if index is not None:
+        _check_projected(reading, index, payload.get("Select"))
+    return reading
+
+
+def check_select(payload: Payload) -> None:
+    """Refuse a `Select` that contradicts the other parameters."""
+    select = payload.get("Select")
+    if select is None:
+        return
+    parameter = next(
+        (
+            name
+            for name in ("ProjectionExpression", "AttributesToGet")
+            if payload.get(name) is not None
+        ),
+        None,
+    )
+    if select == "SPECIFIC_ATTRIBUTES":
+        if parameter is None:
+            raise validation(
+                "Must specify the AttributesToGet or ProjectionExpression when choosing to get "
+                "SPECIFIC_ATTRIBUTES"
+            )
+        return
+    if select == "ALL_PROJECTED_ATTRIBUTES" and payload.get("IndexName") is None:
+        raise validation(
+            "ALL_PROJECTED_ATTRIBUTES can be used only when Querying using an IndexName"
+        )
+    if parameter is not None:
+        wanted = "only the Count" if select == "COUNT" else select
+        raise validation(f"Cannot specify the {parameter} when choosing to get {wanted}")
+
+
+def _index(payload: Payload, table: Table) -> Index | None:
+    name = payload.get("IndexName")
+    if name is None:
+        return None
+    index = table.indexes.get(name)
+    if index is None:
+        raise validation(f"The table does not have the specified index: {name}")
+    return index
+
+
+def _check_projected(reading: Reading, index: Index, select: str | None) -> None:
+    if index.projected is None:
+        return
+    if index.is_global:
+        if select == "ALL_ATTRIBUTES":
+            raise validation(
+                "One or more parameter values were invalid: Select type ALL_ATTRIBUTES is not "
+                f"supported for global secondary index {index.name} because its projection type "
+                "is not ALL"
+            )
+        missing = _beyond(index.projected, reading.projection)
+        if missing:
+            raise validation(
+                "One or more parameter values were invalid: Global secondary index "
+                f"{index.name} does not project [{', '.join(missing)}]"
+            )
+        return
+    reading.fetches = select == "ALL_ATTRIBUTES" or bool(
+        _beyond(index.projected, reading.projection) or _beyond(index.projected, reading.condition)
+    )
+
+
+def _beyond(projected: frozenset[str], expression: Condition | Projection | None) -> list[str]:
+    paths = () if expression is None else expression.paths
+    return [str(path[0]) for path in paths if path[0] not in projected]
+
+
+def starting_key(reading: Reading, key: Any) -> Item:
+    """The canonical form of an `ExclusiveStartKey`.
+
+    Raises:
+        ApiError: it does not consist of the key attributes of the table and the index.
+    """
+    values = {name: canonical(value) for name, value in key.items()}
+    schemas = [reading.table.keys] + ([] if reading.index is None else [reading.index.keys])
+    names = {name for schema in schemas for name in schema.names}
+    if values.keys() != names:
+        raise invalid_start()
+    if not all(schema.holds(values) for schema in schemas):
+        raise validation(f"{_STARTING_KEY}: The provided key element does not match the schema")
+    return values
+
+
+def invalid_start() -> ApiError:
+    """The refusal of an `ExclusiveStartKey` that is not one."""
+    return validation(_STARTING_KEY)
+
+
+def read_page(engine: "Engine", reading: Reading, rows: Iterator[Row]) -> Payload:
+    """Walk rows until the page is full; the reply, without `ConsumedCapacity`."""
+    items: list[Item] = []
+    scanned = size = matched = 0
+    last: Item | None = None
+    more = False
+    condition, projection = reading.condition, reading.projection
+    for row in rows:
+        row_size = reading.size(row)
+        if scanned and size + row_size > PAGE_BYTES:
+            more = True
+            break
+        scanned += 1
+        size += row_size
+        last = row[0]
+        if reading.fetches:
+            units = read_units(row[1], consistent=reading.consistent)
+            engine.meter.add_read(reading.table.name, units)
+        item = reading.shown(last)
+        if condition is None or condition.matches(item):
+            matched += 1
+            if not reading.counts:
+                items.append(item if projection is None else projection.apply(item))
+        if scanned == reading.limit:
+            more = True
+            break
+    _charge(engine, reading, size)
+    body: Payload = {} if reading.counts else {"Items": items}
+    body["Count"] = matched
+    body["ScannedCount"] = scanned
+    if more and last is not None:
+        body["LastEvaluatedKey"] = reading.key(last)
+    return body
+
+
+def _charge(engine: "Engine", reading: Reading, size: int) -> None:
+    units = read_units(size, consistent=reading.consistent)
+    index = reading.index
+    if index is None:
+        engine.meter.add_read(reading.table.name, units)
+    else:
+        engine.meter.add_read(
+            reading.table.name, units, index=index.name, local=not index.is_global
+        )

@@ -1,0 +1,138 @@
+"""Query: the items of one partition, in order."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from streamkit.local.errors import validation
+from streamkit.local.expressions import (
+    Condition,
+    KeyCondition,
+    Placeholders,
+    parse_condition,
+    parse_key_condition,
+    parse_projection,
+)
+from streamkit.local.legacy import (
+    attributes_to_get,
+    filter_condition,
+    key_conditions,
+    reject_mixture,
+)
+from streamkit.local.lookup import consumed, find_table
+from streamkit.local.ordering import LAST, Entry
+from streamkit.local.pages import (
+    Reading,
+    check_select,
+    invalid_start,
+    plan,
+    read_page,
+    starting_key,
+)
+from streamkit.local.parameters import Payload, required
+from streamkit.local.schema import KeySchema
+from streamkit.local.tables import Table
+
+if TYPE_CHECKING:
+    from streamkit.local.engine import Engine
+
+_LEGACY = ("KeyConditions", "QueryFilter", "AttributesToGet", "ConditionalOperator")
+_EXPRESSIONS = ("ProjectionExpression", "FilterExpression", "KeyConditionExpression")
+
+
+def query(engine: "Engine", payload: Payload) -> Payload:
+    """`Query`."""
+    if payload.get("Limit") == 0:
+        raise validation(
+            "1 validation error detected: Value at 'Limit' failed to satisfy constraint: "
+            "Member must have value greater than or equal to 1"
+        )
+    required(payload, "TableName")
+    reject_mixture(payload, legacy=_LEGACY, expressions=_EXPRESSIONS)
+    check_select(payload)
+    if payload.get("KeyConditionExpression") is None and payload.get("KeyConditions") is None:
+        raise validation(
+            "Either the KeyConditions or KeyConditionExpression parameter must be specified in "
+            "the request."
+        )
+    table = find_table(engine, payload["TableName"])
+    reading, wanted = _parse(payload, table)
+    start, stop = _range(reading, wanted, payload)
+    raw: str = next(iter(wanted.hash_value.values()))
+    descending = payload.get("ScanIndexForward") is False
+    body = read_page(engine, reading, reading.rows.query(raw, start, stop, descending=descending))
+    return body | consumed(engine, payload)
+
+
+def _parse(payload: Payload, table: Table) -> tuple[Reading, KeyCondition]:
+    texts = {name: payload.get(name) for name in _EXPRESSIONS}
+    placeholders = Placeholders(
+        payload.get("ExpressionAttributeNames"),
+        payload.get("ExpressionAttributeValues"),
+        expressions=texts,
+    )
+    projection = condition = None
+    projected, filtered = texts["ProjectionExpression"], texts["FilterExpression"]
+    if projected is not None:
+        projection = parse_projection(projected, placeholders)
+    elif payload.get("AttributesToGet") is not None:
+        projection = attributes_to_get(payload["AttributesToGet"])
+    if filtered is not None:
+        condition = parse_condition(filtered, placeholders, "FilterExpression")
+    reading = plan(payload, table, condition, projection)
+    keys = table.keys if reading.index is None else reading.index.keys
+    text = texts["KeyConditionExpression"]
+    if text is not None:
+        wanted = parse_key_condition(
+            text, placeholders, keys.hash_name, keys.range_name, types=keys.types
+        )
+    else:
+        conditions = payload["KeyConditions"]
+        wanted = key_conditions(conditions, keys.hash_name, keys.range_name, types=keys.types)
+    placeholders.finish()
+    if condition is not None:
+        _check_filter(condition, keys)
+    elif payload.get("QueryFilter") is not None:
+        reading.condition = filter_condition(
+            payload["QueryFilter"],
+            payload.get("ConditionalOperator"),
+            kind="QueryFilter",
+            keys=keys.names,
+        )
+    return reading, wanted
+
+
+def _check_filter(condition: Condition, keys: KeySchema) -> None:
+    for path in condition.paths:
+        if path[0] in keys.name_set:
+            raise validation(
+                "Filter Expression can only contain non-primary key attributes: "
+                f"Primary key attribute: {path[0]}"
+            )
+
+
+def _range(reading: Reading, wanted: KeyCondition, payload: Payload) -> tuple[Entry, Entry | None]:
+    """The bounds of the entries to walk."""
+    start: Entry = ()
+    stop: Entry | None = None
+    if wanted.lower is not None:
+        start = (wanted.lower,) if wanted.lower_inclusive else (wanted.lower, LAST)
+    if wanted.upper is not None:
+        stop = (wanted.upper, LAST) if wanted.upper_inclusive else (wanted.upper,)
+    given = payload.get("ExclusiveStartKey")
+    if given is None:
+        return start, stop
+    key = starting_key(reading, given)
+    keys = reading.table.keys if reading.index is None else reading.index.keys
+    if key[keys.hash_name] != wanted.hash_value:
+        raise invalid_start()
+    entry = reading.place(key)[1]
+    if keys.range_name is not None and not wanted.holds(entry[0]):
+        raise validation(
+            "The provided starting key is outside query boundaries based on provided conditions"
+        )
+    if payload.get("ScanIndexForward") is False:
+        return start, entry
+    return (*entry, LAST), stop
+
+
+OPERATIONS: dict[str, Callable[["Engine", Payload], Payload]] = {"Query": query}

@@ -1,0 +1,102 @@
+"""Scan: all items of a table or index, or of one of its segments, in an order of their own."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from streamkit.local.errors import validation
+from streamkit.local.expressions import (
+    Condition,
+    Placeholders,
+    Projection,
+    parse_condition,
+    parse_projection,
+)
+from streamkit.local.legacy import attributes_to_get, filter_condition, reject_mixture
+from streamkit.local.lookup import consumed, find_table
+from streamkit.local.pages import Reading, check_select, plan, read_page, starting_key
+from streamkit.local.parameters import Payload, required
+from streamkit.local.partitions import HASHES, Place, key_hash
+
+if TYPE_CHECKING:
+    from streamkit.local.engine import Engine
+
+_LEGACY = ("AttributesToGet", "ScanFilter", "ConditionalOperator")
+_EXPRESSIONS = ("ProjectionExpression", "FilterExpression")
+
+
+def scan(engine: "Engine", payload: Payload) -> Payload:
+    """`Scan`."""
+    required(payload, "TableName")
+    reject_mixture(payload, legacy=_LEGACY, expressions=_EXPRESSIONS)
+    check_select(payload)
+    first, end = _segment(payload)
+    condition, projection = _parse(payload)
+    table = find_table(engine, payload["TableName"])
+    reading = plan(payload, table, condition, projection)
+    after = _after(reading, payload, first, end)
+    body = read_page(engine, reading, reading.rows.scan(first, end, after=after))
+    return body | consumed(engine, payload)
+
+
+def _parse(payload: Payload) -> tuple[Condition | None, Projection | None]:
+    texts = {name: payload.get(name) for name in _EXPRESSIONS}
+    placeholders = Placeholders(
+        payload.get("ExpressionAttributeNames"),
+        payload.get("ExpressionAttributeValues"),
+        expressions=texts,
+    )
+    condition: Condition | None = None
+    projection: Projection | None = None
+    projected, filtered = texts["ProjectionExpression"], texts["FilterExpression"]
+    if projected is not None:
+        projection = parse_projection(projected, placeholders)
+    elif payload.get("AttributesToGet") is not None:
+        projection = attributes_to_get(payload["AttributesToGet"])
+    if filtered is not None:
+        condition = parse_condition(filtered, placeholders, "FilterExpression")
+    elif payload.get("ScanFilter") is not None or payload.get("ConditionalOperator") is not None:
+        condition = filter_condition(
+            payload.get("ScanFilter"), payload.get("ConditionalOperator"), kind="ScanFilter"
+        )
+    placeholders.finish()
+    return condition, projection
+
+
+def _segment(payload: Payload) -> tuple[int, int]:
+    """The range of hashes to walk."""
+    segment, total = payload.get("Segment"), payload.get("TotalSegments")
+    if segment is None and total is None:
+        return 0, HASHES
+    if total is None:
+        raise validation(
+            "The TotalSegments parameter is required but was not present in the request when "
+            "Segment parameter is present"
+        )
+    if segment is None:
+        raise validation(
+            "The Segment parameter is required but was not present in the request when parameter "
+            "TotalSegments is present"
+        )
+    if segment >= total:
+        raise validation(
+            "The Segment parameter is zero-based and must be less than parameter TotalSegments: "
+            f"Segment: {segment} is not less than TotalSegments: {total}"
+        )
+    return -(-segment * HASHES // total), -(-(segment + 1) * HASHES // total)
+
+
+def _after(reading: Reading, payload: Payload, first: int, end: int) -> Place | None:
+    given = payload.get("ExclusiveStartKey")
+    if given is None:
+        return None
+    place = reading.place(starting_key(reading, given))
+    if not first <= key_hash(place[0]) < end:
+        raise validation(
+            "The provided starting key is invalid: Invalid ExclusiveStartKey. Please use "
+            "ExclusiveStartKey with correct Segment. "
+            f"TotalSegments: {payload['TotalSegments']} Segment: {payload['Segment']}"
+        )
+    return place
+
+
+OPERATIONS: dict[str, Callable[["Engine", Payload], Payload]] = {"Scan": scan}

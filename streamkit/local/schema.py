@@ -1,0 +1,137 @@
+"""Primary keys: which attributes they are, and what may stand in them.
+
+A `KeySchema` belongs to a table or an index. It finds the place of an item, and refuses keys that
+do not fit in the service's words. The refusals that need the table, as opposed to those that a
+request earns by itself, are `SchemaMismatch`: a transaction reports them among its reasons. An
+`EmptyKeyValue` is never among them, it refuses the whole request.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamkit.local.errors import ApiError, serialization, validation
+from streamkit.local.partitions import Place
+from streamkit.local.values import AttributeValue, Item, canonical, sort_token, value_size
+
+_MOST_HASH_BYTES = 2048
+_MOST_RANGE_BYTES = 1024
+_TYPE_NAMES = {"S": "string", "B": "binary"}
+
+
+class SchemaMismatch(ApiError):
+    """A ValidationException because of what the table's keys or items are."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("ValidationException", message)
+
+
+class EmptyKeyValue(ApiError):
+    """A ValidationException for an empty value where there must be a key's."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            "ValidationException", f"One or more parameter values are not valid. {message}"
+        )
+
+
+class KeySchema:
+    """The attributes of a primary key and their types.
+
+    Args:
+        elements: the `KeySchema` of a table or index, its partition key first.
+        types: the types of its attributes, and maybe of others.
+    """
+
+    __slots__ = ("elements", "hash_name", "hash_type", "name_set", "names", "range_name", "types")
+
+    def __init__(self, elements: list[dict[str, str]], types: Mapping[str, str]) -> None:
+        self.elements = elements
+        self.names = tuple(element["AttributeName"] for element in elements)
+        self.name_set = frozenset(self.names)
+        self.types = {name: types[name] for name in self.names}
+        self.hash_name = self.names[0]
+        self.hash_type = self.types[self.hash_name]
+        self.range_name = self.names[1] if len(self.names) > 1 else None
+
+    def place(self, item: Item) -> Place:
+        """Where an item stands that has the key, or the key alone."""
+        hash_value: str = item[self.hash_name][self.hash_type]
+        if self.range_name is None:
+            return hash_value, ()
+        return hash_value, (sort_token(item[self.range_name]),)
+
+    def key(self, item: Item) -> Item:
+        """The key attributes of an item that has them."""
+        return {name: item[name] for name in self.names}
+
+    def holds(self, item: Item) -> bool:
+        """Whether an item has all the key attributes, in their types and not empty."""
+        for name, kind in self.types.items():
+            value = item.get(name)
+            if value is None or not value.get(kind):
+                return False
+        return True
+
+    def checked_key(self, key: Any) -> Item:
+        """The canonical form of a key that a request gives.
+
+        Raises:
+            ApiError: it is not exactly a key of this schema.
+        """
+        if type(key) is not dict:
+            raise serialization("Unexpected value type in payload")
+        values = {name: canonical(value) for name, value in key.items()}
+        checked: Item = {}
+        for name, kind in self.types.items():
+            value = values.get(name)
+            if value is None or kind not in value:
+                raise key_mismatch()
+            self._check_value(name, value)
+            checked[name] = value
+        if len(values) != len(checked):
+            raise key_mismatch()
+        return checked
+
+    def check_item(self, item: Item) -> None:
+        """Refuse an item that cannot have its key."""
+        for name, kind in self.types.items():
+            value = item.get(name)
+            if value is None:
+                raise SchemaMismatch(
+                    f"One or more parameter values were invalid: Missing the key {name} in the item"
+                )
+            if kind not in value:
+                raise SchemaMismatch(
+                    "One or more parameter values were invalid: "
+                    f"Type mismatch for key {name} expected: {kind} actual: {next(iter(value))}"
+                )
+            self._check_value(name, value)
+
+    def _check_value(self, name: str, value: AttributeValue) -> None:
+        ((kind, raw),) = value.items()
+        if not raw:
+            raise EmptyKeyValue(
+                "The AttributeValue for a key attribute cannot contain an empty "
+                f"{_TYPE_NAMES[kind]} value. Key: {name}"
+            )
+        # No character takes more than four bytes.
+        if len(raw) * 4 > _MOST_RANGE_BYTES:
+            self._check_size(name, value)
+
+    def _check_size(self, name: str, value: AttributeValue) -> None:
+        size = value_size(value)
+        if name == self.hash_name and size > _MOST_HASH_BYTES:
+            raise validation(
+                "One or more parameter values were invalid: Size of hashkey has exceeded the "
+                f"maximum size limit of{_MOST_HASH_BYTES} bytes"
+            )
+        if name == self.range_name and size > _MOST_RANGE_BYTES:
+            raise validation(
+                "One or more parameter values were invalid: Aggregated size of all range keys has "
+                f"exceeded the size limit of {_MOST_RANGE_BYTES} bytes"
+            )
+
+
+def key_mismatch() -> ApiError:
+    """The refusal of a key that has other attributes or types than the schema."""
+    return SchemaMismatch("The provided key element does not match the schema")

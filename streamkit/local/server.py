@@ -1,0 +1,193 @@
+"""The engine over loopback HTTP, for other processes and for any AWS SDK.
+
+HTTP/1.1 with keep-alive on asyncio streams, no more of it than the SDKs use. Replies carry the
+checksum that the SDKs verify. `POST /_control/<command>` with a JSON object reaches the commands of
+`Control`; `GET /` says that the server is there. A task deletes expired items. It listens on
+127.0.0.1 unless told otherwise, checks no signatures and keeps nothing: it is no place for secrets.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Mapping
+from itertools import count
+from typing import Any, Protocol, Self
+
+import msgspec
+
+from streamkit.local.control import Control, Controllable
+from streamkit.local.errors import ApiError
+from streamkit.local.http1 import BadRequest, Reply, Request, read_request
+from streamkit.local.wire import CONTENT_TYPE, Core, Response, parse_target
+
+_CONTROL = "/_control/"
+_FAILED = b'{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}'
+_log = logging.getLogger(__name__)
+
+
+class Served(Core, Controllable, Protocol):
+    """The engine, as the server sees it."""
+
+    @property
+    def tables(self) -> Mapping[str, Any]:
+        """The tables by name."""
+        ...
+
+
+class Server:
+    """A listening server; `async with` closes it and its connections.
+
+    Attributes:
+        host: the address it listens on.
+        port: the port, chosen by the system when none was asked for.
+    """
+
+    def __init__(self, engine: Served) -> None:
+        self.host = ""
+        self.port = 0
+        self._engine = engine
+        self._control = Control(engine)
+        self._ids = count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        """The `endpoint_url` for a client."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    async def start(self, host: str, port: int, *, expire_every: float | None) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address is taken, or is not one of this machine.
+        """
+        self._listener = await asyncio.start_server(self._connected, host, port)
+        self.host, self.port = self._listener.sockets[0].getsockname()[:2]
+        if expire_every is not None:
+            self._spawn(self._tend(expire_every))
+
+    async def aclose(self) -> None:
+        """Stop listening and drop the connections."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self.aclose()
+
+    def respond(self, request: Request) -> Reply:
+        """Answer one request."""
+        if request.path.startswith(_CONTROL):
+            return self._command(request)
+        if request.method == "GET":
+            return Reply(200, b"healthy: streamkit local\n", "text/plain")
+        if request.method != "POST":
+            return Reply(405, b"", "text/plain")
+        try:
+            service, operation = parse_target(request.headers.get("x-amz-target"))
+        except ApiError as error:
+            refusal = Response.of_error(error)
+            return self._reply(refusal.status, refusal.body)
+        try:
+            answer = self._engine.call_bytes(service, operation, request.body or b"{}")
+        except Exception:  # noqa: BLE001
+            # A defect of the engine is one call's failure, not the end of the connection.
+            _log.exception("%s failed", operation)
+            answer = 500, _FAILED
+        return self._reply(*answer)
+
+    def _reply(self, status: int, body: bytes) -> Reply:
+        return Reply(status, body, CONTENT_TYPE, f"{next(self._ids):052X}")
+
+    def _command(self, request: Request) -> Reply:
+        status, answer = self._commanded(request)
+        return Reply(status, msgspec.json.encode(answer), "application/json")
+
+    def _commanded(self, request: Request) -> tuple[int, Any]:
+        if request.method != "POST":
+            return 405, {"error": "commands are sent with POST"}
+        if "origin" in request.headers:
+            # Any web page may send a form to this machine; commands are not for web pages.
+            return 403, {"error": "commands are not taken from web pages"}
+        try:
+            arguments = msgspec.json.decode(request.body or b"{}", type=dict[str, Any])
+            result = self._control.run(request.path.removeprefix(_CONTROL), arguments)
+        except (ValueError, TypeError, msgspec.DecodeError) as error:
+            return 400, {"error": str(error)}
+        except ApiError as error:
+            return error.status, {"error": str(error)}
+        return 200, {"result": result}
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  # asyncio runs this in a task
+        self._tasks.add(task)
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+                await self._converse(reader, writer)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            try:
+                request = await read_request(reader, writer)
+            except BadRequest as error:
+                writer.write(Reply(error.status, b"", "text/plain").encode(keep_alive=False))
+                await writer.drain()
+                return
+            if request is None:
+                return
+            writer.write(self.respond(request).encode(keep_alive=request.keep_alive))
+            await writer.drain()
+            if not request.keep_alive:
+                return
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("expired items are deleted no more", exc_info=error)
+
+    async def _tend(self, every: float) -> None:
+        while True:
+            await asyncio.sleep(every)
+            for name in list(self._engine.tables):
+                self._engine.expire(name)
+            for stream in self._engine.streams.all():
+                stream.settle()
+
+
+async def serve(
+    engine: Served,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    expire_every: float | None = 1.0,
+) -> Server:
+    """Start a server for an engine; close it with `async with` or `aclose`.
+
+    Args:
+        engine: what answers.
+        host: the address to listen on. Anyone who can reach it can do anything with the engine.
+        port: 0 lets the system choose.
+        expire_every: seconds between two looks for expired items and old records; None for never,
+            when the engine's clock is not the real one.
+    """
+    server = Server(engine)
+    await server.start(host, port, expire_every=expire_every)
+    return server

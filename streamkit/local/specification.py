@@ -1,0 +1,245 @@
+"""What a table is to be like: the parts of a CreateTable or UpdateTable request, validated.
+
+These functions read key schemas, attribute types, indexes, throughput and stream specifications
+from a request, and refuse what contradicts itself in the service's words. They know no tables.
+"""
+
+from typing import Any
+
+from streamkit.local.errors import ApiError, validation
+from streamkit.local.indexes import Index
+from streamkit.local.parameters import (
+    Payload,
+    array,
+    at_least_length,
+    at_most_length,
+    name_violation,
+    one_of,
+    structure,
+    text,
+    violation,
+    violations,
+    whole,
+)
+from streamkit.local.schema import KeySchema
+from streamkit.local.streams import VIEW_TYPES
+
+INVALID = "One or more parameter values were invalid: "
+
+MOST_GLOBAL_INDEXES = 20
+_MOST_LOCAL_INDEXES = 5
+_KEY_TYPE = one_of("HASH", "RANGE")
+_ATTRIBUTE_TYPE = one_of("B", "N", "S")
+_VIEW_TYPE = one_of(*VIEW_TYPES)
+_UNITS = whole(1)
+
+
+def refuse(*found: tuple[object, str, str | None]) -> None:
+    """Refuse values, given with their places and the constraints they break, if any do."""
+    broken = [
+        violation(value, where, constraint)
+        for value, where, constraint in found
+        if constraint is not None
+    ]
+    if broken:
+        raise violations(broken)
+
+
+def invalid(message: str) -> ApiError:
+    """A refusal in the form of most of these."""
+    return validation(INVALID + message)
+
+
+def check_name(name: str, where: str) -> None:
+    """Refuse what cannot be the name of a new table or index."""
+    constraint = at_least_length(name, 3) or at_most_length(name, 255) or name_violation(name)
+    refuse((name, where, constraint))
+
+
+def attribute_types(given: Any) -> dict[str, str]:
+    """The types in `AttributeDefinitions`, by attribute."""
+    types: dict[str, str] = {}
+    for number, definition in enumerate(array(given), 1):
+        where = f"attributeDefinitions.{number}.member"
+        name, kind = structure(definition).get("AttributeName"), definition.get("AttributeType")
+        refuse(
+            (name, f"{where}.attributeName", _not_null(name)),
+            (kind, f"{where}.attributeType", _not_null(kind) or _ATTRIBUTE_TYPE(kind)),
+        )
+        if name in types:
+            raise validation(f"Attribute Name is duplicated: {name}")
+        types[text(name)] = kind
+    return types
+
+
+def _not_null(value: Any) -> str | None:
+    return "Member must not be null" if value is None else None
+
+
+def key_elements(given: Any, where: str) -> list[dict[str, str]]:
+    """The elements of a `KeySchema`."""
+    elements = array(given)
+    shown = ", ".join(
+        f"KeySchemaElement(attributeName={element.get('AttributeName')}, "
+        f"keyType={element.get('KeyType')})"
+        for element in map(structure, elements)
+    )
+    refuse((f"[{shown}]", where, at_least_length(elements, 1) or at_most_length(elements, 2)))
+    for number, element in enumerate(elements, 1):
+        place = f"{where}.{number}.member"
+        name, kind = element.get("AttributeName"), element.get("KeyType")
+        refuse(
+            (name, f"{place}.attributeName", _not_null(name)),
+            (kind, f"{place}.keyType", _not_null(kind) or _KEY_TYPE(kind)),
+        )
+    if elements[0]["KeyType"] != "HASH":
+        raise validation("Invalid KeySchema: The first KeySchemaElement is not a HASH key type")
+    if len(elements) > 1:
+        if elements[1]["KeyType"] != "RANGE":
+            raise validation(
+                "Invalid KeySchema: The second KeySchemaElement is not a RANGE key type"
+            )
+        if elements[0]["AttributeName"] == elements[1]["AttributeName"]:
+            raise validation("Invalid KeySchema: Some index key attribute have no definition")
+    return [
+        {"AttributeName": text(element["AttributeName"]), "KeyType": element["KeyType"]}
+        for element in elements
+    ]
+
+
+def check_types(types: dict[str, str], used: list[str], *, indexed: bool) -> None:
+    """Refuse attribute types that are not exactly those of the attributes used in keys."""
+    keys = list(dict.fromkeys(used))
+    missing = [name for name in keys if name not in types]
+    if missing:
+        raise invalid(
+            "Some index key attributes are not defined in AttributeDefinitions. "
+            f"Keys: [{', '.join(missing)}], AttributeDefinitions: [{', '.join(types)}]"
+        )
+    if len(types) > len(keys):
+        raise invalid(
+            "Some AttributeDefinitions are not used. AttributeDefinitions: "
+            f"[{', '.join(types)}], keys used: [{', '.join(keys)}]"
+            if indexed
+            else "Number of attributes in KeySchema does not exactly match number of attributes "
+            "defined in AttributeDefinitions"
+        )
+
+
+def index_requests(given: Any, title: str) -> list[Payload]:
+    """The index definitions of a request, if there are any."""
+    if given is None:
+        return []
+    requests = [structure(request) for request in array(given)]
+    if not requests:
+        raise invalid(f"List of {title} is empty")
+    if title == "LocalSecondaryIndexes" and len(requests) > _MOST_LOCAL_INDEXES:
+        raise invalid(
+            f"Number of LocalSecondaryIndexes exceeds per-table limit of {_MOST_LOCAL_INDEXES}"
+        )
+    if title == "GlobalSecondaryIndexes" and len(requests) > MOST_GLOBAL_INDEXES:
+        raise invalid(
+            f"GlobalSecondaryIndex count exceeds the per-table limit of {MOST_GLOBAL_INDEXES}"
+        )
+    return requests
+
+
+def parse_index_keys(request: Payload, where: str) -> list[dict[str, str]]:
+    """The key schema of an index definition, and a check of its name."""
+    name = request.get("IndexName")
+    refuse((name, f"{where}.indexName", _not_null(name)))
+    check_name(text(name), f"{where}.indexName")
+    schema = request.get("KeySchema")
+    refuse((schema, f"{where}.keySchema", _not_null(schema)))
+    return key_elements(schema, f"{where}.keySchema")
+
+
+def build_index(
+    request: Payload,
+    elements: list[dict[str, str]],
+    types: dict[str, str],
+    table_keys: KeySchema,
+    *,
+    is_global: bool,
+    on_demand: bool,
+) -> Index:
+    """Make the index that a definition asks for."""
+    name = request["IndexName"]
+    projection = _projection(request.get("Projection"))
+    keys = KeySchema(elements, types)
+    if not is_global:
+        _check_local(name, keys, table_keys)
+        return Index(name, keys, table_keys, projection=projection, is_global=False)
+    throughput = request.get("ProvisionedThroughput")
+    if on_demand and throughput is not None:
+        raise invalid(
+            f"ProvisionedThroughput should not be specified for index: {name} when BillingMode "
+            "is PAY_PER_REQUEST"
+        )
+    if not on_demand and throughput is None:
+        raise invalid(f"ProvisionedThroughput is not specified for index: {name}")
+    units = None if throughput is None else units_of(throughput, "provisionedThroughput")
+    return Index(name, keys, table_keys, projection=projection, is_global=True, throughput=units)
+
+
+def _check_local(name: str, keys: KeySchema, table_keys: KeySchema) -> None:
+    if keys.hash_name != table_keys.hash_name:
+        raise invalid(
+            "Index KeySchema does not have the same leading hash key as table KeySchema for "
+            f"index: {name}. index hash key: {keys.hash_name}, table hash key: "
+            f"{table_keys.hash_name}"
+        )
+    if keys.range_name is None:
+        raise invalid(f"Index KeySchema does not have a range key for index: {name}")
+
+
+def _projection(given: Any) -> dict[str, Any]:
+    projection = structure({} if given is None else given)
+    kind, others = projection.get("ProjectionType"), projection.get("NonKeyAttributes")
+    if kind not in ("ALL", "KEYS_ONLY", "INCLUDE"):
+        raise invalid(f"Unknown ProjectionType: {'null' if kind is None else kind}")
+    if kind == "INCLUDE":
+        if not others:
+            raise invalid("ProjectionType is INCLUDE, but NonKeyAttributes is not specified")
+        for name in array(others):
+            if others.count(name) > 1:
+                raise invalid(f"Duplicate element in NonKeyAttributes: {name}")
+        return {"ProjectionType": kind, "NonKeyAttributes": others}
+    if others is not None:
+        raise invalid(f"ProjectionType is {kind}, but NonKeyAttributes is specified")
+    return {"ProjectionType": kind}
+
+
+def units_of(given: Any, where: str) -> dict[str, int]:
+    """The two numbers of a `ProvisionedThroughput`."""
+    units: dict[str, int] = {}
+    for name in ("ReadCapacityUnits", "WriteCapacityUnits"):
+        value: Any = structure(given).get(name)
+        place = f"{where}.{name[0].lower()}{name[1:]}"
+        refuse((value, place, _not_null(value) or _UNITS(value)))
+        units[name] = value
+    return units
+
+
+def view_type(given: Any) -> str | None:
+    """The view type of a `StreamSpecification`; None when it turns the stream off."""
+    specification = structure(given)
+    enabled, view = specification.get("StreamEnabled"), specification.get("StreamViewType")
+    refuse(
+        (enabled, "streamSpecification.streamEnabled", _not_null(enabled)),
+        (
+            view,
+            "streamSpecification.streamViewType",
+            None if view is None else _VIEW_TYPE(view),
+        ),
+    )
+    if enabled is not True:
+        if view is not None:
+            raise invalid(
+                "Table is being created with a stream disabled, UpdateViewType should "
+                "not be specified"
+            )
+        return None
+    if view is None:
+        raise invalid("Table is being created with a stream enabled, UpdateViewType is required")
+    return str(view)

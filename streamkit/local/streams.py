@@ -1,0 +1,312 @@
+"""Streams: what a table with `StreamSpecification` writes its changes to.
+
+The engine owns one `Streams` (as `engine.streams`); `CreateTable` and `UpdateTable` call
+`engine.streams.create(table_name=..., key_schema=..., view_type=...)` and keep the `Stream` as
+the table's; every change of an item calls `Stream.append`; disabling the stream or deleting the
+table calls `Stream.disable`. A disabled stream stays readable for the retention time, then it is
+gone. Everything that happens by time happens when somebody looks: there is no timer.
+How they behave is said by `engine.streams.settings`.
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable
+from datetime import UTC, datetime
+from hashlib import md5
+from typing import Any
+
+from streamkit.local.records import Record
+from streamkit.local.shards import HashRange, Shard
+from streamkit.local.stream_settings import StreamSettings
+from streamkit.local.values import Item
+
+VIEW_TYPES = ("KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES")
+
+
+class Stream:
+    """The changes of one table's items while the stream was enabled."""
+
+    def __init__(
+        self,
+        arn: str,
+        table_name: str,
+        key_schema: list[dict[str, str]],
+        view_type: str,
+        *,
+        clock: Callable[[], float],
+        rng: random.Random,
+        settings: StreamSettings,
+        shards: int = 1,
+    ) -> None:
+        self.arn = arn
+        self.label = arn.rpartition("/")[2]
+        self.table_name = table_name
+        self.key_schema = key_schema
+        self.view_type = view_type
+        self.created = clock()
+        self.disabled: float | None = None
+        self.settings = settings
+        self._region = arn.split(":")[3]
+        self._clock = clock
+        self._rng = rng
+        names = [part["AttributeName"] for part in key_schema]
+        self._hashed = names if settings.spread_collections else names[:1]
+        self._trimmed_before = float("-inf")
+        self._shards: dict[str, Shard] = {}
+        self._open: list[Shard] = []
+        self._borders: list[int] = []
+        self._next_roll = float("inf")
+        for hashes in HashRange().divide(shards):
+            self._add(hashes, self._first_number(), self.created)
+
+    @property
+    def status(self) -> str:
+        """`ENABLED` or `DISABLED`."""
+        return "ENABLED" if self.disabled is None else "DISABLED"
+
+    def append(
+        self,
+        keys: Item,
+        old: Item | None,
+        new: Item | None,
+        identity: dict[str, Any] | None = None,
+    ) -> None:
+        """Record one change. The caller has seen that it is one, and never changes the images."""
+        if not self._open:
+            return  # disabled between the change and its commit
+        now = self._clock()
+        if now >= self._next_roll:
+            self._roll_due(now)
+        shard = self._route(keys) if len(self._open) > 1 else self._open[0]
+        number = shard.next_number(self._rng)
+        event_id = self._rng.getrandbits(128)
+        record = Record(
+            event_id,
+            number,
+            now,
+            keys,
+            old,
+            new,
+            view=self.view_type,
+            region=self._region,
+            identity=identity,
+        )
+        shard.append(record)
+
+    def shard(self, shard_id: str) -> Shard | None:
+        """Find a shard that is not trimmed away, listed or not."""
+        now = self._clock()
+        self._roll_due(now)
+        shard = self._shards.get(shard_id)
+        return None if shard is None or self._trimmed(shard, now) else shard
+
+    def shards(self) -> list[Shard]:
+        """Return the shards that are not trimmed away, oldest first."""
+        self.settle()
+        return list(self._shards.values())
+
+    def open_shards(self) -> list[Shard]:
+        """Return the shards that take records, by hash range; none when disabled."""
+        self.settle()
+        return list(self._open)
+
+    def split(self, shard_id: str) -> list[Shard]:
+        """Close a shard; two children take a half of its hashes each.
+
+        Raises:
+            ValueError: there is no such shard, or it is closed.
+        """
+        parent = self._opened(shard_id)
+        return self._replace(parent, parent.hashes.divide(2), self._clock())
+
+    def roll(self, shard_id: str) -> Shard:
+        """Close a shard; one child takes all of its hashes.
+
+        Raises:
+            ValueError: there is no such shard, or it is closed.
+        """
+        parent = self._opened(shard_id)
+        return self._replace(parent, [parent.hashes], self._clock())[0]
+
+    def trim(self, before: float) -> None:
+        """Drop what is older than a time now, not when the retention is over."""
+        self._trimmed_before = max(self._trimmed_before, before)
+        self.settle()
+
+    def disable(self) -> None:
+        """Close all shards. A stream is never enabled again: the table gets another."""
+        if self.disabled is not None:
+            return
+        self.settle()
+        self.disabled = self._clock()
+        for shard in self._open:
+            shard.close(self.disabled)
+        self._set_open([])
+
+    def gone(self) -> bool:
+        """Whether it was disabled so long ago that nothing is left of it."""
+        return self.disabled is not None and self.disabled < self._horizon(self._clock())
+
+    def settle(self) -> None:
+        """Let everything happen that is due by now: rolls and trims."""
+        now = self._clock()
+        self._roll_due(now)
+        for shard in list(self._shards.values()):
+            self._trimmed(shard, now)
+
+    def _trimmed(self, shard: Shard, now: float) -> bool:
+        """Trim a shard; return whether all of it is gone."""
+        horizon = self._horizon(now)
+        shard.trim(horizon)
+        if shard.closed is None or shard.closed >= horizon - self.settings.linger:
+            return False
+        self._shards.pop(shard.id, None)
+        return True
+
+    def _horizon(self, now: float) -> float:
+        return max(now - self.settings.retention, self._trimmed_before)
+
+    def _opened(self, shard_id: str) -> Shard:
+        shard = self.shard(shard_id)
+        if shard is None or shard.closed is not None:
+            raise ValueError(f"no open shard {shard_id!r} in {self.arn}")
+        return shard
+
+    def _route(self, keys: Item) -> Shard:
+        text = "\0".join(
+            f"{kind}{raw}" for name in self._hashed for kind, raw in keys[name].items()
+        )
+        digest = md5(text.encode(), usedforsecurity=False).digest()
+        return self._open[bisect_right(self._borders, int.from_bytes(digest, "big")) - 1]
+
+    def _roll_due(self, now: float) -> None:
+        while now >= self._next_roll:
+            for shard in list(self._open):
+                if now >= shard.roll_at:
+                    self._roll_by_time(shard, now)
+                # A stream that nobody reads must not grow for ever.
+                self._trimmed(shard, now)
+
+    def _roll_by_time(self, parent: Shard, now: float) -> None:
+        period = self.settings.roll_after
+        if period is None:
+            parent.roll_at = float("inf")
+            self._set_open(self._open)
+            return
+        # After a long jump of the clock, generations that nobody could see are left out.
+        earliest = now - self.settings.retention - self.settings.linger - 2 * period
+        at = parent.roll_at
+        self._replace(parent, [parent.hashes], at, born=max(at, earliest))
+
+    def _replace(
+        self, parent: Shard, ranges: list[HashRange], at: float, *, born: float | None = None
+    ) -> list[Shard]:
+        parent.close(at)
+        self._open.remove(parent)
+        created = at if born is None else born
+        return [
+            self._add(hashes, parent.last + self._rng.randrange(1, 1000), created, parent)
+            for hashes in ranges
+        ]
+
+    def _add(
+        self, hashes: HashRange, start: int, created: float, parent: Shard | None = None
+    ) -> Shard:
+        milliseconds = int(created * 1000)
+        if parent is not None:
+            # Ids sort by age; a child is younger even when the clock stands still.
+            milliseconds = max(milliseconds, int(parent.id.split("-")[1]) + 1)
+        shard_id = f"shardId-{milliseconds:020d}-{self._rng.getrandbits(32):08x}"
+        period = self.settings.roll_after
+        roll_at = float("inf") if period is None else created + period * self._rng.uniform(0.9, 1.1)
+        shard = Shard(shard_id, hashes, start, created, parent=parent, roll_at=roll_at)
+        self._shards[shard_id] = shard
+        self._set_open([*self._open, shard])
+        return shard
+
+    def _set_open(self, shards: list[Shard]) -> None:
+        self._open = sorted(shards, key=lambda shard: shard.hashes.low)
+        self._borders = [shard.hashes.low for shard in self._open]
+        self._next_roll = min((shard.roll_at for shard in self._open), default=float("inf"))
+
+    def _first_number(self) -> int:
+        digits = self.settings.sequence_digits
+        if digits is not None:
+            return self._rng.randrange(10 ** (digits - 1), 2 * 10 ** (digits - 1))
+        digits = self._rng.randrange(21, 27)
+        if self._rng.random() < 0.25:
+            # About to grow by a digit: text order and number order part ways.
+            return int(10**digits) - self._rng.randrange(10**5)
+        return self._rng.randrange(10 ** (digits - 1), 9 * 10 ** (digits - 1))
+
+
+class Streams:
+    """All streams of an engine, those of deleted tables too.
+
+    Args:
+        shards: how many shards a new stream has when its creation does not say.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        rng: random.Random,
+        account: str = "000000000000",
+        region: str = "us-east-1",
+        shards: int = 1,
+        settings: StreamSettings | None = None,
+    ) -> None:
+        self.settings = settings or StreamSettings()
+        self.clock = clock
+        self.rng = rng
+        self.default_shards = shards
+        self._prefix = f"arn:aws:dynamodb:{region}:{account}:table/"
+        self._streams: dict[str, Stream] = {}
+
+    def create(
+        self,
+        *,
+        table_name: str,
+        key_schema: list[dict[str, str]],
+        view_type: str,
+        shards: int | None = None,
+    ) -> Stream:
+        """Make a stream for a table; its label is the time of its creation, made unique."""
+        milliseconds = int(self.clock() * 1000)
+        while (arn := self._arn(table_name, milliseconds)) in self._streams:
+            milliseconds += 1
+        stream = Stream(
+            arn,
+            table_name,
+            key_schema,
+            view_type,
+            clock=self.clock,
+            rng=self.rng,
+            settings=self.settings,
+            shards=self.default_shards if shards is None else shards,
+        )
+        self._streams[arn] = stream
+        return stream
+
+    def find(self, arn: str) -> Stream | None:
+        """Find a stream by its ARN, unless it is gone."""
+        stream = self._streams.get(arn)
+        if stream is not None and stream.gone():
+            del self._streams[arn]
+            return None
+        return stream
+
+    def all(self, table_name: str | None = None) -> list[Stream]:
+        """Return the streams, or those of one table name, in the order of their ARNs."""
+        return [
+            stream
+            for arn in sorted(self._streams)
+            if (stream := self.find(arn)) is not None
+            and (table_name is None or stream.table_name == table_name)
+        ]
+
+    def _arn(self, table_name: str, milliseconds: int) -> str:
+        moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
+        label = f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}"
+        return f"{self._prefix}{table_name}/stream/{label}"

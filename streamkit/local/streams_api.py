@@ -1,0 +1,254 @@
+"""The four operations of DynamoDB Streams.
+
+`OPERATIONS` is what the engine registers for the service `dynamodbstreams`. `GetRecords` has a
+second form in `ENCODED`, which returns the reply's JSON: its records are joined from bytes that
+were made once, so a door never encodes a page again. Both forms do the same.
+"""
+
+from collections.abc import Callable
+from hashlib import md5
+from typing import Any, Protocol
+
+import msgspec
+
+from streamkit.local.errors import ApiError, serialization, validation
+from streamkit.local.iterators import TYPES, ShardIterator, expired, position, trimmed
+from streamkit.local.records import Record
+from streamkit.local.shards import Shard
+from streamkit.local.streams import Stream, Streams
+
+_Payload = dict[str, Any]
+
+
+class HasStreams(Protocol):
+    """The part of the engine that these operations need."""
+
+    streams: Streams
+
+
+def list_streams(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
+    """`ListStreams`: all streams or one table's, paged, in the order of their ARNs."""
+    limit = _limit(payload, 100)
+    table = _text(payload, "TableName")
+    start = _text(payload, "ExclusiveStartStreamArn") or ""
+    name = table.rpartition("/")[2] if table is not None else None
+    streams = [stream for stream in engine.streams.all(name) if stream.arn > start]
+    body: dict[str, Any] = {
+        "Streams": [
+            {
+                "StreamArn": stream.arn,
+                "StreamLabel": stream.label,
+                "TableName": stream.table_name,
+            }
+            for stream in streams[:limit]
+        ]
+    }
+    if len(streams) > limit:
+        body["LastEvaluatedStreamArn"] = streams[limit - 1].arn
+    return body
+
+
+def describe_stream(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
+    """`DescribeStream`: a page of the shards that are listed now."""
+    settings = engine.streams.settings
+    limit = min(_limit(payload, 100), settings.listing_page)
+    stream = _stream(engine, payload)
+    now = engine.streams.clock()
+    order = _meaningless if settings.unordered_listing else _by_age
+    start = _text(payload, "ExclusiveStartShardId")
+    parent_id = _filtered_parent(payload)
+    listed = sorted(
+        (
+            shard
+            for shard in stream.shards()
+            if _is_listed(stream, shard, now)
+            and (start is None or order(shard.id) > order(start))
+            and (parent_id is None or settings.ignore_shard_filter or shard.parent_id == parent_id)
+        ),
+        key=lambda shard: order(shard.id),
+    )
+    description: dict[str, Any] = {
+        "StreamArn": stream.arn,
+        "StreamLabel": stream.label,
+        "StreamStatus": stream.status,
+        "StreamViewType": stream.view_type,
+        "CreationRequestDateTime": round(stream.created, 3),
+        "TableName": stream.table_name,
+        "KeySchema": stream.key_schema,
+        "Shards": [_described(stream, shard, now) for shard in listed[:limit]],
+    }
+    if len(listed) > limit:
+        description["LastEvaluatedShardId"] = listed[limit - 1].id
+    return {"StreamDescription": description}
+
+
+def get_shard_iterator(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
+    """`GetShardIterator`: a position in a shard, listed or not."""
+    kind = _text(payload, "ShardIteratorType")
+    shard_id = _required(payload, "ShardId")
+    if kind not in TYPES:
+        raise validation(
+            f"1 validation error detected: Value '{kind}' at 'shardIteratorType' failed to satisfy"
+            f" constraint: Member must satisfy enum value set: [{', '.join(TYPES)}]"
+        )
+    stream = _stream(engine, payload)
+    shard = _shard(stream, shard_id)
+    now = engine.streams.clock()
+    after = position(shard, payload, now, now - stream.settings.publish_delay)
+    return {"ShardIterator": str(ShardIterator(stream.arn, shard.id, after, now))}
+
+
+def get_records(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
+    """`GetRecords`: the next records of a shard, and where to go on unless that was its end."""
+    records, following = _read(engine.streams, payload)
+    body: dict[str, Any] = {"Records": [record.wire() for record in records]}
+    if following is not None:
+        body["NextShardIterator"] = str(following)
+    return body
+
+
+def get_records_encoded(engine: HasStreams, payload: _Payload) -> bytes:
+    """`GetRecords` as the JSON of its reply."""
+    records, following = _read(engine.streams, payload)
+    end = b"]}"
+    if following is not None:
+        end = b'],"NextShardIterator":' + msgspec.json.encode(str(following)) + b"}"
+    return b'{"Records":[' + b",".join([record.encoded() for record in records]) + end
+
+
+OPERATIONS: dict[str, Callable[[HasStreams, _Payload], dict[str, Any]]] = {
+    "DescribeStream": describe_stream,
+    "GetRecords": get_records,
+    "GetShardIterator": get_shard_iterator,
+    "ListStreams": list_streams,
+}
+
+ENCODED: dict[str, Callable[[HasStreams, _Payload], bytes]] = {"GetRecords": get_records_encoded}
+
+
+def _read(streams: Streams, payload: _Payload) -> tuple[list[Record], ShardIterator | None]:
+    limit = _limit(payload, 1000)
+    iterator = ShardIterator.parse(_required(payload, "ShardIterator"))
+    stream = streams.find(iterator.arn)
+    if stream is None:
+        raise _missing(iterator.arn)
+    now, settings = streams.clock(), stream.settings
+    if now - iterator.issued > settings.iterator_lifetime:
+        raise expired()
+    shard = _shard(stream, iterator.shard_id)
+    after = iterator.after
+    if after < shard.trimmed:
+        raise trimmed()
+    following = ShardIterator(stream.arn, shard.id, after, now)
+    if _happens(streams, settings.empty_page_chance):
+        return [], following
+    records = shard.page(after, limit, now - settings.publish_delay)
+    if records:
+        after = records[-1].sequence
+        following = ShardIterator(stream.arn, shard.id, after, now)
+    at_end = shard.closed is not None and after >= shard.last
+    if at_end and (not records or _happens(streams, settings.end_with_records_chance)):
+        return records, None
+    return records, following
+
+
+def _happens(streams: Streams, chance: float) -> bool:
+    return chance > 0 and streams.rng.random() < chance
+
+
+def _is_listed(stream: Stream, shard: Shard, now: float) -> bool:
+    if shard.hidden:
+        return False
+    return shard.parent_id is None or now - shard.created >= stream.settings.children_hidden
+
+
+def _described(stream: Stream, shard: Shard, now: float) -> dict[str, Any]:
+    numbers = {"StartingSequenceNumber": str(shard.start)}
+    looks_open = shard.closed is None or (
+        stream.disabled is None and now - shard.closed < stream.settings.parents_open
+    )
+    if not looks_open:
+        numbers["EndingSequenceNumber"] = str(shard.last)
+    described: dict[str, Any] = {"ShardId": shard.id, "SequenceNumberRange": numbers}
+    if shard.parent_id is not None:
+        described["ParentShardId"] = shard.parent_id
+    return described
+
+
+def _filtered_parent(payload: _Payload) -> str | None:
+    shard_filter = payload.get("ShardFilter")
+    if shard_filter is None:
+        return None
+    if not isinstance(shard_filter, dict):
+        raise serialization("Unexpected value type in payload")
+    kind = _text(shard_filter, "Type")
+    if kind != "CHILD_SHARDS":
+        raise validation(
+            f"1 validation error detected: Value '{kind}' at 'shardFilter.type' failed to satisfy"
+            " constraint: Member must satisfy enum value set: [CHILD_SHARDS]"
+        )
+    return _required(shard_filter, "ShardId")
+
+
+def _by_age(shard_id: str) -> str:
+    return shard_id
+
+
+def _meaningless(shard_id: str) -> str:
+    return md5(shard_id.encode(), usedforsecurity=False).hexdigest()
+
+
+def _stream(engine: HasStreams, payload: _Payload) -> Stream:
+    arn = _required(payload, "StreamArn")
+    if not arn.startswith("arn:") or "/stream/" not in arn:
+        raise validation("Invalid StreamArn")
+    stream = engine.streams.find(arn)
+    if stream is None:
+        raise _missing(arn)
+    return stream
+
+
+def _missing(arn: str) -> ApiError:
+    message = f"Requested resource not found: Stream: {arn} not found"
+    return ApiError("ResourceNotFoundException", message)
+
+
+def _shard(stream: Stream, shard_id: str) -> Shard:
+    shard = stream.shard(shard_id)
+    if shard is None:
+        message = f"Requested resource not found: Shard does not exist: {shard_id}"
+        raise ApiError("ResourceNotFoundException", message)
+    return shard
+
+
+def _limit(payload: _Payload, maximum: int) -> int:
+    limit = payload.get("Limit")
+    if limit is None:
+        return maximum
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise serialization("Unexpected value type in payload")
+    if not 1 <= limit <= maximum:
+        bound = "greater than or equal to 1" if limit < 1 else f"less than or equal to {maximum}"
+        raise validation(
+            f"1 validation error detected: Value '{limit}' at 'limit' failed to satisfy"
+            f" constraint: Member must have value {bound}"
+        )
+    return limit
+
+
+def _text(payload: _Payload, name: str) -> str | None:
+    value = payload.get(name)
+    if value is not None and not isinstance(value, str):
+        raise serialization("Unexpected value type in payload")
+    return value
+
+
+def _required(payload: _Payload, name: str) -> str:
+    value = _text(payload, name)
+    if value is None:
+        member = name[0].lower() + name[1:]
+        raise validation(
+            f"1 validation error detected: Value null at '{member}' failed to satisfy constraint:"
+            " Member must not be null"
+        )
+    return value

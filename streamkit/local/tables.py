@@ -1,0 +1,262 @@
+"""Tables: their items, and the one place where an item changes.
+
+`Table.write` stores an item, keeps every index, the counts and the stream in step, and says what
+it cost. With a journal, a list of `Change`s, the stream is left out until the journal is published
+and everything can be undone until then. Stored items are never changed, so a change is a pair of
+references, and costs the same however large the table is.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from streamkit.local.capacity import WriteUnits, write_units
+from streamkit.local.expiry import Expiries
+from streamkit.local.indexes import Index
+from streamkit.local.partitions import Partitions, Place, Row
+from streamkit.local.schema import KeySchema
+from streamkit.local.streams import Stream
+from streamkit.local.values import Item, equal, item_size
+
+
+@dataclass(slots=True)
+class IndexLag:
+    """How long the global indexes of all tables trail behind; 0 for not at all."""
+
+    clock: Callable[[], float]
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class TableOptions:
+    """What a table is told about itself and only tells again; as on the wire."""
+
+    billing_mode: str = "PROVISIONED"
+    throughput: dict[str, int] = field(default_factory=dict)
+    deletion_protection: bool = False
+    table_class: str | None = None
+    sse: dict[str, Any] | None = None
+    on_demand: dict[str, int] | None = None
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class Change:
+    """One change of one item, with what is needed to undo it."""
+
+    table: "Table"
+    key: Item
+    old: Item | None
+    new: Item | None
+    identity: dict[str, Any] | None
+
+
+Journal: TypeAlias = list[Change]
+
+
+class Table:
+    """A table.
+
+    Args:
+        name: its name.
+        arn: its ARN.
+        table_id: its `TableId`.
+        created: when it was created.
+        keys: its key schema.
+        types: the types of all attributes that a key schema names, in the order they were given.
+        lag: how late global indexes are.
+
+    Attributes:
+        stream: the stream that is written to; None while it is off.
+        latest_stream: the newest one, on or off.
+        indexes: by name, in the order of names.
+        on_demand_since: when it became on-demand, if it is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        arn: str,
+        table_id: str,
+        created: float,
+        keys: KeySchema,
+        types: dict[str, str],
+        lag: IndexLag,
+        options: TableOptions | None = None,
+    ) -> None:
+        self.name = name
+        self.arn = arn
+        self.table_id = table_id
+        self.created = created
+        self.keys = keys
+        self.types = types
+        self.options = options or TableOptions()
+        self.stream: Stream | None = None
+        self.latest_stream: Stream | None = None
+        self.indexes: dict[str, Index] = {}
+        self.local_names: frozenset[str] = frozenset()
+        self.on_demand_since: float | None = None
+        self.item_count = 0
+        self.size_bytes = 0
+        self.rows = Partitions()
+        self._expiries: Expiries | None = None
+        self._lag = lag
+        self._late: deque[tuple[float, Index, Place, Row | None, Row | None]] = deque()
+
+    @property
+    def hash_name(self) -> str:
+        """The attribute that is the partition key."""
+        return self.keys.hash_name
+
+    @property
+    def range_name(self) -> str | None:
+        """The attribute that is the sort key, if there is one."""
+        return self.keys.range_name
+
+    @property
+    def ttl_attribute(self) -> str | None:
+        """Where items say when they expire; None while that means nothing."""
+        return None if self._expiries is None else self._expiries.attribute
+
+    def set_ttl(self, attribute: str | None) -> None:
+        """Let items expire by an attribute, or no longer."""
+        self._expiries = None if attribute is None else Expiries(attribute)
+        if self._expiries is not None:
+            for row in self.rows.scan():
+                self._expiries.change(self.keys.place(row[0]), None, row)
+
+    def expired(self, now: float) -> list[Row]:
+        """The items whose time to live is over."""
+        if self._expiries is None:
+            return []
+        found = map(self.rows.find, self._expiries.due(now))
+        return [row for row in found if row is not None]
+
+    def read(self, key: Item) -> Row | None:
+        """The item of a key, with its size."""
+        return self.rows.find(self.keys.place(key))
+
+    def write(
+        self,
+        key: Item,
+        old: Item | None,
+        new: Item | None,
+        *,
+        journal: Journal | None = None,
+        identity: dict[str, Any] | None = None,
+        size: int | None = None,
+    ) -> WriteUnits:
+        """Change one item.
+
+        Args:
+            key: its key.
+            old: what is stored, None when there is nothing.
+            new: what is to be stored, None for nothing.
+            journal: takes the change, and keeps it from the stream until `publish`.
+            identity: `userIdentity` of the stream record.
+            size: of `new`, if it is known.
+
+        Returns:
+            What the change costs.
+        """
+        units = self._apply(key, old, new, size)
+        change = Change(self, key, old, new, identity)
+        if journal is not None:
+            journal.append(change)
+            return units
+        try:
+            publish(change)
+        except BaseException:
+            undo([change])
+            raise
+        return units
+
+    def _apply(
+        self, key: Item, old: Item | None, new: Item | None, size: int | None = None
+    ) -> WriteUnits:
+        if old is None and new is None:
+            return WriteUnits(1)
+        place = self.keys.place(key)
+        old_row = None if old is None else self.rows.find(place)
+        old_size = 0 if old_row is None else old_row[1]
+        new_row: Row | None = None
+        if new is None:
+            self.rows.remove(place)
+            self.item_count -= 1
+            new_size = 0
+        else:
+            new_size = item_size(new) if size is None else size
+            new_row = (new, new_size)
+            self.rows.put(place, new_row)
+            if old_row is None:
+                self.item_count += 1
+        self.size_bytes += new_size - old_size
+        if self._expiries is not None:
+            self._expiries.change(place, old_row, new_row)
+        units = write_units(max(old_size, new_size))
+        if not self.indexes:
+            return WriteUnits(units)
+        return WriteUnits(units, self._change_indexes(place, old_row, new_row))
+
+    def _change_indexes(self, place: Place, old: Row | None, new: Row | None) -> dict[str, int]:
+        late = self._lag.seconds > 0
+        if self._late:
+            self.settle()
+        units = {}
+        for index in self.indexes.values():
+            cost = index.cost(place, old, new)
+            if cost:
+                units[index.name] = cost
+            if late and index.is_global:
+                due = self._lag.clock() + self._lag.seconds
+                self._late.append((due, index, place, old, new))
+            else:
+                index.change(place, old, new)
+        return units
+
+    def settle(self) -> None:
+        """Bring global indexes to where they are by now."""
+        late = self._late
+        now = self._lag.clock() if self._lag.seconds > 0 else float("inf")
+        while late and late[0][0] <= now:
+            _, index, place, old, new = late.popleft()
+            index.change(place, old, new)
+
+    def add_index(self, index: Index) -> None:
+        """Take in an index, and fill it with the items there are."""
+        for row in self.rows.scan():
+            index.change(self.keys.place(row[0]), None, row)
+        self.indexes = dict(sorted([*self.indexes.items(), (index.name, index)]))
+        if not index.is_global:
+            self.local_names |= {index.name}
+
+    def remove_index(self, name: str) -> None:
+        """Forget a global index."""
+        removed = self.indexes.pop(name)
+        self._late = deque(change for change in self._late if change[1] is not removed)
+
+    def check_item(self, item: Item, *, updated: bool = False) -> None:
+        """Refuse an item that this table cannot hold; see `Index.check_item`."""
+        if not updated:
+            self.keys.check_item(item)
+        for index in self.indexes.values():
+            index.check_item(item, updated=updated)
+
+
+def publish(change: Change) -> None:
+    """Tell the stream of a change, if it has one and the change is one."""
+    table, old, new = change.table, change.old, change.new
+    if table.stream is None or old is new:
+        return
+    if old is not None and new is not None and equal({"M": old}, {"M": new}):
+        return
+    table.stream.append(change.key, old, new, change.identity)
+
+
+def undo(journal: Journal) -> None:
+    """Take back the changes of a journal that was not published, the last one first."""
+    for change in reversed(journal):
+        # The inverse write; the stream has not heard of the change and hears nothing of this.
+        change.table._apply(change.key, change.new, change.old)  # noqa: SLF001

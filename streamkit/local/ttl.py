@@ -1,0 +1,87 @@
+"""Time to live: its settings, and the deletion of what is expired.
+
+Nothing expires by itself: `expire` deletes what is due when somebody calls it. Its stream records
+carry the identity of the service, by which a reader tells them from a user's deletions.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from streamkit.local.definitions import described_table
+from streamkit.local.errors import validation
+from streamkit.local.parameters import Payload, required, structure, text, violation, violations
+from streamkit.local.tables import Table
+
+if TYPE_CHECKING:
+    from streamkit.local.engine import Engine
+
+IDENTITY = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
+
+
+def update_time_to_live(engine: "Engine", payload: Payload) -> Payload:
+    """`UpdateTimeToLive`."""
+    required(payload, "TableName", "TimeToLiveSpecification")
+    wanted = structure(payload["TimeToLiveSpecification"])
+    name, enabled = wanted.get("AttributeName"), wanted.get("Enabled")
+    if name is None or enabled is None:
+        missing = "attributeName" if name is None else "enabled"
+        where = f"timeToLiveSpecification.{missing}"
+        raise violations([violation(None, where, "Member must not be null")])
+    if not text(name):
+        raise violations(
+            [
+                violation(
+                    "",
+                    "timeToLiveSpecification.attributeName",
+                    "Member must have length greater than or equal to 1",
+                )
+            ]
+        )
+    table = described_table(engine, payload["TableName"])
+    _switch(table, name, enabled=enabled is True)
+    return {"TimeToLiveSpecification": {"AttributeName": name, "Enabled": enabled}}
+
+
+def _switch(table: Table, name: str, *, enabled: bool) -> None:
+    current = table.ttl_attribute
+    if enabled and current is not None:
+        if current == name:
+            raise validation("TimeToLive is already enabled")
+        raise validation(
+            f"TimeToLive is active on a different AttributeName: current AttributeName is {current}"
+        )
+    if not enabled and current is None:
+        raise validation("TimeToLive is already disabled")
+    if not enabled and current != name:
+        raise validation(
+            f"TimeToLive is active on a different AttributeName: current AttributeName is {current}"
+        )
+    table.set_ttl(name if enabled else None)
+
+
+def describe_time_to_live(engine: "Engine", payload: Payload) -> Payload:
+    """`DescribeTimeToLive`."""
+    required(payload, "TableName")
+    attribute = described_table(engine, payload["TableName"]).ttl_attribute
+    if attribute is None:
+        return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
+    return {"TimeToLiveDescription": {"TimeToLiveStatus": "ENABLED", "AttributeName": attribute}}
+
+
+def expire(engine: "Engine", table_name: str) -> int:
+    """Delete what is expired in a table, by the engine's clock; return how many items.
+
+    Raises:
+        KeyError: there is no such table.
+    """
+    table = engine.tables[table_name]
+    expired = [row[0] for row in table.expired(engine.clock())]
+    for item in expired:
+        table.write(table.keys.key(item), item, None, identity=IDENTITY)
+    return len(expired)
+
+
+OPERATIONS: dict[str, Callable[["Engine", Payload], Payload]] = {
+    "UpdateTimeToLive": update_time_to_live,
+    "DescribeTimeToLive": describe_time_to_live,
+}

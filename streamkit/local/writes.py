@@ -1,0 +1,223 @@
+"""The four actions on one item - put, update, delete, check - before they happen.
+
+A single-item operation and each action of a transaction go through the same steps: parse and
+validate (`parse_put` and so on), bind to the table and the item's key (`bind`), then `check`
+against what is stored and work out the `result`. Nothing here changes anything.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from streamkit.local.errors import ApiError, validation
+from streamkit.local.expressions import (
+    Condition,
+    DocumentPath,
+    Placeholders,
+    Update,
+    parse_condition,
+    parse_update,
+)
+from streamkit.local.legacy import attribute_updates, expected_condition, reject_mixture
+from streamkit.local.parameters import Payload, structure
+from streamkit.local.schema import SchemaMismatch, key_mismatch
+from streamkit.local.tables import Table
+from streamkit.local.values import Item, canonical_item, item_size
+
+MOST_ITEM_BYTES = 400 * 1024
+
+
+@dataclass(slots=True)
+class Write:
+    """One action; this one is a check, which changes nothing.
+
+    Attributes:
+        condition: what must hold of the stored item.
+        return_old: whether a failed condition shows the stored item.
+        given: the `Key`, or the `Item`, as in the request.
+        table: set by `bind`, as is `key`.
+        size: of the result, when there is one.
+    """
+
+    given: Any
+    condition: Condition | None
+    return_old: bool
+    table: Table
+    key: Item
+    size: int | None
+
+    def bind(self, table: Table) -> None:
+        """Find the key in the table's schema; refuse what cannot be there."""
+        self.table = table
+        self.key = table.keys.checked_key(self.given)
+
+    def stored(self) -> tuple[Item | None, int]:
+        """What the table holds under the key, and its size."""
+        return self.table.read(self.key) or (None, 0)
+
+    def holds(self, old: Item | None) -> bool:
+        """Whether the condition is met."""
+        return self.condition is None or self.condition.matches(old)
+
+    def result(self, old: Item | None) -> Item | None:
+        """What is to be stored; None for nothing."""
+        return old
+
+
+class Delete(Write):
+    """Removes the item."""
+
+    def result(self, old: Item | None) -> Item | None:  # noqa: ARG002
+        """Nothing."""
+        return None
+
+
+class Put(Write):
+    """Replaces the whole item by the given one."""
+
+    def bind(self, table: Table) -> None:
+        """Check the item against all the table's keys."""
+        self.table = table
+        item: Item = self.given
+        table.check_item(item)
+        self.key = table.keys.key(item)
+        self.size = checked_size(item, "Item size has exceeded the maximum allowed size")
+
+    def result(self, old: Item | None) -> Item | None:  # noqa: ARG002
+        """The given item."""
+        item: Item = self.given
+        return item
+
+
+@dataclass(slots=True)
+class Upsert(Write):
+    """Changes attributes of the item, which comes to be if it is not there.
+
+    Attributes:
+        update: the changes; None for none.
+        paths: what they name.
+    """
+
+    update: Update | None
+    paths: tuple[DocumentPath, ...] = ()
+
+    def bind(self, table: Table) -> None:
+        """Check that the key is left alone."""
+        Write.bind(self, table)
+        if self.update is not None:
+            self.update.check_keys(table.keys.name_set)
+
+    def result(self, old: Item | None) -> Item | None:
+        """The item with the changes.
+
+        Raises:
+            ApiError: the changes do not fit the item, or make one the table cannot hold.
+        """
+        before = dict(self.key) if old is None else old
+        if self.update is None:
+            return before
+        applied = self.update.apply(before, key_attributes=self.table.keys.name_set)
+        new = applied.item
+        self.paths = applied.paths
+        if old is None and self.paths and len(new) == len(self.key):
+            # Only removals: they do not bring an item into being.
+            return None
+        self.table.check_item(new, updated=True)
+        self.size = checked_size(new, "Item size to update has exceeded the maximum allowed size")
+        return new
+
+
+def checked_size(item: Item, refusal: str) -> int:
+    """The size of an item that is to be stored."""
+    size = item_size(item)
+    if size > MOST_ITEM_BYTES:
+        raise validation(refusal)
+    return size
+
+
+def parse_put(request: Payload) -> Put:
+    """Parse a PutItem request, or a Put action."""
+    item = canonical_item(request["Item"])
+    return Put(item, _condition(request), *_unbound(request))
+
+
+def parse_delete(request: Payload) -> Delete:
+    """Parse a DeleteItem request, or a Delete action."""
+    return Delete(request["Key"], _condition(request), *_unbound(request))
+
+
+def parse_check(request: Payload) -> Write:
+    """Parse a ConditionCheck action."""
+    return Write(request["Key"], _condition(request), *_unbound(request))
+
+
+def parse_upsert(request: Payload) -> Upsert:
+    """Parse an UpdateItem request, or an Update action."""
+    if "AttributeUpdates" in request or "Expected" in request or "ConditionalOperator" in request:
+        reject_mixture(
+            request,
+            legacy=("AttributeUpdates", "Expected", "ConditionalOperator"),
+            expressions=("UpdateExpression", "ConditionExpression"),
+        )
+    text = request.get("UpdateExpression")
+    condition_text = request.get("ConditionExpression")
+    placeholders = Placeholders(
+        request.get("ExpressionAttributeNames"),
+        request.get("ExpressionAttributeValues"),
+        expressions={"UpdateExpression": text, "ConditionExpression": condition_text},
+    )
+    update = condition = None
+    if text is not None:
+        update = parse_update(text, placeholders)
+    elif request.get("AttributeUpdates") is not None:
+        update = attribute_updates(structure(request["AttributeUpdates"]))
+    if condition_text is not None:
+        condition = parse_condition(condition_text, placeholders)
+    elif "Expected" in request or "ConditionalOperator" in request:
+        condition = expected_condition(request.get("Expected"), request.get("ConditionalOperator"))
+    placeholders.finish()
+    return Upsert(request["Key"], condition, *_unbound(request), update)
+
+
+# Stands for the table until `bind`, so that a write has one type for its whole life.
+_UNBOUND: Any = None
+
+
+def _unbound(request: Payload) -> tuple[bool, Table, Item, int | None]:
+    return request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD", _UNBOUND, {}, None
+
+
+def _condition(request: Payload) -> Condition | None:
+    if "Expected" in request or "ConditionalOperator" in request:
+        reject_mixture(
+            request,
+            legacy=("Expected", "ConditionalOperator"),
+            expressions=("ConditionExpression",),
+        )
+        if request.get("ConditionExpression") is None:
+            return expected_condition(request.get("Expected"), request.get("ConditionalOperator"))
+    text = request.get("ConditionExpression")
+    names = request.get("ExpressionAttributeNames")
+    values = request.get("ExpressionAttributeValues")
+    if text is None and names is None and values is None:
+        return None
+    placeholders = Placeholders(names, values, expressions={"ConditionExpression": text})
+    condition = None if text is None else parse_condition(text, placeholders)
+    placeholders.finish()
+    return condition
+
+
+def bind_batch_put(put: Put, table: Table) -> None:
+    """Bind a put of a batch, where a key that does not fit has the message of a lookup."""
+    try:
+        table.keys.check_item(put.given)
+    except SchemaMismatch:
+        raise key_mismatch() from None
+    put.bind(table)
+
+
+def condition_failed(old: Item | None, *, return_old: bool) -> ApiError:
+    """The refusal of a write whose condition does not hold."""
+    code, message = "ConditionalCheckFailedException", "The conditional request failed"
+    if return_old and old is not None:
+        return ApiError(code, message, Item=old)
+    return ApiError(code, message)

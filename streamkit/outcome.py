@@ -1,0 +1,124 @@
+"""Works and outcomes: the changes of a page on their way from dispatch to commit.
+
+A `Work` is one change and the outcome of each handler that listens to it; works wait in the order
+of their shard until they are committed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from streamkit.actions import READ, Action, GuardSource, ItemRef, Verb, compile_effect
+from streamkit.changes import ItemKey
+from streamkit.commit import BYTES_MAX, ITEMS_MAX
+from streamkit.conditions import Condition
+from streamkit.decode import Record
+from streamkit.effects import Effect, Guard
+from streamkit.entity import Entity
+from streamkit.fold import merge_within
+from streamkit.handler import Handler
+from streamkit.parking import Failure
+from streamkit.schema import TableSchema
+
+Version = tuple[str, str, int]
+"""Which run of which handler wrote an item: position, handler, run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a handler read: the item, who had written it pending, and what must still hold then."""
+
+    ref: ItemRef
+    seen: tuple[Version, ...]
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one handler made of one change.
+
+    `waiting` means that it has to run (again) before it can be committed. `run` numbers the runs,
+    so that whoever saw an earlier run's pending effects is found out.
+    """
+
+    handler: Handler
+    effects: tuple[Effect, ...] = ()
+    actions: dict[ItemRef, Action] = field(default_factory=dict)
+    reads: tuple[Read, ...] = ()
+    failure: Failure | None = None
+    waiting: bool = False
+    run: int = 0
+    refusals: int = 0
+    omitted: frozenset[int] = frozenset()
+
+    def fail(self, failure: Failure) -> None:
+        """Give up on this handler's run; its policy says what that means."""
+        self.effects, self.actions, self.reads = (), {}, ()
+        self.waiting = False
+        self.failure = failure
+
+    def drop(self) -> None:
+        """Let the handler be done with the change without any effect."""
+        self.effects, self.actions, self.reads = (), {}, ()
+        self.failure, self.waiting = None, False
+
+
+@dataclass(slots=True)
+class Work:
+    """One change and its outcomes; without a record it only marks how far a page reaches."""
+
+    position: str
+    record: Record | None = None
+    entity: type[Entity] | None = None
+    key: ItemKey | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    page_bytes: int = 0
+
+
+def resolve(
+    outcome: Outcome,
+    effects: tuple[Effect, ...],
+    reads: Iterable[Read],
+    position: str,
+    schema: TableSchema,
+) -> None:
+    """Fill in a successful run: effects become at most one action an item.
+
+    Raises:
+        ValueError: an effect cannot be stored, two of them contradict each other, or the result is
+            too large for one transaction.
+    """
+    actions: dict[ItemRef, Action] = {}
+    for index, effect in enumerate(effects):
+        if index in outcome.omitted:
+            continue
+        source = GuardSource(position, outcome.handler.name, index)
+        action = compile_effect(effect, schema, source)
+        there = actions.get(action.ref)
+        merged = action if there is None else merge_within(there, action)
+        if merged is None:
+            raise ValueError(
+                f"two effects on one item cannot be merged ({type(effect).__name__} is the second)"
+            )
+        actions[action.ref] = merged
+    outcome.reads = tuple(reads)
+    refs = actions.keys() | {read.ref for read in outcome.reads if read.conditions}
+    if len(refs) > ITEMS_MAX:
+        raise ValueError(
+            f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
+            " spread it over several changes"
+        )
+    if sum(action.size() for action in actions.values()) > BYTES_MAX:
+        raise ValueError("a result of more than 4 MB does not fit in one transaction")
+    outcome.effects, outcome.actions = effects, actions
+    outcome.failure, outcome.waiting = None, False
+
+
+def with_reads(outcome: Outcome, position: str) -> tuple[dict[ItemRef, Action], list[Action]]:
+    """Split an outcome into its writes and the checks its reads stand to."""
+    checks = []
+    for read in outcome.reads:
+        source = GuardSource(position, outcome.handler.name, READ)
+        guards = [(Guard(condition, "retry"), source) for condition in read.conditions]
+        if guards:
+            checks.append(Action(read.ref, Verb.CHECK, guards=guards))
+    return outcome.actions, checks

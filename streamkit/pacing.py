@@ -1,0 +1,110 @@
+"""Pacing: how often to poll, when to write a position alone, how long to wait after a conflict.
+
+A poll costs money whether it finds records or not, so the pause grows while a shard is quiet and
+falls back at the first record of the application. Own records do not count: else every heartbeat
+would keep a shard awake.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+import anyio
+
+_BUSY_RECORDS = 100
+_CONFLICT_SECONDS = (0.02, 2.0)
+_THROTTLE_SECONDS = (0.5, 20.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The settings behind pacing, all in seconds.
+
+    `floor` is the pause after a page with the application's records, `ceiling` the longest pause
+    on a quiet shard. At one second a quiet shard costs 2.6 million reads a month, about $0.53 (us-
+    east-1, after the free tier); `checkpoint` is the longest that a position with records behind
+    it stays unwritten when no handler had an effect; `quiet` the same when there were none.
+    """
+
+    floor: float = 0.2
+    ceiling: float = 1.0
+    checkpoint: float = 60.0
+    quiet: float = 3600.0
+
+
+@dataclass(slots=True)
+class Pacing:
+    """The pace of one shard."""
+
+    pace: Pace
+    rng: random.Random
+    _pause: float = 0.0
+    _conflicts: int = 0
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        """How long a position may stay unwritten when the application wrote."""
+        return self.pace.checkpoint
+
+    @property
+    def quiet_seconds(self) -> float:
+        """How long a position may stay unwritten when only streamkit wrote."""
+        return self.pace.quiet
+
+    def pause(self, business: int, records: int) -> float:
+        """Return the seconds to wait before the next page.
+
+        Args:
+            business: how many of the last page's records were the application's.
+            records: how many it had in all; after a well-filled page there is likely another.
+        """
+        if business:
+            self._pause = self.pace.floor
+        if records >= _BUSY_RECORDS:
+            return 0.0
+        if business:
+            return self.pace.floor
+        self._pause = min(max(self._pause, self.pace.floor) * 1.5, self.pace.ceiling)
+        return self._pause
+
+    def contended(self, *, throttled: bool) -> float:
+        """Return the seconds to wait before planning again, longer each time in a row."""
+        first, longest = _THROTTLE_SECONDS if throttled else _CONFLICT_SECONDS
+        self._conflicts += 1
+        return float(self.rng.uniform(0, min(first * 2**self._conflicts, longest)))
+
+    def committed(self) -> None:
+        """Note that a commit went through."""
+        self._conflicts = 0
+
+
+@dataclass(slots=True)
+class ByteBudget:
+    """Bounds the pages held in memory over all shards; each shard may always hold one."""
+
+    limit: int = 64_000_000
+    _held: dict[str, int] = field(default_factory=dict)
+    _total: int = 0
+    _released: anyio.Event = field(default_factory=anyio.Event)
+
+    async def room(self, shard: str) -> None:
+        """Wait until this shard may read another page."""
+        while self._held.get(shard) and self._total >= self.limit:
+            await self._released.wait()
+
+    def take(self, shard: str, size: int) -> None:
+        """Account for a page."""
+        self._held[shard] = self._held.get(shard, 0) + size
+        self._total += size
+
+    def release(self, shard: str, size: int) -> None:
+        """Give back what a page took."""
+        self._held[shard] -= size
+        self._total -= size
+        self._released.set()
+        self._released = anyio.Event()
+
+    def forget(self, shard: str) -> None:
+        """Give back all that a shard holds: it is not read here any more."""
+        self._total -= self._held.pop(shard, 0)
+        self._released.set()
+        self._released = anyio.Event()

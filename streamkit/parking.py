@@ -1,0 +1,169 @@
+"""Parking: a change that failed for a handler, and the changes of its item that wait behind it.
+
+A parked change is just an effect, committed with the cursor. It makes its *lane* (handler and item
+key) held: later changes of the item for that handler queue behind it, every other item flows on.
+
+    lane item     head ───────► first parked change, the next to be redriven
+                  tail ───────► last one; a queue action moves it IF the lane exists
+    parked item   next ───────► the change behind it, numbered by sequence number: never reused
+    holds item    set of lanes; the cursor names the chunk, its children inherit the name
+
+A hold is an upper bound: a lane that was redriven empty is gone, and its owner finds out when it
+next queues. Shapes and actions only; `planning` decides when, `redrive` takes lanes apart.
+"""
+
+import hashlib
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamkit.actions import LANE, Action, GuardSource, Wire
+from streamkit.changes import ItemKey
+from streamkit.conditions import absent, present
+from streamkit.control import ControlSpace
+from streamkit.effects import Guard
+
+PART_BYTES = 300_000
+"""A larger record is cut into items of this size; an item holds 400 KB."""
+
+
+def lane_name(handler: str, key: ItemKey) -> str:
+    """Name the lane of one item for one handler."""
+    text = f"{handler}\0{key.pk!r}\0{key.sk!r}"
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a handler could not process a change. `detail` stays in the table: it may hold data."""
+
+    kind: str
+    detail: str
+    attempts: int = 1
+
+    @classmethod
+    def of(cls, error: BaseException, attempts: int) -> "Failure":
+        """Describe an exception, with the place where the user's code raised it."""
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        return cls(type(error).__name__, f"{error}{place}"[:1000], attempts)
+
+
+@dataclass(slots=True)
+class Hold:
+    """A held lane as its shard's owner knows it. `tail` is None until the lane item was read."""
+
+    chunk: str
+    tail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRecord:
+    """What is stored of a parked change: enough to run the handler without the stream."""
+
+    handler: str
+    entity: str
+    shard: str
+    position: str
+    record: bytes
+    failure: Failure | None
+    at: int
+
+
+def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> list[Action]:
+    """Park the first change of a lane: the lane begins to be held."""
+    head = space.put(
+        {
+            "lane": {"S": lane},
+            "handler": {"S": parked.handler},
+            "head": {"S": parked.position},
+            "tail": {"S": parked.position},
+            "chunk": {"S": chunk},
+            "since": {"N": str(parked.at)},
+        },
+        "lane",
+        lane,
+    )
+    head.guards.append((Guard(absent), GuardSource(parked.position, lane, LANE)))
+    hold = space.update("holds", chunk)
+    hold.unions["lanes"] = {"SS": [lane]}
+    return [head, hold, *_store(space, lane, parked)]
+
+
+def queue(
+    space: ControlSpace, lane: str, parked: ParkedRecord, tail: str, *, guarded: bool
+) -> list[Action]:
+    """Put a change behind the last one of a held lane, if the lane still exists."""
+    move = space.update("lane", lane)
+    move.sets["tail"] = {"S": parked.position}
+    if guarded:
+        move.guards.append((Guard(present), GuardSource(parked.position, lane, LANE)))
+    link = space.update("parked", lane, tail)
+    link.sets["next"] = {"S": parked.position}
+    return [move, link, *_store(space, lane, parked)]
+
+
+def _store(space: ControlSpace, lane: str, parked: ParkedRecord) -> list[Action]:
+    attributes: dict[str, Wire] = {
+        "lane": {"S": lane},
+        "handler": {"S": parked.handler},
+        "entity": {"S": parked.entity},
+        "shard": {"S": parked.shard},
+        "position": {"S": parked.position},
+        "at": {"N": str(parked.at)},
+    }
+    if parked.failure is not None:
+        attributes |= {
+            "error": {"S": parked.failure.kind},
+            "detail": {"S": parked.failure.detail},
+            "attempts": {"N": str(parked.failure.attempts)},
+        }
+    pieces = [
+        parked.record[at : at + PART_BYTES] for at in range(0, len(parked.record), PART_BYTES)
+    ]
+    actions = []
+    if len(pieces) == 1:
+        attributes["record"] = {"B": pieces[0]}
+    else:
+        attributes["parts"] = {"N": str(len(pieces))}
+        for number, piece in enumerate(pieces):
+            part = space.put({"record": {"B": piece}}, "part", lane, parked.position, str(number))
+            actions.append(part)
+    return [space.put(attributes, "parked", lane, parked.position), *actions]
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A parked change as read back from the table."""
+
+    lane: str
+    handler: str
+    entity: str
+    shard: str
+    position: str
+    at: int
+    next: str | None = None
+    error: str | None = None
+    detail: str | None = None
+    attempts: int = 0
+    parts: int = 0
+    record: bytes = field(default=b"", repr=False)
+
+
+def read_parked(item: Mapping[str, Any]) -> Parked:
+    """Read a parked change from its item; the record of a large one is in `parts` items."""
+    return Parked(
+        lane=item["lane"]["S"],
+        handler=item["handler"]["S"],
+        entity=item["entity"]["S"],
+        shard=item["shard"]["S"],
+        position=item["position"]["S"],
+        at=int(item["at"]["N"]),
+        next=item["next"]["S"] if "next" in item else None,
+        error=item["error"]["S"] if "error" in item else None,
+        detail=item["detail"]["S"] if "detail" in item else None,
+        attempts=int(item.get("attempts", {"N": "0"})["N"]),
+        parts=int(item.get("parts", {"N": "0"})["N"]),
+        record=bytes(item["record"]["B"]) if "record" in item else b"",
+    )

@@ -1,0 +1,368 @@
+"""The pipeline of one shard: pages in, commits out, until the shard ends or the lease does.
+
+        read ──pages──► dispatch ──works──► commit
+          │                │                  │
+     bounded by bytes   pure handlers run   one in flight; meanwhile the next
+     over all shards    ahead; async ones   page is read and dispatched
+                        wait for a quiet
+                        commit stage
+
+`works` is everything dispatched and not yet committed, in order. A position that no commit has
+carried is remembered and rides with the next commit; alone it is written only now and then.
+
+In: a leased cursor. Out: `Finished` with the children's cursors, or `Stopped`. On failure:
+`LeaseLost` (drop everything, nothing is lost), `RetentionLost`, or what the table refuses.
+"""
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+import anyio
+import structlog
+
+from streamkit.actions import CHILD, READ, GuardSource
+from streamkit.changes import ItemKey
+from streamkit.clock import Clock
+from streamkit.commit import Again, Applied, Batch, Committer, Invalid, Refused, Verdict
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore, creation
+from streamkit.dispatch import Dispatcher, Run
+from streamkit.errors import InvariantError
+from streamkit.fold import fold
+from streamkit.handler import Handler
+from streamkit.outcome import Outcome, Work, resolve
+from streamkit.pacing import ByteBudget, Pacing
+from streamkit.parking import Failure, Hold, lane_name
+from streamkit.planning import Planner, Rerun
+from streamkit.source.reader import ShardReader
+
+log = structlog.get_logger("streamkit.shard")
+
+_FULL_BYTES = 500_000
+"""A page this large is likely followed by another."""
+_REFUSALS_MAX = 5
+"""Times a result may be refused for what it read, or asked to retry, before it is parked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The shard is read to its end; these children's cursors exist now."""
+
+    children: tuple[Cursor, ...]
+
+
+class ShardPipeline:
+    """Runs one shard for one owner. `run` may be called once."""
+
+    def __init__(
+        self,
+        reader: ShardReader,
+        dispatcher: Dispatcher,
+        planner: Planner,
+        committer: Committer,
+        store: CursorStore,
+        pacing: Pacing,
+        budget: ByteBudget,
+        clock: Clock,
+    ) -> None:
+        self.shard = committer.cursor.name
+        self.committer = committer
+        self.reader = reader
+        self.works: deque[Work] = deque()
+        self._dispatcher = dispatcher
+        self._planner = planner
+        self._store = store
+        self._pacing = pacing
+        self._budget = budget
+        self._clock = clock
+        self._position = committer.cursor.position
+        self._persisted_at = clock.monotonic()
+        self._business_since = False
+        self._stopping = anyio.Event()
+        self._arrived = anyio.Event()
+        self._quiet = anyio.Event()
+        self._quiet.set()
+        self._drained = False
+        self._most = 1_000_000
+        self._split = False
+        self.quiet_pages = 0
+
+    @property
+    def cursor(self) -> Cursor:
+        """The cursor as it is in the table."""
+        return self.committer.cursor
+
+    def stop(self) -> None:
+        """Ask for a graceful end: what is dispatched is committed, then `run` returns."""
+        self._stopping.set()
+        self._arrived.set()
+
+    async def run(self) -> bool:
+        """Process the shard. Return True if it was read to its end, False if stopped before.
+
+        Raises:
+            LeaseLost: another worker owns the shard.
+            RetentionLost: records may have been trimmed unread.
+        """
+        await self._load_holds()
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._read_and_dispatch)
+            await self._commit_until_drained()
+        return self.reader.ended and not self.works
+
+    # -- read and dispatch ---------------------------------------------------------------------
+
+    async def _read_and_dispatch(self) -> None:
+        try:
+            while not (self._stopping.is_set() or self.reader.ended):
+                await self._budget.room(self.shard)
+                page = await self.reader.read()
+                if page is None:
+                    continue
+                works, later, business = self._dispatcher.works(page, self.shard)
+                if later:
+                    await self._run_lanes(later, works)
+                self._budget.take(self.shard, page.size if page.records else 0)
+                busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
+                self.quiet_pages = 0 if busy else self.quiet_pages + 1
+                if page.records:
+                    self._business_since |= business > 0
+                    works.append(Work(self.reader.position, page_bytes=page.size))
+                    self._enqueue(works)
+                if not self.reader.ended:
+                    await self._idle(self._pacing.pause(business, len(page.records)))
+        finally:
+            self._drained = True
+            self._arrived.set()
+
+    async def _run_lanes(self, later: list[Run], works: list[Work]) -> None:
+        """Run async handlers once everything before this page is committed.
+
+        So they see what came before, know which lanes are held, and run at most once a commit.
+        """
+        await self._quiet.wait()
+        await self._dispatcher.run_lanes(later, works, self.shard, held=self._is_held)
+
+    def _is_held(self, handler: Handler, key: ItemKey) -> bool:
+        return bool(self._planner.holds) and lane_name(handler.name, key) in self._planner.holds
+
+    def _enqueue(self, works: list[Work]) -> None:
+        self.works.extend(works)
+        self._quiet = anyio.Event()
+        self._arrived.set()
+
+    async def _idle(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._stopping.wait()
+
+    # -- commit --------------------------------------------------------------------------------
+
+    async def _commit_until_drained(self) -> None:
+        while True:
+            if self.works:
+                await self._commit_once()
+                continue
+            self._quiet.set()
+            if self._drained:
+                break
+            due = self._persist_due()
+            if due <= 0:
+                await self._persist()
+                continue
+            self._arrived = anyio.Event()
+            with anyio.move_on_after(due):
+                await self._arrived.wait()
+        if self._position != self.cursor.position and not self.reader.ended:
+            await self._persist()
+
+    async def _commit_once(self) -> None:
+        await self._load_tails()
+        cursor = replace(self.cursor, position=self._position)
+        plan = self._planner.plan(self.works, cursor, most=self._most, split=self._split)
+        if isinstance(plan, Rerun):
+            await self._rerun(plan)
+        elif plan.actions or plan.cursor.done:
+            await self._send(plan)
+        else:
+            self._take(plan.changes)
+
+    async def _send(self, batch: Batch) -> None:
+        seen = int(self.reader.seen) if batch.changes == len(self.works) else self.cursor.seen
+        batch.cursor = replace(batch.cursor, seen=max(seen, self.cursor.seen))
+        verdict = await self.committer.commit(batch)
+        await self._follow(verdict, batch)
+
+    async def _follow(self, verdict: Verdict, sent: Batch) -> None:
+        if isinstance(verdict, Applied):
+            won = verdict.batch
+            self._planner.holds |= won.held
+            self._take(won.changes)
+            self._persisted()
+            self._most, self._split = 1_000_000, False
+            self._pacing.committed()
+        elif isinstance(verdict, Refused):
+            for source in dict.fromkeys(verdict.sources):
+                await self._refused(source)
+        elif isinstance(verdict, Invalid):
+            self._narrow(sent, verdict)
+        elif isinstance(verdict, Again):
+            await anyio.sleep(self._pacing.contended(throttled=verdict.throttled))
+
+    def _take(self, count: int) -> None:
+        """Drop works that are done with; their pages' bytes make room for others."""
+        for _ in range(count):
+            work = self.works.popleft()
+            self._position = work.position
+            if work.page_bytes:
+                self._budget.release(self.shard, work.page_bytes)
+
+    async def _rerun(self, rerun: Rerun) -> None:
+        outcome = rerun.outcome
+        if outcome.refusals > _REFUSALS_MAX:
+            detail = "what it read or checked kept changing before the commit"
+            outcome.fail(Failure("Contended", detail, outcome.refusals))
+            return
+        await self._dispatcher.run(rerun.work, outcome, tuple(self.works), self.shard)
+
+    # -- refusals ------------------------------------------------------------------------------
+
+    async def _refused(self, source: GuardSource) -> None:
+        """Change what made the commit fail, so that the next plan is another one."""
+        if source.effect == CHILD:
+            raise InvariantError("a child's cursor was created by a commit that is not the last")
+        if source.effect < READ:
+            await self._lane_refused(source)
+            return
+        outcome = self._outcome(source)
+        if outcome is None:
+            return
+        outcome.refusals += 1
+        if source.effect == READ:
+            outcome.waiting = True
+            return
+        guard = outcome.effects[source.effect].guard
+        otherwise = guard.otherwise if guard else "park"
+        log.debug("effect.refused", handler=source.handler, otherwise=otherwise)
+        if otherwise == "skip":
+            outcome.drop()
+        elif otherwise == "omit":
+            outcome.omitted |= {source.effect}
+            reads = outcome.reads
+            resolve(outcome, outcome.effects, reads, source.position, self._dispatcher.schema)
+        elif otherwise == "retry":
+            outcome.waiting = True
+            await anyio.sleep(self._pacing.contended(throttled=False))
+        else:
+            outcome.fail(Failure("ConditionFailed", "the condition of an effect did not hold"))
+
+    async def _lane_refused(self, source: GuardSource) -> None:
+        """A lane is gone that was held, or is there that was not known: believe the table."""
+        lane = source.handler
+        item = await self._store.item("lane", lane)
+        if item is None:
+            self._planner.holds.pop(lane, None)
+        else:
+            self._planner.holds[lane] = Hold(item["chunk"]["S"], item["tail"]["S"])
+
+    def _outcome(self, source: GuardSource) -> Outcome | None:
+        for work in self.works:
+            if work.position == source.position:
+                for outcome in work.outcomes:
+                    if outcome.handler.name == source.handler:
+                        return outcome
+        return None
+
+    def _narrow(self, sent: Batch, verdict: Invalid) -> None:
+        """Halve the commit until the change, then the handler, is alone that cannot be stored."""
+        if sent.changes > 1:
+            self._most = max(1, sent.changes // 2)
+        elif not self._split:
+            self._most, self._split = 1, True
+        else:
+            work = self.works[0]
+            culprit = next((o for o in work.outcomes if self._sends(work, o)), None)
+            if culprit is None or culprit.failure is not None:
+                raise InvariantError(f"the table finds a parking commit invalid: {verdict.code}")
+            log.warning("effect.invalid", handler=culprit.handler.name, code=verdict.code)
+            culprit.fail(Failure(verdict.code, "DynamoDB finds an effect of this result invalid"))
+
+    def _sends(self, work: Work, outcome: Outcome) -> bool:
+        done = f"{work.position}:{outcome.handler.name}" in self.cursor.done
+        return not done and bool(outcome.actions or outcome.failure)
+
+    # -- positions without effects, holds ------------------------------------------------------
+
+    def _persist_due(self) -> float:
+        """Return the seconds until the position has to be written although nothing else is."""
+        if self._position == self.cursor.position and self.reader.seen <= self.cursor.seen + 1:
+            return self._pacing.quiet_seconds
+        seconds = (
+            self._pacing.checkpoint_seconds if self._business_since else self._pacing.quiet_seconds
+        )
+        return self._persisted_at + seconds - self._clock.monotonic()
+
+    async def _persist(self) -> None:
+        """Write the position alone."""
+        seen = max(int(self.reader.seen), self.cursor.seen)
+        then = replace(self.cursor, position=self._position, seen=seen)
+        while True:
+            verdict = await self.committer.commit(Batch(then))
+            if isinstance(verdict, Applied):
+                self._persisted()
+                return
+            await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))
+
+    def _persisted(self) -> None:
+        self._persisted_at = self._clock.monotonic()
+        self._business_since = False
+
+    async def _load_holds(self) -> None:
+        """Read which lanes are held, from the chunks that the cursor names."""
+        for item in await self._store.items([("holds", c) for c in sorted(self.cursor.holds)]):
+            chunk = item["chunk"]["S"]
+            for lane in item.get("lanes", {"SS": []})["SS"]:
+                self._planner.holds[lane] = Hold(chunk)
+
+    async def _load_tails(self) -> None:
+        """Before planning, learn the tails of held lanes that waiting works will queue behind."""
+        if not self._planner.holds:
+            return
+        for work in self.works:
+            for outcome in work.outcomes:
+                if work.key is None or outcome.handler.commutes:
+                    continue
+                lane = lane_name(outcome.handler.name, work.key)
+                hold = self._planner.holds.get(lane)
+                if hold is not None and hold.tail is None:
+                    await self._lane_refused(GuardSource("", lane, 0))
+
+    # -- the end of the shard ------------------------------------------------------------------
+
+    async def finish(self, children: list[Cursor]) -> Finished:
+        """Close the shard: its cursor is finished and its children's cursors exist, at once.
+
+        Raises:
+            LeaseLost: another worker owns the shard.
+        """
+        now = int(self._clock.time())
+        new = list(children)
+        while True:
+            finished = replace(
+                self.cursor,
+                position=self._position,
+                state="finished",
+                ended=now,
+                seen=now,
+                done=frozenset(),
+                children=frozenset(child.name for child in children),
+            )
+            actions = [action for child in new for action in creation(self._store.space, child)]
+            batch = Batch(finished, fold(actions))
+            verdict = await self.committer.commit(batch)
+            if isinstance(verdict, Applied):
+                return Finished(tuple(children))
+            if isinstance(verdict, Refused):
+                there = {source.handler for source in verdict.sources if source.effect == CHILD}
+                new = [child for child in new if child.name not in there]
+            else:
+                await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))

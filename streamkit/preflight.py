@@ -1,0 +1,188 @@
+"""Preflight: hold an app against its table before the first change is read.
+
+In: an app and the clients. Out: the table's schemas, and findings: errors that stop a worker, and
+warnings that `streamkit check` prints. Whatever a type checker cannot see is looked for here, so
+that it never fails at the first event.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
+from streamkit.changes import Kind
+from streamkit.control import ControlSpace
+from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.schema import TableSchema
+from streamkit.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or may be."""
+
+    severity: Literal["error", "warning"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The tables of an app, as they are."""
+
+    table: TableSchema
+    control: TableSchema
+
+    @property
+    def schemas(self) -> dict[str, TableSchema]:
+        """The tables that commits write to, by name."""
+        return {self.control.name: self.control, self.table.name: self.table}
+
+    def space(self, app: App) -> ControlSpace:
+        """Name the control items of this consumer of this stream.
+
+        Raises:
+            ConfigurationError: the table has no stream, or cannot hold control items.
+        """
+        if self.table.stream_arn is None:
+            raise ConfigurationError(
+                f"table {self.table.name} has no stream; enable one with NEW_AND_OLD_IMAGES"
+            )
+        label = self.table.stream_arn.rpartition("/")[2]
+        return ControlSpace.of(self.control, app.name, label)
+
+
+async def survey(app: App, aws: Aws) -> Surroundings:
+    """Ask what the app's tables look like.
+
+    Raises:
+        ConfigurationError: a table is missing, or may not be described.
+    """
+    table = await describe(aws, app.table, type_attribute=app.type_attribute)
+    control = table
+    if app.control_table is not None and app.control_table != app.table:
+        control = await describe(aws, app.control_table, type_attribute=None)
+    return Surroundings(table, control)
+
+
+async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableSchema:
+    """Describe one table.
+
+    Raises:
+        ConfigurationError: it is missing, or may not be described.
+    """
+    try:
+        described = await aws.dynamodb.describe_table(TableName=name)
+        ttl = await aws.dynamodb.describe_time_to_live(TableName=name)
+    except AwsError as error:
+        if trouble_of(error) is Trouble.MISSING:
+            raise ConfigurationError(
+                f"there is no table {name!r} in this account and Region; check the name, AWS_REGION"
+                " and AWS_PROFILE"
+            ) from error
+        raise ConfigurationError(f"table {name!r} cannot be described: {code_of(error)}") from error
+    attribute = ttl.get("TimeToLiveDescription", {}).get("AttributeName")
+    return TableSchema.from_description(
+        described["Table"], ttl=attribute, type_attribute=type_attribute
+    )
+
+
+def findings(app: App, around: Surroundings, resources: tuple[Any, ...] = ()) -> list[Finding]:
+    """Return everything that is wrong with an app on its table, errors first."""
+    found = [*_control(app, around), *_entities(app, around.table), *_ttl(app, around.table)]
+    found += _handlers(app, around.table, resources)
+    return sorted(found, key=lambda finding: finding.severity)
+
+
+def require(found: list[Finding]) -> None:
+    """Stop at errors.
+
+    Raises:
+        ConfigurationError: there are any; the message lists them all.
+    """
+    errors = [finding.text for finding in found if finding.severity == "error"]
+    if errors:
+        raise ConfigurationError("\n".join(errors))
+
+
+def _control(app: App, around: Surroundings) -> Iterator[Finding]:
+    try:
+        around.space(app)
+    except ConfigurationError as error:
+        yield Finding("error", str(error))
+
+
+def _entities(app: App, schema: TableSchema) -> Iterator[Finding]:
+    if not app.handlers:
+        yield Finding("error", f"{app.declared}: no handler is registered")
+    for entity in app.entities:
+        spec = spec_of(entity)
+        if schema.sk is not None and spec.sk is None:
+            yield Finding("error", f"{spec.declaration}: {schema.name} has a sort key; declare sk=")
+        for index in spec.indexes.values():
+            try:
+                index.key_attributes(schema)
+            except DeclarationError as error:
+                yield Finding("error", str(error))
+    try:
+        app.router(schema)
+    except DeclarationError as error:
+        yield Finding("error", str(error))
+
+
+_NEW, _OLD = ["NEW_AND_OLD_IMAGES", "NEW_IMAGE"], ["NEW_AND_OLD_IMAGES", "OLD_IMAGE"]
+
+
+def _handlers(app: App, schema: TableSchema, resources: tuple[Any, ...]) -> Iterator[Finding]:
+    for handler in app.handlers:
+        view = schema.view_type or "NEW_AND_OLD_IMAGES"
+        new = bool(handler.kinds & {Kind.INSERTED, Kind.MODIFIED})
+        old = bool(handler.kinds - {Kind.INSERTED})
+        for wanted, name, views in ((new, "new", _NEW), (old, "old", _OLD)):
+            if wanted and view not in views:
+                yield Finding(
+                    "error",
+                    f"{handler.declared}: it needs the {name} image, and the stream of"
+                    f" {schema.name} carries {view}; enable a stream with NEW_AND_OLD_IMAGES",
+                )
+        for parameter, wanted_type in handler.needs.items():
+            if wanted_type is Table:
+                if not handler.is_async:
+                    yield Finding(
+                        "error",
+                        f"{handler.declared}: a handler that reads the table is an async def",
+                    )
+            elif not any(isinstance(resource, wanted_type) for resource in resources):
+                yield Finding(
+                    "error",
+                    f"{handler.declared}: nothing that the app's lifespan yields is a"
+                    f" {wanted_type.__name__}, which {parameter!r} asks for",
+                )
+
+
+def _ttl(app: App, schema: TableSchema) -> Iterator[Finding]:
+    """A TTL attribute that is not a number never expires anything, and DynamoDB says nothing."""
+    if schema.ttl is None:
+        return
+    for entity in app.entities:
+        names = {attribute: name for name, attribute in attribute_names(entity).items()}
+        field = names.get(schema.ttl)
+        if field is not None and not _stores_number(entity, field):
+            yield Finding(
+                "warning",
+                f"{spec_of(entity).declaration}: {field} is the TTL attribute {schema.ttl!r} but is"
+                " not stored as a number, so the item never expires; use EpochSeconds",
+            )
+
+
+def _stores_number(entity: type[Entity], field: str) -> bool:
+    info = entity.model_fields[field]
+    annotation = info.annotation
+    if any(getattr(m, "return_type", None) is int for m in info.metadata):
+        return True
+    members = getattr(annotation, "__args__", (annotation,))
+    if datetime in members:
+        return False
+    return any(isinstance(m, type) and issubclass(m, int | float) for m in members)

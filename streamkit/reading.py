@@ -1,0 +1,84 @@
+"""What a handler reads while its page is not committed yet.
+
+In: the works of the page. A handler sees the table as the changes before its own will leave it:
+`Pending` answers with their uncommitted actions on an item. `ReadTracker` notes what was read, so
+that the read becomes a check in the handler's result and planning can tell a stale one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from streamkit.actions import Action, ItemRef, Wire
+from streamkit.codec import decode
+from streamkit.conditions import Attr, Condition, absent, present
+from streamkit.entity import Entity, attribute_names
+from streamkit.outcome import Read, Version, Work
+
+_NOTHING: tuple[tuple[Version, ...], tuple[Action, ...]] = ((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The uncommitted effects of the works before a position."""
+
+    works: Sequence[Work] = ()
+    before: str = ""
+
+    def of(self, ref: ItemRef) -> tuple[tuple[Version, ...], tuple[Action, ...]]:
+        """Return who will have written an item, and what they do to it, in order."""
+        if not self.works:
+            return _NOTHING
+        versions: list[Version] = []
+        actions: list[Action] = []
+        for work in self.works:
+            if work.position >= self.before:
+                break
+            for outcome in work.outcomes:
+                action = outcome.actions.get(ref)
+                if action is not None:
+                    versions.append((work.position, outcome.handler.name, outcome.run))
+                    actions.append(action)
+        return tuple(versions), tuple(actions)
+
+    def refs(self) -> set[ItemRef]:
+        """Return every item that the works before the position will have written."""
+        return {
+            ref
+            for work in self.works
+            if work.position < self.before
+            for outcome in work.outcomes
+            for ref in outcome.actions
+        }
+
+
+@dataclass(slots=True)
+class ReadTracker:
+    """Notes the reads of one run of one handler."""
+
+    pending: Pending = field(default_factory=Pending)
+    reads: list[Read] = field(default_factory=list)
+
+    def note(
+        self,
+        ref: ItemRef,
+        seen: tuple[Version, ...],
+        entity: type[Entity],
+        item: dict[str, Wire] | None,
+        *,
+        check: bool,
+    ) -> None:
+        """Note that an item was read; `item` is what the table held, without pending effects."""
+        conditions = unchanged(entity, item) if check else ()
+        self.reads.append(Read(ref, seen, conditions))
+
+
+def unchanged(entity: type[Entity], item: dict[str, Wire] | None) -> tuple[Condition, ...]:
+    """Return the conditions that an item still has, of what the entity reads, what it had."""
+    if item is None:
+        return (absent,)
+    conditions: list[Condition] = [present]
+    for name in attribute_names(entity).values():
+        attribute = Attr(name)
+        same = attribute.eq(decode(item[name])) if name in item else attribute.not_exists()
+        conditions.append(same)
+    return tuple(conditions)

@@ -1,0 +1,115 @@
+"""A table as `DescribeTable` tells it: key attributes, indexes, stream; pure data.
+
+Entities name indexes, not attributes, so that one declaration serves tables whose key attributes
+are called differently; this is where the names come from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+Projection = Literal["ALL", "KEYS_ONLY", "INCLUDE"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSchema:
+    """One secondary index: its key attributes with their types, and what it projects."""
+
+    name: str
+    pk: str
+    sk: str | None
+    pk_type: str
+    sk_type: str | None
+    projection: Projection
+    included: frozenset[str]
+    is_global: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A table's key attributes, indexes, TTL and type attributes, and its stream."""
+
+    name: str
+    pk: str
+    sk: str | None
+    pk_type: str
+    sk_type: str | None
+    indexes: Mapping[str, IndexSchema]
+    ttl: str | None = None
+    stream_arn: str | None = None
+    view_type: str | None = None
+    type_attribute: str | None = None
+
+    @classmethod
+    def from_description(
+        cls,
+        description: Mapping[str, Any],
+        *,
+        ttl: str | None = None,
+        type_attribute: str | None = None,
+    ) -> Self:
+        """Read the `Table` member of a `DescribeTable` reply.
+
+        `ttl` comes from `DescribeTimeToLive`, and `type_attribute` from the app.
+        """
+        types = {
+            attribute["AttributeName"]: attribute["AttributeType"]
+            for attribute in description["AttributeDefinitions"]
+        }
+        pk, sk = _keys(description["KeySchema"])
+        indexes = [
+            _index(index, types, is_global=is_global)
+            for member, is_global in (
+                ("GlobalSecondaryIndexes", True),
+                ("LocalSecondaryIndexes", False),
+            )
+            for index in description.get(member) or ()
+        ]
+        stream = description.get("StreamSpecification") or {}
+        enabled = bool(stream.get("StreamEnabled"))
+        return cls(
+            name=description["TableName"],
+            pk=pk,
+            sk=sk,
+            pk_type=types[pk],
+            sk_type=types[sk] if sk is not None else None,
+            indexes={index.name: index for index in indexes},
+            ttl=ttl,
+            # A disabled stream keeps its ARN in the description; it gets no new records.
+            stream_arn=description.get("LatestStreamArn") if enabled else None,
+            view_type=stream.get("StreamViewType") if enabled else None,
+            type_attribute=type_attribute,
+        )
+
+    @property
+    def key_attributes(self) -> frozenset[str]:
+        """The names of the primary key's attributes."""
+        return frozenset({self.pk} if self.sk is None else {self.pk, self.sk})
+
+    @property
+    def reserved_attributes(self) -> frozenset[str]:
+        """Attributes that streamkit writes: keys, index keys and the type attribute."""
+        names = {self.pk, self.sk, self.type_attribute}
+        for index in self.indexes.values():
+            names |= {index.pk, index.sk}
+        return frozenset(name for name in names if name is not None)
+
+
+def _keys(key_schema: list[dict[str, str]]) -> tuple[str, str | None]:
+    by_role = {key["KeyType"]: key["AttributeName"] for key in key_schema}
+    return by_role["HASH"], by_role.get("RANGE")
+
+
+def _index(index: Mapping[str, Any], types: Mapping[str, str], *, is_global: bool) -> IndexSchema:
+    pk, sk = _keys(index["KeySchema"])
+    projection = index.get("Projection") or {}
+    return IndexSchema(
+        name=index["IndexName"],
+        pk=pk,
+        sk=sk,
+        pk_type=types[pk],
+        sk_type=types[sk] if sk is not None else None,
+        projection=projection.get("ProjectionType", "ALL"),
+        included=frozenset(projection.get("NonKeyAttributes") or ()),
+        is_global=is_global,
+    )

@@ -1,0 +1,97 @@
+"""Listing a stream's shards: `DescribeStream`, page by page, and one shard's children.
+
+In: a stream ARN. Out: `Shard`s. The service allows ten calls a second for the whole fleet, so only
+the lister lists, and pauses between pages. An answer about children is filtered again here: a
+server that does not know `ShardFilter` returns every shard.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from streamkit.aws import Aws, AwsError, Trouble, trouble_of
+from streamkit.source.lineage import Shard
+
+_PAGE_PAUSE_SECONDS = 0.12
+"""Ten calls a second are allowed per stream; this leaves room for children's look-ups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All shards of a stream, and whether it is still written to."""
+
+    shards: tuple[Shard, ...]
+    enabled: bool
+
+
+async def list_shards(aws: Aws, stream_arn: str) -> Listing:
+    """Return every listed shard of the stream.
+
+    Raises:
+        ClientError: the stream does not exist, or may not be read.
+    """
+    shards: list[Shard] = []
+    start: dict[str, str] = {}
+    while True:
+        description = await _describe(aws, StreamArn=stream_arn, **start)
+        shards += map(_shard, description.get("Shards", []))
+        last = description.get("LastEvaluatedShardId")
+        if not last:
+            break
+        start = {"ExclusiveStartShardId": last}
+        await anyio.sleep(_PAGE_PAUSE_SECONDS)
+    return Listing(tuple(shards), description.get("StreamStatus") in ("ENABLED", "ENABLING"))
+
+
+async def list_children(aws: Aws, stream_arn: str, parent: str) -> Listing:
+    """Return the children of a shard that are listed by now; none is not a final answer."""
+    shard_filter = {"Type": "CHILD_SHARDS", "ShardId": parent}
+    try:
+        description = await _describe(aws, StreamArn=stream_arn, ShardFilter=shard_filter)
+    except AwsError as error:
+        if trouble_of(error) is not Trouble.INVALID:
+            raise
+        return Listing((), enabled=True)  # an engine that refuses the filter; the lister will find
+    children = tuple(
+        shard for shard in map(_shard, description.get("Shards", [])) if shard.parent == parent
+    )
+    return Listing(children, description.get("StreamStatus") in ("ENABLED", "ENABLING"))
+
+
+async def is_gone(aws: Aws, stream_arn: str, shard_id: str) -> bool:
+    """Ask the service whether a shard does not exist any more."""
+    try:
+        await aws.streams.get_shard_iterator(
+            StreamArn=stream_arn, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
+        )
+    except AwsError as error:
+        if trouble_of(error) in (Trouble.MISSING, Trouble.TRIMMED):
+            return True
+        raise
+    return False
+
+
+async def _describe(aws: Aws, **arguments: Any) -> dict[str, Any]:
+    pause = 0.5
+    while True:
+        try:
+            reply = await aws.streams.describe_stream(**arguments)
+        except AwsError as error:
+            if trouble_of(error) not in (Trouble.THROTTLED, Trouble.UNKNOWN):
+                raise
+            await anyio.sleep(pause)
+            pause = min(pause * 2, 10.0)
+        else:
+            description: dict[str, Any] = reply["StreamDescription"]
+            return description
+
+
+def _shard(entry: dict[str, Any]) -> Shard:
+    numbers = entry.get("SequenceNumberRange", {})
+    return Shard(
+        entry["ShardId"],
+        entry.get("ParentShardId"),
+        numbers.get("StartingSequenceNumber"),
+        numbers.get("EndingSequenceNumber"),
+    )

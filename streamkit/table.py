@@ -1,0 +1,232 @@
+"""The typed gateway for reads: `get`, `batch_get`, `query` and `scan`, in entities.
+
+    likes = await table.get(BrandLikes.key(brand="APPLE"))
+    async for watch in table.query(BrandWatch.query(brand="APPLE")):
+
+A handler gets one when its signature asks. It then sees the effects of earlier changes that are
+not committed yet, and what it gets becomes a check in its result: if the item changes before the
+commit, the handler runs again. `check=False` leaves that out. Queries and scans cannot be checked
+(an item might appear); they see pending effects only on the table itself, not on an index.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, TypeVar
+
+import anyio
+
+from streamkit.actions import ItemRef, Wire, item_ref
+from streamkit.codec import encode_key
+from streamkit.decode import ImageDecoder
+from streamkit.entity import Entity, spec_of
+from streamkit.fold import apply
+from streamkit.keys import Index, Key, Query
+from streamkit.reading import ReadTracker
+from streamkit.schema import TableSchema
+
+E = TypeVar("E", bound=Entity)
+
+
+class Table:
+    """Reads items of one table as entities; gets are strongly consistent."""
+
+    def __init__(
+        self, dynamodb: Any, schema: TableSchema, tracker: ReadTracker | None = None
+    ) -> None:
+        self.schema = schema
+        self._dynamodb = dynamodb
+        self._tracker = tracker or ReadTracker()
+        self._decoders: dict[type[Entity], ImageDecoder[Any]] = {}
+
+    async def get(self, key: Key[E], *, check: bool = True) -> E | None:
+        """Return the item with this key, or None.
+
+        Raises:
+            DecodeError: the item does not fit the entity.
+        """
+        ref = item_ref(self.schema, key.wire(self.schema))
+        reply = await self._dynamodb.get_item(
+            TableName=self.schema.name, Key=key.wire(self.schema), ConsistentRead=True
+        )
+        return self._seen(ref, key.entity, reply.get("Item"), check=check)
+
+    async def batch_get(self, keys: Iterable[Key[E]], *, check: bool = True) -> dict[Key[E], E]:
+        """Return those of the items that exist, by key."""
+        wanted = {item_ref(self.schema, key.wire(self.schema)): key for key in keys}
+        stored = await self._fetch([ref.key(self.schema) for ref in wanted])
+        found: dict[Key[E], E] = {}
+        for ref, key in wanted.items():
+            item = self._seen(ref, key.entity, stored.get(ref), check=check)
+            if item is not None:
+                found[key] = item
+        return found
+
+    async def query(self, query: Query[E], *, consistent: bool = False) -> AsyncIterator[E]:
+        """Yield a query's items in the order of their sort keys, reading as few pages as needed.
+
+        `consistent` reads are possible on the table and its local indexes.
+
+        Raises:
+            DeclarationError: the table does not have the query's index.
+            DecodeError: an item does not fit the entity.
+        """
+        request = self._query_request(query)
+        request["ConsistentRead"] = consistent
+        left = query.maximum
+        pages = self._pages("query", request)
+        written = [] if query.index is not None else self._written_under(query)
+        async for item in self._merged(query, pages, written) if written else pages:
+            entity = self._own(query.entity, item, on_table=query.index is None)
+            if entity is None:
+                continue
+            yield entity
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+    async def scan(self, entity: type[E], *, index: Index | None = None) -> AsyncIterator[E]:
+        """Yield every item of an entity, by reading the whole table (or index).
+
+        Items of other types are skipped, but read and paid for.
+        """
+        request: dict[str, Any] = {"TableName": self.schema.name}
+        if index is not None:
+            request["IndexName"] = index.name
+        async for item in self._pages("scan", request):
+            if self._is_of(entity, item):
+                found = self._own(entity, item, on_table=index is None)
+                if found is not None:
+                    yield found
+
+    def _written_under(self, query: Query[Any]) -> list[ItemRef]:
+        """Name the items that earlier changes have written where the query looks."""
+        pk = encode_key(query.pk, self.schema.pk_type)
+        return [
+            ref
+            for ref in self._tracker.pending.refs()
+            if {ref.pk[0]: ref.pk[1]} == pk and _in_bounds(query, ref)
+        ]
+
+    async def _merged(
+        self, query: Query[Any], pages: AsyncIterator[Any], written: list[ItemRef]
+    ) -> AsyncIterator[Any]:
+        """Read a query whole, so that items which exist only as pending effects find their place.
+
+        An item that is not in the table yet is given by its key alone; `_own` fills in the rest.
+        """
+        found = {item_ref(self.schema, item): item async for item in pages}
+        for ref in written:
+            found.setdefault(ref, ref.key(self.schema))
+        for ref in sorted(found, key=_sort_text, reverse=query.descending):
+            yield found[ref]
+
+    async def _pages(self, operation: str, request: dict[str, Any]) -> AsyncIterator[Any]:
+        while True:
+            reply = await getattr(self._dynamodb, operation)(**request)
+            for item in reply["Items"]:
+                yield item
+            if "LastEvaluatedKey" not in reply:
+                return
+            request = {**request, "ExclusiveStartKey": reply["LastEvaluatedKey"]}
+
+    def _is_of(self, entity: type[Entity], item: Mapping[str, Wire]) -> bool:
+        """Tell an entity's items from others as routing does: by type, else by key templates."""
+        spec, schema = spec_of(entity), self.schema
+        if schema.type_attribute is not None and schema.type_attribute in item:
+            return bool(item[schema.type_attribute] == {"S": spec.type})
+        if not spec.pk.matches(str(item[schema.pk].get("S", ""))):
+            return False
+        if schema.sk is None or spec.sk is None:
+            return True
+        return spec.sk.matches(str(item[schema.sk].get("S", "")))
+
+    async def _fetch(self, keys: list[dict[str, Wire]]) -> dict[ItemRef, dict[str, Wire]]:
+        found: dict[ItemRef, dict[str, Wire]] = {}
+        name = self.schema.name
+        while keys:
+            now, later = keys[:100], keys[100:]
+            reply = await self._dynamodb.batch_get_item(
+                RequestItems={name: {"Keys": now, "ConsistentRead": True}}
+            )
+            for item in reply["Responses"].get(name, []):
+                found[item_ref(self.schema, item)] = item
+            left = reply.get("UnprocessedKeys", {}).get(name, {}).get("Keys", [])
+            if len(left) == len(now):
+                await anyio.sleep(0.2)  # throttled whole: the SDK has already backed off
+            keys = left + later
+        return found
+
+    def _seen(
+        self, ref: ItemRef, entity: type[E], stored: dict[str, Wire] | None, *, check: bool
+    ) -> E | None:
+        versions, actions = self._tracker.pending.of(ref)
+        item = stored
+        for action in actions:
+            item = apply(action, item)
+        self._tracker.note(ref, versions, entity, stored, check=check)
+        return None if item is None else self._decode(entity, item)
+
+    def _own(self, entity: type[E], stored: Mapping[str, Wire], *, on_table: bool) -> E | None:
+        item: dict[str, Wire] | None = dict(stored)
+        if on_table and item is not None:
+            actions = self._tracker.pending.of(item_ref(self.schema, item))[1]
+            if len(item) == len(self.schema.key_attributes) and actions:
+                item = None  # it was found among the pending effects only
+            for action in actions:
+                item = apply(action, item)
+        return None if item is None else self._decode(entity, item)
+
+    def _decode(self, entity: type[E], item: Mapping[str, Wire]) -> E:
+        decoder = self._decoders.get(entity)
+        if decoder is None:
+            decoder = self._decoders[entity] = ImageDecoder(entity, self.schema)
+        decoded: E = decoder.decode_item(item)
+        return decoded
+
+    def _query_request(self, query: Query[Any]) -> dict[str, Any]:
+        schema = self.schema
+        request: dict[str, Any] = {"TableName": schema.name, "ScanIndexForward": True}
+        if query.index is None:
+            pk, sk = (schema.pk, schema.pk_type), None
+            if schema.sk is not None and schema.sk_type is not None:
+                sk = (schema.sk, schema.sk_type)
+        else:
+            request["IndexName"] = query.index.name
+            pk, sk = query.index.key_attributes(schema)
+        condition = "#pk = :pk"
+        names, values = {"#pk": pk[0]}, {":pk": encode_key(query.pk, pk[1])}
+        if sk is not None:
+            bounds = {":prefix": query.sk_prefix, ":low": query.lower, ":high": query.upper}
+            given = {name: text for name, text in bounds.items() if text is not None}
+            if given:
+                names["#sk"] = sk[0]
+                values |= {name: encode_key(text, sk[1]) for name, text in given.items()}
+                condition += " AND " + _sort_condition(given)
+        request["KeyConditionExpression"] = condition
+        request["ExpressionAttributeNames"] = names
+        request["ExpressionAttributeValues"] = values
+        request["ScanIndexForward"] = not query.descending
+        if query.maximum is not None:
+            request["Limit"] = query.maximum
+        return request
+
+
+def _sort_text(ref: ItemRef) -> str:
+    return "" if ref.sk is None else ref.sk[1]
+
+
+def _in_bounds(query: Query[Any], ref: ItemRef) -> bool:
+    sort = _sort_text(ref)
+    return (
+        sort.startswith(query.sk_prefix or "")
+        and (query.lower is None or sort >= query.lower)
+        and (query.upper is None or sort <= query.upper)
+    )
+
+
+def _sort_condition(given: Mapping[str, str]) -> str:
+    if ":prefix" in given:
+        return "begins_with(#sk, :prefix)"
+    if ":low" in given and ":high" in given:
+        return "#sk BETWEEN :low AND :high"
+    return "#sk >= :low" if ":low" in given else "#sk <= :high"

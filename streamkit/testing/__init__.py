@@ -1,0 +1,1 @@
+"""Tools for testing handlers and streamkit itself: time that does not pass by itself."""

@@ -1,0 +1,252 @@
+"""The worker: reads every shard of an app's stream, and commits what its handlers answer.
+
+      start ──► check ──► wait ──► lead ──► run ──► drain ──► release
+                           ▲                 │
+                           └──── lost ◄──────┘        another worker took over: wait again
+
+    check   the app fits its table, or the worker does not start
+    wait    another worker leads this consumer: watch its heartbeat for a lease duration
+    lead    take the lister's lease, then every cursor that is not finished
+    run     one pipeline a shard; the lister creates cursors; finished shards start their children
+    drain   after `stop`: commit what is dispatched, write positions, give the leases back
+
+One worker at a time owns a consumer's shards; a second one waits. A commit under a lease that was
+lost is refused by the table, whatever this process believes.
+"""
+
+import random
+from typing import Any
+
+import anyio
+import structlog
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.commit import Committer
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.dispatch import Dispatcher
+from streamkit.errors import InvariantError, LeaseLost
+from streamkit.fleet.generation import Generation, join_generation
+from streamkit.fleet.leadership import Leadership
+from streamkit.fleet.members import Member, Watch, new_worker_name
+from streamkit.handler import Handler
+from streamkit.pacing import ByteBudget, Pacing
+from streamkit.preflight import Surroundings, findings, require, survey
+from streamkit.reading import ReadTracker
+from streamkit.settings import Settings
+from streamkit.shardset import ShardSet
+from streamkit.source.lister import Lister
+from streamkit.table import Table
+
+log = structlog.get_logger("streamkit.worker")
+
+_IDLE_PAGES = 5
+"""Quiet pages in a row, on every shard, after which `until_idle` ends: see the facts on empty
+pages in `source.reader`."""
+_LATE_SECONDS = 1.0
+"""Between listings while children are awaited: one call in ten that the service allows."""
+
+
+class Worker:
+    """Runs one app until it is stopped. `run` may be called once.
+
+    Args:
+        app: what to run.
+        aws: open clients.
+        settings: durations and bounds.
+        clock, rng: time and randomness, for simulations.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        aws: Aws,
+        settings: Settings | None = None,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.app = app
+        self.name = new_worker_name()
+        self.dispatcher: Dispatcher | None = None
+        self._aws = aws
+        self._settings = settings or Settings()
+        self._clock = clock or SystemClock()
+        self._rng = rng or random.Random()
+        self._stop = anyio.Event()
+        self._shards: ShardSet | None = None
+
+    def stop(self) -> None:
+        """Ask for a graceful end: drain, write positions, release, return from `run`."""
+        self._stop.set()
+        if self._shards is not None:
+            self._shards.stop()
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Work until stopped, or until the stream has nothing more to read.
+
+        Raises:
+            ConfigurationError: the app does not fit its table, or may not use it.
+            RetentionLost: records may have been trimmed before they were read.
+        """
+        around = await survey(self.app, self._aws)
+        async with self.app.resources() as resources:
+            require(findings(self.app, around, resources))
+            store = CursorStore(self._aws.dynamodb, around.space(self.app))
+            member = Member(store, self.name, self._settings.heartbeat, self._clock)
+            await member.join()
+            log.info("worker.started", worker=self.name, app=self.app.name, table=self.app.table)
+            try:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(member.beat_for_ever)
+                    await self._lead_until_stopped(around, store, resources, until_idle)
+                    group.cancel_scope.cancel()
+            except BaseExceptionGroup as errors:
+                raise first_error(errors) from errors
+            await member.leave()
+            log.info("worker.stopped", worker=self.name)
+
+    async def _lead_until_stopped(
+        self, around: Surroundings, store: CursorStore, resources: tuple[Any, ...], until_idle: bool
+    ) -> None:
+        watch = Watch(store, self._clock, self._settings.lease)
+        leadership = Leadership(store, watch, self.name, self._settings.heartbeat)
+        while not self._stop.is_set():
+            lister = await self._wait_for_lead(leadership, store)
+            if lister is None:
+                return
+            try:
+                await self._run_shards(around, store, lister, resources, until_idle)
+            except BaseExceptionGroup as errors:
+                error = first_error(errors)
+                if not isinstance(error, LeaseLost):
+                    raise
+                log.info("worker.lost", reason=str(error))
+            else:
+                return
+
+    async def _wait_for_lead(self, leadership: Leadership, store: CursorStore) -> Cursor | None:
+        """Wait for the lister's lease and a generation to run in; None means stopped."""
+        while not self._stop.is_set():
+            found: Cursor | None = None
+            async with anyio.create_task_group() as group:
+                group.start_soon(_cancel_on, self._stop, group.cancel_scope)
+                found = await leadership.free_or_abandoned()
+                group.cancel_scope.cancel()
+            if found is None:
+                return None
+            generation = await self._join(store)
+            taken = await leadership.take(found, generation.number)
+            if taken is not None:
+                return taken
+        return None
+
+    async def _join(self, store: CursorStore) -> Generation:
+        """Join or start a generation; nobody else is alive, so an older roll-out takes over."""
+        fingerprint, handlers = self.app.fingerprint(), self.app.handlers
+        generation = await join_generation(store, fingerprint, handlers, take_over=True)
+        if generation is None:
+            raise InvariantError("an older roll-out was refused although it takes over")
+        log.info(
+            "generation.joined",
+            generation=generation.number,
+            needs_rebuild=sorted(generation.rebuild),
+        )
+        return generation
+
+    async def _run_shards(
+        self,
+        around: Surroundings,
+        store: CursorStore,
+        lead: Cursor,
+        resources: tuple[Any, ...],
+        until_idle: bool,
+    ) -> None:
+        committer = Committer(
+            self._aws.dynamodb, store.space, lead, {around.control.name: around.control}, self._rng
+        )
+        pacing = Pacing(self._settings.pace, self._rng)
+        arn = around.table.stream_arn or ""
+        lister = Lister(self._aws, arn, store, committer, self._clock, pacing)
+        async with anyio.create_task_group() as group:
+            self._shards = shards = ShardSet(
+                self._aws,
+                around,
+                store,
+                self._make_dispatcher(around, resources),
+                ByteBudget(self._settings.prefetch_bytes),
+                self._settings.pace,
+                self._clock,
+                self._rng,
+                self.name,
+                lead.generation,
+                group,
+            )
+            shards.start((await store.read_all()).values())
+            async with anyio.create_task_group() as listing:
+                listing.start_soon(self._list_for_ever, lister, shards)
+                await self._until_done(shards, until_idle)
+                listing.cancel_scope.cancel()
+            shards.stop()
+        self._shards = None
+        await store.release(committer.cursor)
+
+    async def _list_for_ever(self, lister: Lister, shards: ShardSet) -> None:
+        """List now and then, and often while a finished shard's children are not listed yet."""
+        while True:
+            created = await lister.once(shards.cursors)
+            shards.start(created)
+            interval = self._settings.list_interval
+            seconds = min(interval, _LATE_SECONDS) if shards.awaits_children() else interval
+            shards.childless = anyio.Event()
+            with anyio.move_on_after(seconds):
+                await shards.childless.wait()
+
+    async def _until_done(self, shards: ShardSet, until_idle: bool) -> None:
+        if not until_idle:
+            await self._stop.wait()
+            return
+        while not (self._stop.is_set() or shards.idle(_IDLE_PAGES)):
+            with anyio.move_on_after(self._settings.poll_floor):
+                await self._stop.wait()
+
+    def _make_dispatcher(self, around: Surroundings, resources: tuple[Any, ...]) -> Dispatcher:
+        dynamodb, schema = self._aws.dynamodb, around.table
+
+        def tools(handler: Handler, tracker: ReadTracker) -> dict[str, Any]:
+            return {
+                name: Table(dynamodb, schema, tracker)
+                if wanted is Table
+                else next(found for found in resources if isinstance(found, wanted))
+                for name, wanted in handler.needs.items()
+            }
+
+        self.dispatcher = Dispatcher(
+            self.app.handlers,
+            self.app.router(schema),
+            schema,
+            tools,
+            self._rng,
+            self._settings.concurrency,
+        )
+        return self.dispatcher
+
+
+async def _cancel_on(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that ended a task group: a lost lease only if there is nothing worse."""
+    flat: list[BaseException] = []
+    todo: list[BaseException] = [errors]
+    while todo:
+        error = todo.pop()
+        if isinstance(error, BaseExceptionGroup):
+            todo += error.exceptions
+        else:
+            flat.append(error)
+    return min(flat, key=lambda error: isinstance(error, LeaseLost))

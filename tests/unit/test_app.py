@@ -1,0 +1,184 @@
+"""Mistakes in declarations fail as they are made, and name the declaration and its line."""
+
+from typing import Annotated
+
+import pytest
+
+from streamkit import (
+    Aggregate,
+    App,
+    Avg,
+    Change,
+    Count,
+    DeclarationError,
+    Entity,
+    Inserted,
+    Key,
+    Modified,
+    Put,
+    Sum,
+    changed,
+)
+from streamkit.changes import Kind
+from streamkit.kinds.aggregate import contributions, difference
+from streamkit.preflight import Surroundings, findings
+from streamkit.schema import TableSchema
+
+
+class Sale(Entity, pk="SALE#{shop}", sk="{number:04d}"):
+    shop: str
+    number: int
+    amount: int = 0
+    returned: bool = False
+
+
+class ShopSales(Aggregate[Sale], pk="SHOP#{shop}", sk="SALES"):
+    shop: str
+    sales: Annotated[int, Count()] = 0
+    kept: Annotated[int, Count(when=lambda sale: not sale.returned)] = 0
+    revenue: Annotated[int, Sum("amount")] = 0
+    mean: Annotated[float | None, Avg("amount")] = None
+
+    @classmethod
+    def group(cls, sale: Sale) -> Key["ShopSales"]:
+        return cls.key(shop=sale.shop)
+
+
+SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {}, stream_arn="arn/stream/1", view_type="NEW_AND_OLD_IMAGES")
+
+
+def app():
+    return App("test", table="t")
+
+
+def test_a_handler_listens_to_what_its_annotation_says():
+    subject = app()
+
+    @subject.on(when=changed("amount"))
+    def handler(change: Inserted[Sale] | Modified[Sale]) -> None: ...
+
+    (registered,) = subject.handlers
+    assert registered.entity is Sale
+    assert registered.kinds == {Kind.INSERTED, Kind.MODIFIED}
+    assert registered.name == "handler"
+
+
+def test_a_decorator_without_parentheses_does_the_same():
+    subject = app()
+
+    @subject.on
+    def handler(change: Change[Sale]) -> None: ...
+
+    assert subject.handlers[0].kinds == frozenset(Kind)
+
+
+def test_a_handler_without_annotation_is_refused_with_its_line():
+    with pytest.raises(DeclarationError, match=r"broken \(test_app.py:\d+\).*annotate 'change'"):
+
+        @app().on
+        def broken(change) -> None: ...
+
+
+def test_a_when_on_an_unknown_field_is_refused():
+    with pytest.raises(DeclarationError, match=r"broken \(test_app.py:\d+\).*price"):
+
+        @app().on(when=changed("price"))
+        def broken(change: Modified[Sale]) -> None: ...
+
+
+def test_two_handlers_of_one_name_are_refused():
+    subject = app()
+
+    @subject.on
+    def handler(change: Change[Sale]) -> None: ...
+
+    with pytest.raises(DeclarationError, match="exists already"):
+        subject.on(handler)
+
+
+def test_an_aggregate_without_measure_is_refused():
+    class Empty(Aggregate[Sale], pk="E#{shop}", sk="E"):
+        shop: str
+
+        @classmethod
+        def group(cls, sale: Sale) -> Key["Empty"]:
+            return cls.key(shop=sale.shop)
+
+    with pytest.raises(DeclarationError, match="no field has a measure"):
+        app().aggregate(Empty)
+
+
+def test_an_aggregate_without_group_is_refused():
+    class NoGroup(Aggregate[Sale], pk="E#{shop}", sk="E"):
+        shop: str
+        sales: Annotated[int, Count()] = 0
+
+    with pytest.raises(DeclarationError, match=r"defines group\(\)"):
+        app().aggregate(NoGroup)
+
+
+def test_a_move_between_groups_takes_from_one_and_gives_to_the_other():
+    old, new = Sale(shop="a", number=1, amount=5), Sale(shop="b", number=1, amount=7)
+    effects = {effect.key.pk: effect.amounts for effect in difference(ShopSales, old, new)}
+    assert effects["SHOP#a"]["revenue"] == -5
+    assert effects["SHOP#b"] == {"sales": 1, "kept": 1, "revenue": 7, "mean_sum": 7, "mean_count": 1}
+
+
+def test_a_change_that_contributes_the_same_has_no_effect():
+    sale = Sale(shop="a", number=1, amount=5)
+    assert difference(ShopSales, sale, sale) == []
+
+
+def test_a_contribution_counts_only_when_its_condition_holds():
+    (amounts,) = contributions(ShopSales, Sale(shop="a", number=1, returned=True)).values()
+    assert "kept" not in amounts
+    assert amounts["sales"] == 1
+
+
+def test_the_fingerprint_changes_with_an_aggregate_and_not_with_a_comment():
+    first, second = app(), app()
+    first.aggregate(ShopSales)
+    second.aggregate(ShopSales)
+    assert first.fingerprint() == second.fingerprint()
+
+    @second.on
+    def handler(change: Change[Sale]) -> None: ...
+
+    assert first.fingerprint() != second.fingerprint()
+
+
+def texts(subject, schema=SCHEMA, resources=()):
+    return [f.text for f in findings(subject, Surroundings(schema, schema), resources)]
+
+
+def test_a_stream_without_the_image_a_handler_needs_is_an_error():
+    subject = app()
+    subject.aggregate(ShopSales)
+    schema = TableSchema("t", "pk", "sk", "S", "S", {}, stream_arn="a/1", view_type="NEW_IMAGE")
+    assert any("old image" in text for text in texts(subject, schema))
+    assert texts(subject) == []
+
+
+def test_a_numeric_partition_key_asks_for_a_control_table():
+    subject = app()
+    subject.aggregate(ShopSales)
+    schema = TableSchema("t", "pk", "sk", "N", "S", {}, stream_arn="a/1", view_type="NEW_AND_OLD_IMAGES")
+    assert any("control_table=" in text for text in texts(subject, schema))
+
+
+def test_a_table_without_a_stream_is_an_error():
+    subject = app()
+    subject.aggregate(ShopSales)
+    assert any("no stream" in t for t in texts(subject, TableSchema("t", "pk", "sk", "S", "S", {})))
+
+
+def test_a_resource_that_nothing_yields_is_an_error():
+    subject = app()
+
+    class Mailer: ...
+
+    @subject.on
+    async def handler(change: Inserted[Sale], mailer: Mailer) -> Put[Sale] | None: ...
+
+    assert any("'mailer' asks for" in text for text in texts(subject))
+    assert texts(subject, resources=(Mailer(),)) == []

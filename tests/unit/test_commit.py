@@ -1,0 +1,156 @@
+"""What the committer makes of each answer that a transaction can get."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from streamkit.actions import Action, GuardSource, ItemRef, Verb
+from streamkit.commit import Again, Applied, Batch, Committer, Invalid, Refused
+from streamkit.conditions import absent
+from streamkit.control import ControlSpace, Cursor, cursor_attributes
+from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.schema import TableSchema
+
+SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
+MINE = Cursor("shard-1", owner="me", epoch=3, generation=2, position="5".zfill(40), commit="c0")
+SOURCE = GuardSource("7", "handler", 0)
+
+
+def canceled(*codes, item=None):
+    reasons = [{"Code": code} for code in codes]
+    if item is not None:
+        reasons[0]["Item"] = item
+    response = {
+        "Error": {"Code": "TransactionCanceledException", "Message": ""},
+        "CancellationReasons": reasons,
+    }
+    return ClientError(response, "TransactWriteItems")
+
+
+def failure(code, status=400):
+    response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, "TransactWriteItems")
+
+
+class Table:
+    """Answers transactions with a script; `None` means success."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.requests = []
+
+    async def transact_write_items(self, **request):
+        self.requests.append(request)
+        answer = self.script.pop(0)
+        if callable(answer):
+            answer = answer(self)
+        if answer is not None:
+            raise answer
+
+
+def committer(table):
+    space = ControlSpace.of(SCHEMA, "app", "label")
+    return Committer(table, space, MINE, {"t": SCHEMA}, random.Random(0))
+
+
+def batch(position="9", *, guarded=False):
+    action = Action(ItemRef("t", ("S", "x"), ("S", "x")), Verb.UPDATE, sets={"a": {"S": "b"}})
+    if guarded:
+        action.guards.append((Guard(absent), SOURCE))
+    return Batch(replace(MINE, position=position.zfill(40)), [action], changes=1)
+
+
+def in_table(**changes):
+    return cursor_attributes(replace(MINE, **changes))
+
+
+async def test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit():
+    table = Table(None)
+    subject = committer(table)
+    sent = batch()
+    assert await subject.commit(sent) == Applied(sent)
+    first = table.requests[0]["TransactItems"][0]["Update"]
+    names, values = first["ExpressionAttributeNames"], first["ExpressionAttributeValues"]
+    wanted = {"owner": "me", "epoch": "3", "generation": "2", "position": MINE.position, "commit": "c0"}
+    for name, text in wanted.items():
+        assert name in names.values()
+        assert text in [next(iter(v.values())) for v in values.values()]
+    assert first["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"
+    assert subject.cursor.position == sent.cursor.position
+    assert subject.cursor.commit == sent.id
+
+
+@pytest.mark.parametrize("change", [{"owner": "other"}, {"epoch": 4}, {"generation": 3}])
+async def test_another_owner_epoch_or_generation_is_a_lost_lease(change):
+    table = Table(canceled("ConditionalCheckFailed", "None", item=in_table(**change)))
+    with pytest.raises(LeaseLost):
+        await committer(table).commit(batch())
+
+
+async def test_a_cursor_that_is_gone_is_a_lost_lease():
+    with pytest.raises(LeaseLost):
+        await committer(Table(canceled("ConditionalCheckFailed", "None"))).commit(batch())
+
+
+async def test_an_unknown_commit_under_my_own_lease_drops_the_lease():
+    item = in_table(commit="somebody", position="9".zfill(40))
+    with pytest.raises(LeaseLost):
+        await committer(Table(canceled("ConditionalCheckFailed", "None", item=item))).commit(batch())
+
+
+async def test_after_a_time_out_the_same_plan_is_sent_again_under_the_same_token():
+    table = Table(ReadTimeoutError(endpoint_url="x"), None)
+    sent = batch()
+    assert await committer(table).commit(sent) == Applied(sent)
+    assert [r["ClientRequestToken"] for r in table.requests] == [sent.id, sent.id]
+    assert table.requests[0]["TransactItems"] == table.requests[1]["TransactItems"]
+
+
+async def test_a_plan_that_won_late_is_adopted_instead_of_the_newer_one():
+    first, second = batch("9", guarded=True), batch("9")
+    late = in_table(commit=first.id, position=first.cursor.position)
+    table = Table(
+        ReadTimeoutError(endpoint_url="x"),  # the first may have been applied, or may be later
+        canceled("None", "ConditionalCheckFailed"),
+        canceled("ConditionalCheckFailed", "None", item=late),
+    )
+    subject = committer(table)
+    assert await subject.commit(first) == Refused((SOURCE,))
+    assert await subject.commit(second) == Applied(first)
+    assert subject.cursor.commit == first.id
+
+
+async def test_a_refused_condition_names_its_effects():
+    table = Table(canceled("None", "ConditionalCheckFailed"))
+    assert await committer(table).commit(batch(guarded=True)) == Refused((SOURCE,))
+
+
+async def test_an_invalid_action_is_named_whatever_else_went_wrong():
+    table = Table(canceled("None", "ValidationError"))
+    assert await committer(table).commit(batch()) == Invalid((0,), "ValidationError")
+
+
+async def test_an_invalid_request_is_invalid_as_a_whole():
+    table = Table(failure("ValidationException"))
+    assert await committer(table).commit(batch()) == Invalid((), "ValidationException")
+
+
+@pytest.mark.parametrize(
+    ("codes", "throttled"),
+    [
+        (("TransactionConflict", "None"), False),
+        (("None", "TransactionConflict"), False),
+        (("None", "ThrottlingError"), True),
+        (("ProvisionedThroughputExceeded", "None"), True),
+    ],
+)
+async def test_conflicts_and_throttling_are_never_a_lost_lease(codes, throttled):
+    assert await committer(Table(canceled(*codes))).commit(batch()) == Again(throttled=throttled)
+
+
+async def test_missing_permissions_say_what_to_check():
+    with pytest.raises(ConfigurationError, match="permission"):
+        await committer(Table(failure("AccessDeniedException"))).commit(batch())

@@ -1,0 +1,129 @@
+"""Folding many actions into one an item leaves the item as doing them one by one does."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamkit.actions import READ, Action, GuardSource, ItemRef, Verb
+from streamkit.conditions import Attr, absent, present
+from streamkit.effects import Guard
+from streamkit.fold import apply, fold, join_read, merge, merge_within
+
+REF = ItemRef("t", ("S", "a"), ("S", "a"))
+SOURCE = GuardSource("1", "h", 0)
+
+
+def put(**item):
+    return Action(REF, Verb.PUT, item={"pk": {"S": "a"}, **item})
+
+
+def update(**parts):
+    return Action(REF, Verb.UPDATE, **parts)
+
+
+def guarded(action, condition=absent):
+    action.guards.append((Guard(condition), SOURCE))
+    return action
+
+
+number = st.integers(-5, 5).map(lambda n: {"N": str(n)})
+members = st.sets(st.sampled_from("xyz"), min_size=1).map(lambda s: {"SS": sorted(s)})
+numeric = st.sampled_from(["n", "m"])
+sets = st.sampled_from(["s", "t"])
+updates = st.one_of(
+    st.builds(lambda k, v: update(sets={k: v}), numeric, number),
+    st.builds(lambda k, v: update(sets={k: v}), sets, members),
+    st.builds(lambda k: update(removes={k}), numeric | sets),
+    st.builds(lambda k, v: update(adds={k: Decimal(v)}), numeric, st.integers(-5, 5)),
+    st.builds(lambda k, v: update(unions={k: v}), sets, members),
+    st.builds(lambda k, v: update(subtractions={k: v}), sets, members),
+)
+actions = st.one_of(
+    updates,
+    st.builds(lambda n, s: put(n=n, s=s), number, members),
+    st.just(Action(REF, Verb.DELETE)),
+)
+
+
+def normal(item):
+    if item is None:
+        return None
+    return {
+        name: {"SS": sorted(value["SS"])} if "SS" in value else value
+        for name, value in item.items()
+        if name != "pk"
+    }
+
+
+@given(st.lists(actions, min_size=1, max_size=8), st.none() | st.builds(lambda n: {"n": n}, number))
+def test_a_fold_does_what_its_actions_do_one_by_one(steps, start):
+    one_by_one = start
+    folded, base = None, start
+    for step in steps:
+        one_by_one = apply(step, one_by_one)
+        merged = step if folded is None else merge(folded, step)
+        if merged is None:  # a cut: what is folded so far is committed
+            base, merged = apply(folded, base), step
+        folded = merged
+    assert normal(apply(folded, base)) == normal(one_by_one)
+
+
+def test_adds_sum_up_and_sets_unite():
+    merged = fold(
+        [
+            update(adds={"n": Decimal(2)}, unions={"s": {"SS": ["x"]}}),
+            update(adds={"n": Decimal(-3)}, unions={"s": {"SS": ["y", "x"]}}),
+        ]
+    )
+    assert merged[0].adds == {"n": Decimal(-1)}
+    assert merged[0].unions == {"s": {"SS": ["x", "y"]}}
+
+
+def test_nothing_merges_across_a_condition():
+    assert merge(update(adds={"n": Decimal(1)}), guarded(put(n={"N": "1"}))) is None
+
+
+def test_what_follows_a_condition_joins_it_and_keeps_it():
+    merged = merge(guarded(put(n={"N": "1"})), update(adds={"n": Decimal(2)}))
+    assert merged is not None
+    assert merged.item["n"] == {"N": "3"}
+    assert [guard.condition for guard, _ in merged.guards] == [absent]
+
+
+def test_adding_to_and_removing_from_one_set_cannot_share_an_expression():
+    assert merge(update(unions={"s": {"SS": ["x"]}}), update(subtractions={"s": {"SS": ["y"]}})) is None
+
+
+def test_conditions_of_one_result_all_speak_of_the_item_before_it():
+    check = guarded(Action(REF, Verb.CHECK), present)
+    merged = merge_within(check, guarded(update(sets={"n": {"N": "1"}}), Attr("n").eq(0)))
+    assert merged is not None
+    assert merged.verb is Verb.UPDATE
+    assert len(merged.guards) == 2
+
+
+def test_a_read_joins_what_earlier_changes_do_to_the_item():
+    read = Action(REF, Verb.CHECK, guards=[(Guard(present, "retry"), GuardSource("2", "h", READ))])
+    joined = join_read(update(adds={"n": Decimal(1)}), read)
+    assert joined.verb is Verb.UPDATE
+    assert joined.guards == read.guards
+
+
+def test_merging_changes_neither_argument():
+    first, second = update(adds={"n": Decimal(1)}), update(adds={"n": Decimal(1)})
+    merge(first, second)
+    assert first.adds == second.adds == {"n": Decimal(1)}
+
+
+def test_a_sum_of_more_than_38_digits_is_refused_not_rounded():
+    big = update(adds={"n": Decimal(10) ** 37})
+    with pytest.raises(ArithmeticError):
+        merge(big, update(adds={"n": Decimal("0.01")}))
+
+
+def test_equal_numbers_of_different_form_are_one_member():
+    merged = merge(update(unions={"s": {"NS": ["100"]}}), update(unions={"s": {"NS": ["1E+2", "7"]}}))
+    assert merged is not None
+    assert sorted(merged.unions["s"]["NS"]) == ["100", "7"]

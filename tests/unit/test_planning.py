@@ -1,0 +1,198 @@
+"""Commits end at change borders, held lanes queue, and stale reads run again."""
+
+import msgspec
+import pytest
+
+from streamkit.actions import LANE, ItemRef, Verb
+from streamkit.changes import ItemKey, Kind
+from streamkit.commit import Batch
+from streamkit.conditions import absent, present
+from streamkit.control import ControlSpace, Cursor
+from streamkit.declaration import Declaration
+from streamkit.decode import Record
+from streamkit.effects import Add, Put, Set
+from streamkit.entity import Entity
+from streamkit.handler import Handler
+from streamkit.outcome import Outcome, Read, Work, resolve
+from streamkit.parking import Failure, Hold, lane_name
+from streamkit.planning import Planner, Rerun
+from streamkit.schema import TableSchema
+
+SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
+SPACE = ControlSpace.of(SCHEMA, "app", "label")
+CURSOR = Cursor("shard-1", owner="me", epoch=1, position="0".zfill(40))
+
+
+class Thing(Entity, pk="THING#{name}", sk="THING#{name}"):
+    name: str
+    count: int = 0
+
+
+class Clock:
+    def time(self):
+        return 1000.0
+
+    def monotonic(self):
+        return 0.0
+
+
+def handler(name="h", *, commutes=False):
+    return Handler(
+        name, Thing, frozenset(Kind), lambda change: None, Declaration("h", "f.py", 1), commutes=commutes
+    )
+
+
+def record(number, name):
+    body = {
+        "eventName": "INSERT",
+        "eventID": f"e{number}",
+        "dynamodb": {"Keys": {"pk": {"S": name}, "sk": {"S": name}}, "SequenceNumber": str(number)},
+    }
+    return msgspec.json.decode(msgspec.json.encode(body), type=Record)
+
+
+def work(number, *outcomes, name="a"):
+    return Work(str(number).zfill(40), record(number, name), Thing, ItemKey(name, name), list(outcomes))
+
+
+def done(number, *effects, by=None, reads=()):
+    outcome = Outcome(by or handler(), run=1)
+    resolve(outcome, effects, reads, str(number).zfill(40), SCHEMA)
+    return outcome
+
+
+def failed(by=None):
+    outcome = Outcome(by or handler(), run=1)
+    outcome.fail(Failure("ValueError", "no"))
+    return outcome
+
+
+def add(name, count=1):
+    return Add(Thing.key(name=name), count=count)
+
+
+def plan(works, cursor=CURSOR, holds=None, **options):
+    planner = Planner(SPACE, Clock(), "shard-1", holds or {})
+    return planner.plan(works, cursor, **options)
+
+
+def kinds(batch):
+    return sorted(action.ref.pk[1].split("#")[3] for action in batch.actions if "_sk#" in action.ref.pk[1])
+
+
+def test_many_changes_of_one_item_become_one_action():
+    batch = plan([work(n, done(n, add("x"))) for n in range(1, 500)])
+    assert isinstance(batch, Batch)
+    assert [action.adds["count"] for action in batch.actions] == [499]
+    assert batch.changes == 499
+    assert batch.cursor.position == "499".zfill(40)
+
+
+def test_a_commit_holds_99_items_and_ends_at_a_change_border():
+    works = [work(n, done(n, *[add(f"{n}-{i}") for i in range(10)])) for n in range(1, 20)]
+    batch = plan(works)
+    assert len(batch.actions) == 90
+    assert batch.cursor.position == "9".zfill(40)
+
+
+def test_handlers_of_one_change_that_do_not_fit_together_go_in_several_commits():
+    first, second = (
+        done(1, *[add(f"{name}{i}") for i in range(60)], by=handler(name)) for name in "ab"
+    )
+    change = work(1, first, second)
+    batch = plan([change])
+    assert (batch.changes, len(batch.actions)) == (0, 60)
+    assert batch.cursor.position == CURSOR.position
+    assert batch.cursor.done == {f"{change.position}:a"}
+    rest = plan([change], batch.cursor)
+    assert (rest.changes, len(rest.actions)) == (1, 60)
+    assert rest.cursor.position == change.position
+    assert rest.cursor.done == frozenset()
+
+
+def test_a_condition_on_an_item_written_before_ends_the_commit_there():
+    guarded = Put(Thing(name="x")).only_if(absent)
+    batch = plan([work(1, done(1, add("x"))), work(2, done(2, guarded))])
+    assert batch.cursor.position == "1".zfill(40)
+
+
+def test_changes_without_effects_move_the_position_only():
+    batch = plan([work(1, done(1)), Work("7".zfill(40))])
+    assert (batch.actions, batch.changes, batch.cursor.position) == ([], 2, "7".zfill(40))
+
+
+def test_a_failed_change_is_parked_and_its_item_held():
+    batch = plan([work(1, failed()), work(2, done(2, add("x"))), work(3, done(3, add("y")), name="b")])
+    assert kinds(batch) == ["holds", "lane", "parked", "parked"]
+    lane = lane_name("h", ItemKey("a", "a"))
+    assert batch.held == {lane: Hold("shard-1.0", "2".zfill(40))}
+    assert batch.cursor.holds == {"shard-1.0"}
+    items = {action.ref.pk[1]: action for action in batch.actions}
+    assert "THING#x" not in items
+    assert "THING#y" in items
+    assert items[SPACE.text("lane", lane)].item["tail"] == {"S": "2".zfill(40)}
+    assert items[SPACE.text("parked", lane, "1".zfill(40))].item["next"] == {"S": "2".zfill(40)}
+
+
+def test_a_change_queues_behind_a_held_lane_only_if_the_lane_still_exists():
+    lane = lane_name("h", ItemKey("a", "a"))
+    batch = plan([work(5, done(5, add("x")))], holds={lane: Hold("old.0", "3".zfill(40))})
+    (move,) = [a for a in batch.actions if "#lane#" in a.ref.pk[1]]
+    assert [(g.condition, s.effect) for g, s in move.guards] == [(present, LANE)]
+    assert batch.held[lane].tail == "5".zfill(40)
+
+
+def test_a_lane_is_held_for_its_own_handler_alone():
+    lane = lane_name("other", ItemKey("a", "a"))
+    batch = plan([work(5, done(5, add("x")))], holds={lane: Hold("old.0", "3".zfill(40))})
+    assert [a.ref.pk[1] for a in batch.actions] == ["THING#x"]
+
+
+def test_a_parked_change_of_a_commuting_handler_holds_nothing():
+    commuting = handler(commutes=True)
+    batch = plan([work(1, failed(commuting)), work(2, done(2, add("x"), by=commuting))])
+    assert kinds(batch) == ["holds", "lane", "parked"]
+    assert "THING#x" in [a.ref.pk[1] for a in batch.actions]
+
+
+def test_a_read_becomes_a_check_in_the_same_commit():
+    ref = ItemRef("t", ("S", "THING#x"), ("S", "THING#x"))
+    reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), (absent,))])
+    batch = plan([work(2, reader)])
+    (check,) = [a for a in batch.actions if a.ref == ref]
+    assert check.verb is Verb.CHECK
+
+
+def test_a_read_that_missed_an_earlier_change_runs_again():
+    ref = ItemRef("t", ("S", "THING#x"), ("S", "THING#x"))
+    reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), (absent,))])
+    works = [work(1, done(1, add("x"))), work(2, reader, name="b")]
+    batch = plan(works)
+    assert batch.changes == 1
+    assert isinstance(plan(works[1:]), Batch)
+    seen = done(2, reads=[Read(ref, (("1".zfill(40), "h", 1),), (absent,))])
+    assert plan([works[0], work(2, seen, name="b")]).changes == 2
+    assert isinstance(plan([work(2, seen, name="b")]), Rerun)
+
+
+def test_a_handler_that_has_not_run_is_run_before_anything_behind_it():
+    waiting = Outcome(handler(), waiting=True)
+    answer = plan([work(1, waiting), work(2, done(2, add("x")))])
+    assert isinstance(answer, Rerun)
+    assert answer.outcome is waiting
+
+
+def test_a_result_of_more_than_99_items_is_refused():
+    with pytest.raises(ValueError, match="does not fit in one transaction"):
+        done(1, *[add(str(i)) for i in range(100)])
+
+
+def test_a_large_record_is_parked_in_parts():
+    change = work(1, failed())
+    image = {"pk": {"S": "a"}, "sk": {"S": "a"}, "blob": {"S": "x" * 700_000}}
+    body = msgspec.json.decode(change.record.to_bytes())
+    body["dynamodb"]["NewImage"] = image
+    change.record = msgspec.json.decode(msgspec.json.encode(body), type=Record)
+    batch = plan([change])
+    assert kinds(batch) == ["holds", "lane", "parked", "part", "part", "part"]
+    assert max(action.size() for action in batch.actions) < 400_000
