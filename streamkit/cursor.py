@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from streamkit.actions import CHILD, OURS, Action, GuardSource, Wire, render
-from streamkit.aws import AwsError, Trouble, trouble_of
+from streamkit.aws import AwsError, Trouble, fetch_all, patiently, trouble_of
 from streamkit.conditions import Attr, absent
 from streamkit.control import (
     DIRECTORIES,
@@ -63,8 +63,10 @@ class CursorStore:
 
     async def item(self, kind: str, *names: str) -> dict[str, Wire] | None:
         """Read a control item, strongly consistent."""
-        reply = await self.dynamodb.get_item(
-            TableName=self.space.schema.name, Key=self.space.key(kind, *names), ConsistentRead=True
+        key = self.space.key(kind, *names)
+        table = self.space.schema.name
+        reply = await patiently(
+            lambda: self.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True)
         )
         item: dict[str, Wire] | None = reply.get("Item")
         return item
@@ -79,17 +81,7 @@ class CursorStore:
     async def items(self, names: Iterable[Sequence[str]]) -> list[dict[str, Wire]]:
         """Read many control items, strongly consistent; missing ones are left out."""
         keys = [self.space.key(*name) for name in names]
-        found: list[dict[str, Wire]] = []
-        table = self.space.schema.name
-        while keys:
-            request = {table: {"Keys": keys[:100], "ConsistentRead": True}}
-            reply = await self.dynamodb.batch_get_item(RequestItems=request)
-            found += reply["Responses"].get(table, [])
-            left = reply.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
-            if len(left) == len(keys[:100]):
-                await anyio.sleep(0.2)  # throttled whole: the SDK has already backed off
-            keys = left + keys[100:]
-        return found
+        return await fetch_all(self.dynamodb, self.space.schema.name, keys)
 
     async def take(self, cursor: Cursor, owner: str, generation: int) -> Cursor:
         """Become the owner of a cursor as it was read, with the next epoch.
@@ -138,7 +130,9 @@ class CursorStore:
         (body,) = render(action, self.space.schema).values()
         while True:
             try:
-                reply = await self.dynamodb.update_item(**body, ReturnValues="ALL_NEW")
+                reply = await patiently(
+                    lambda: self.dynamodb.update_item(**body, ReturnValues="ALL_NEW")
+                )
             except AwsError as error:
                 trouble = trouble_of(error)
                 if trouble is Trouble.CONDITION:

@@ -20,7 +20,7 @@ from streamkit.changes import Change, ItemKey, Kind
 from streamkit.decode import CONTROL, ImageDecoder, Page, Record, Router
 from streamkit.effects import Result, as_effects
 from streamkit.entity import Entity
-from streamkit.errors import PoisonChange
+from streamkit.errors import PoisonChange, Unavailable
 from streamkit.handler import Handler
 from streamkit.lanes import into_lanes
 from streamkit.outcome import Outcome, Work, resolve
@@ -200,6 +200,8 @@ class Dispatcher:
             try:
                 await self._attempt(work, outcome, works, shard_id)
             except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+                if isinstance(error, Unavailable):
+                    attempt -= 1  # the table's trouble is not the change's: it is not counted
                 hopeless = isinstance(error, PoisonChange) or attempt >= policy.attempts
                 if hopeless and policy.on_failure != "block":
                     self._failed(outcome, error, attempt, shard_id)

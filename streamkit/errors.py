@@ -29,6 +29,10 @@ class RetryableError(StreamkitError):
     """The call may succeed later; a handler raises it to ask for another attempt."""
 
 
+class Unavailable(RetryableError):
+    """The table throttles or does not answer; a handler's read is repeated until it does."""
+
+
 class PoisonChange(StreamkitError):
     """This change cannot be processed however often it is tried; a handler raises it to park."""
 

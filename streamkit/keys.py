@@ -4,8 +4,9 @@ They are frozen, know their entity for the type checker, and hold key *strings*;
 types of the attributes come from a `TableSchema` only when something goes to the wire.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from streamkit.codec import AttributeValue, encode_key, key_digest
@@ -43,19 +44,25 @@ class Key(Generic[E_co]):
             key[schema.sk] = encode_key(self.sk, schema.sk_type)
         return key
 
-    def field_attributes(self, schema: TableSchema) -> dict[str, AttributeValue]:
+    def field_attributes(self, schema: TableSchema) -> Mapping[str, AttributeValue]:
         """What the key itself says of its item: the fields it was built from, and the type."""
-        known = self.entity.set_attributes(schema, dict(self.fields)) if self.fields else {}
-        attributes = {name: value for name, value in known.items() if value is not None}
-        spec = self.entity.__entity__
-        if schema.type_attribute is not None and spec is not None:
-            attributes[schema.type_attribute] = {"S": spec.type}
-        return attributes
+        return _field_attributes(self, schema)
 
     @property
     def digest(self) -> str:
         """A short hash for logs: equal for equal keys, and says nothing about them."""
         return key_digest(self.pk) if self.sk is None else key_digest(self.pk, self.sk)
+
+
+@lru_cache(maxsize=10_000)
+def _field_attributes(key: Key[Any], schema: TableSchema) -> Mapping[str, AttributeValue]:
+    """Remembered, because the same few aggregates are written by change after change."""
+    known = key.entity.set_attributes(schema, dict(key.fields)) if key.fields else {}
+    attributes = {name: value for name, value in known.items() if value is not None}
+    spec = key.entity.__entity__
+    if schema.type_attribute is not None and spec is not None:
+        attributes[schema.type_attribute] = {"S": spec.type}
+    return attributes
 
 
 @dataclass(frozen=True, slots=True, init=False)

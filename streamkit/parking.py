@@ -87,6 +87,7 @@ def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> li
     )
     head.guards.append((Guard(absent), GuardSource(parked.position, lane, LANE)))
     hold = space.update("holds", chunk)
+    hold.sets["chunk"] = {"S": chunk}
     hold.unions["lanes"] = {"SS": [lane]}
     return [head, hold, *_store(space, lane, parked)]
 

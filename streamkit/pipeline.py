@@ -327,7 +327,7 @@ class ShardPipeline:
         """Before planning, learn the tails of held lanes that waiting works will queue behind."""
         if not self._planner.holds:
             return
-        for work in self.works:
+        for work in tuple(self.works):  # more may arrive while a tail is read
             for outcome in work.outcomes:
                 if work.key is None or outcome.handler.commutes:
                     continue

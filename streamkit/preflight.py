@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from streamkit.app import App
-from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import Aws, AwsError, Trouble, code_of, patiently, trouble_of
 from streamkit.changes import Kind
 from streamkit.control import ControlSpace
 from streamkit.entity import Entity, attribute_names, spec_of
@@ -74,8 +74,8 @@ async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableS
         ConfigurationError: it is missing, or may not be described.
     """
     try:
-        described = await aws.dynamodb.describe_table(TableName=name)
-        ttl = await aws.dynamodb.describe_time_to_live(TableName=name)
+        described = await patiently(lambda: aws.dynamodb.describe_table(TableName=name))
+        ttl = await patiently(lambda: aws.dynamodb.describe_time_to_live(TableName=name))
     except AwsError as error:
         if trouble_of(error) is Trouble.MISSING:
             raise ConfigurationError(

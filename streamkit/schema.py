@@ -25,9 +25,12 @@ class IndexSchema:
     is_global: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TableSchema:
-    """A table's key attributes, indexes, TTL and type attributes, and its stream."""
+    """A table's key attributes, indexes, TTL and type attributes, and its stream.
+
+    Two are equal only if they are the same, so that results can be remembered by schema.
+    """
 
     name: str
     pk: str

@@ -9,21 +9,22 @@ commit, the handler runs again. `check=False` leaves that out. Queries and scans
 (an item might appear); they see pending effects only on the table itself, not on an index.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import Any, TypeVar
 
-import anyio
-
 from streamkit.actions import ItemRef, Wire, item_ref
+from streamkit.aws import AwsError, Trouble, code_of, fetch_all, trouble_of
 from streamkit.codec import encode_key
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, spec_of
+from streamkit.errors import Unavailable
 from streamkit.fold import apply
 from streamkit.keys import Index, Key, Query
 from streamkit.reading import ReadTracker
 from streamkit.schema import TableSchema
 
 E = TypeVar("E", bound=Entity)
+T = TypeVar("T")
 
 
 class Table:
@@ -44,8 +45,10 @@ class Table:
             DecodeError: the item does not fit the entity.
         """
         ref = item_ref(self.schema, key.wire(self.schema))
-        reply = await self._dynamodb.get_item(
-            TableName=self.schema.name, Key=key.wire(self.schema), ConsistentRead=True
+        reply = await _available(
+            self._dynamodb.get_item(
+                TableName=self.schema.name, Key=key.wire(self.schema), ConsistentRead=True
+            )
         )
         return self._seen(ref, key.entity, reply.get("Item"), check=check)
 
@@ -122,7 +125,7 @@ class Table:
 
     async def _pages(self, operation: str, request: dict[str, Any]) -> AsyncIterator[Any]:
         while True:
-            reply = await getattr(self._dynamodb, operation)(**request)
+            reply = await _available(getattr(self._dynamodb, operation)(**request))
             for item in reply["Items"]:
                 yield item
             if "LastEvaluatedKey" not in reply:
@@ -141,20 +144,8 @@ class Table:
         return spec.sk.matches(str(item[schema.sk].get("S", "")))
 
     async def _fetch(self, keys: list[dict[str, Wire]]) -> dict[ItemRef, dict[str, Wire]]:
-        found: dict[ItemRef, dict[str, Wire]] = {}
-        name = self.schema.name
-        while keys:
-            now, later = keys[:100], keys[100:]
-            reply = await self._dynamodb.batch_get_item(
-                RequestItems={name: {"Keys": now, "ConsistentRead": True}}
-            )
-            for item in reply["Responses"].get(name, []):
-                found[item_ref(self.schema, item)] = item
-            left = reply.get("UnprocessedKeys", {}).get(name, {}).get("Keys", [])
-            if len(left) == len(now):
-                await anyio.sleep(0.2)  # throttled whole: the SDK has already backed off
-            keys = left + later
-        return found
+        items = await _available(fetch_all(self._dynamodb, self.schema.name, keys))
+        return {item_ref(self.schema, item): item for item in items}
 
     def _seen(
         self, ref: ItemRef, entity: type[E], stored: dict[str, Wire] | None, *, check: bool
@@ -209,6 +200,15 @@ class Table:
         if query.maximum is not None:
             request["Limit"] = query.maximum
         return request
+
+
+async def _available(call: Awaitable[T]) -> T:
+    try:
+        return await call
+    except AwsError as error:
+        if trouble_of(error) in (Trouble.THROTTLED, Trouble.UNKNOWN):
+            raise Unavailable(f"the table cannot be read just now: {code_of(error)}") from error
+        raise
 
 
 def _sort_text(ref: ItemRef) -> str:

@@ -75,7 +75,7 @@ _OPEN = _Form(dict[str, Any], "", "decode(%s)", may_be_absent=True)
 _CONTENTS: Mapping[str, tuple[Any, str]] = {
     "S": (str, "%s"),
     "N": (str, "number(%s)"),
-    "N:int": (str, "int(%s)"),
+    "N:int": (str, "%s"),
     "BOOL": (bool, "%s"),
     "B": (bytes, "%s"),
     "SS": (set[str], "%s"),
@@ -109,7 +109,8 @@ def values_reader(entity: type[Entity], fields: Iterable[str]) -> ValuesReader:
         "decode": decode,
         "UNSET": UNSET,
     }
-    exec(_source(forms), namespace)  # noqa: S102 - of our own making; names are quoted
+    code = compile(_source(forms), f"<image of {entity.__name__}>", "exec")
+    exec(code, namespace)  # noqa: S102 - of our own making; names are quoted
     read: ValuesReader = namespace["read"]
     return read
 
@@ -142,11 +143,11 @@ def _image_type(forms: Mapping[str, _Form]) -> type[Struct]:
         else:
             members.append((f"a{n}", form.type | UnsetType, UNSET))
     renamed = {f"a{n}": attribute for n, attribute in enumerate(forms)}
-    return msgspec.defstruct("Image", members, rename=renamed, gc=False)
+    return msgspec.defstruct("Image", members, rename=renamed, kw_only=True, gc=False)
 
 
 def _forms(entity: type[Entity], fields: Iterable[str]) -> dict[str, _Form]:
-    """The form of every attribute that the fields look at; one that two look at is left open."""
+    """The form of every attribute that the fields look at; of one that two look at, the last's."""
     forms: dict[str, _Form] = {}
     for name in fields:
         field = entity.model_fields[name]
@@ -155,7 +156,7 @@ def _forms(entity: type[Entity], fields: Iterable[str]) -> dict[str, _Form]:
         if len(attributes) > 1 or not field.is_required():
             form = replace(form, may_be_absent=True)
         for attribute in attributes:
-            forms[attribute] = _OPEN if attribute in forms else form
+            forms[attribute] = form
     return forms
 
 
@@ -174,9 +175,8 @@ def _form(field: FieldInfo) -> _Form:
     if isinstance(field.validation_alias, AliasPath | AliasChoices):
         return _OPEN
     annotation, nullable = _without_none(field.annotation)
-    stored = next((part.kind for part in field.metadata if isinstance(part, StoredAs)), None)
-    kind = stored or _kind(annotation)
-    if kind not in _CONTENTS:
+    kind = _stored_as(field.metadata) or _kind(annotation)
+    if kind is None or kind not in _CONTENTS:
         return _OPEN
     content, expression = _CONTENTS[kind]
     member = kind.partition(":")[0]
@@ -190,7 +190,11 @@ def _attribute_type(member: str, content: Any, *, nullable: bool) -> type[Struct
         members = [(member, content | None, None), ("NULL", bool, False)]
     return msgspec.defstruct(
         # An attribute of another type must not pass for an absent member.
-        "Attribute", members, frozen=True, gc=False, forbid_unknown_fields=True
+        "Attribute",
+        members,
+        frozen=True,
+        gc=False,
+        forbid_unknown_fields=True,
     )
 
 
@@ -207,7 +211,7 @@ def _kind(annotation: Any) -> str | None:
     """The attribute type that values of this Python type are kept in, if it is a simple one."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _kind(arguments[0])
+        return _stored_as(arguments[1:]) or _kind(arguments[0])
     if origin is Literal:
         return _kind_of_values(arguments)
     if origin in (set, frozenset):
@@ -221,6 +225,10 @@ def _kind(annotation: Any) -> str | None:
     if issubclass(annotation, Enum):
         return _kind_of_values([member.value for member in annotation])
     return next((kind for classes, kind in _SCALARS if issubclass(annotation, classes)), None)
+
+
+def _stored_as(metadata: Iterable[Any]) -> str | None:
+    return next((part.kind for part in metadata if isinstance(part, StoredAs)), None)
 
 
 def _member_kind(annotation: Any) -> str:

@@ -15,7 +15,7 @@ import anyio
 import structlog
 
 from streamkit.actions import OURS, Action
-from streamkit.aws import AwsError, code_of
+from streamkit.aws import patiently
 from streamkit.clock import Clock
 from streamkit.conditions import present
 from streamkit.cursor import CursorStore
@@ -50,8 +50,8 @@ class Member:
     async def beat_for_ever(self) -> None:
         """Raise the counter every interval.
 
-        A beat that fails is left to the next one: a throttled table is no reason to stop, and if
-        others take over meanwhile the commits say so.
+        A beat that the table refuses for the moment is repeated: throttling is no reason to stop,
+        and if others take over meanwhile the commits say so.
 
         Raises:
             LeaseLost: the item is gone; somebody swept this worker as dead.
@@ -59,10 +59,7 @@ class Member:
         while True:
             await anyio.sleep(self.interval_seconds)
             self.beats += 1
-            try:
-                await self.store.write(self._beat(created=False))
-            except AwsError as error:
-                log.warning("member.beat_failed", worker=self.name, code=code_of(error))
+            await self.store.write(self._beat(created=False))
 
     async def leave(self) -> None:
         """Take the heartbeat item away, after everything is released."""
@@ -70,9 +67,8 @@ class Member:
         roster = space.update("members")
         roster.subtractions["names"] = {"SS": [self.name]}
         await self.store.write(roster)
-        await self.store.dynamodb.delete_item(
-            TableName=space.schema.name, Key=space.key("member", self.name)
-        )
+        key, table = space.key("member", self.name), space.schema.name
+        await patiently(lambda: self.store.dynamodb.delete_item(TableName=table, Key=key))
 
     def _beat(self, *, created: bool) -> Action:
         action = self.store.space.update("member", self.name)

@@ -4,8 +4,8 @@ The whole request is validated before anything is done. The writes are not a tra
 stands for itself, and streams record them in the order of the request.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from streamkit.local.capacity import read_units
 from streamkit.local.errors import validation
@@ -43,7 +43,7 @@ def batch_get_item(engine: "Engine", payload: Payload) -> Payload:
         projection = read_projection(request)
         table = find_table(engine, name)
         keys = [table.keys.checked_key(key) for key in request["Keys"]]
-        _refuse_duplicates((table, key) for key in keys)
+        _refuse_duplicates((name, table.keys.place(key)) for key in keys)
         plans.append((name, table, keys, projection))
     responses: dict[str, list[Item]] = {}
     unprocessed: Payload = {}
@@ -121,13 +121,12 @@ def _check_keys(requests: Payload) -> None:
         )
 
 
-def _refuse_duplicates(targets: Any) -> None:
+def _refuse_duplicates(targets: Iterable[tuple[str, Place]]) -> None:
     seen: set[tuple[str, Place]] = set()
-    for table, key in targets:
-        place = (table.name, table.keys.place(key))
-        if place in seen:
+    for target in targets:
+        if target in seen:
             raise validation("Provided list of item keys contains duplicates")
-        seen.add(place)
+        seen.add(target)
 
 
 def batch_write_item(engine: "Engine", payload: Payload) -> Payload:
@@ -147,11 +146,11 @@ def batch_write_item(engine: "Engine", payload: Payload) -> Payload:
         else:
             write.bind(table)
         writes.append(write)
-    _refuse_duplicates((write.table, write.key) for write in writes)
+    _refuse_duplicates((write.table.name, write.place) for write in writes)
     for write in writes:
         table = write.table
         old, _ = write.stored()
-        units = table.write(write.key, old, write.result(old), size=write.size)
+        units = write.carry_out(old, write.result(old))
         engine.meter.add_write(table.name, units, local=table.local_names)
     body: Payload = {"UnprocessedItems": {}}
     if payload.get("ReturnItemCollectionMetrics") == "SIZE":

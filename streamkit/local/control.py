@@ -5,7 +5,7 @@ the server's control door, by the names in `COMMANDS`. Commands answer with plai
 command that cannot be carried out raises `ControlError`, and has then changed nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from inspect import signature
 from typing import Any, Protocol
@@ -25,6 +25,11 @@ class Controllable(Protocol):
     """The part of the engine that the commands need."""
 
     streams: Streams
+
+    @property
+    def tables(self) -> Mapping[str, Any]:
+        """The tables by name."""
+        ...
 
     def call(
         self, service: str, operation: str, payload: dict[str, Any]
@@ -65,13 +70,12 @@ class Control:
         found.hidden = hidden
 
     def trim(self, table: str, before: float | None = None) -> None:
-        """Trim the records older than a time (epoch seconds), or all that exist now.
+        """Trim the records older than a time (epoch seconds), or all there are.
 
-        Closed shards that were closed before it are gone afterwards.
+        Shards that were closed, and streams that were disabled before it are gone afterwards.
         """
-        clock = self._engine.streams.clock
-        # A record made at this very moment exists, so the bound lies just above it.
-        bound = clock() + 1e-3 if before is None else float(before)
+        bound = float("inf") if before is None else float(before)
+        self._stream(table)
         for stream in self._engine.streams.all(table):
             stream.trim(bound)
 
@@ -86,6 +90,8 @@ class Control:
 
     def expire(self, table: str) -> int:
         """Delete the items whose time to live is over; return how many."""
+        if table not in self._engine.tables:
+            raise ControlError(f"there is no table {table}")
         return self._engine.expire(table)
 
     def configure(self, **settings: Any) -> dict[str, Any]:

@@ -100,7 +100,11 @@ def _keys(
 ) -> tuple[KeySchema, list[Index]]:
     """The table's key schema, and its indexes."""
     requests = [
-        (request, title, spec.parse_index_keys(request, f"{title[0].lower()}{title[1:]}.{number}"))
+        (
+            request,
+            title,
+            spec.parse_index_keys(request, f"{title[0].lower()}{title[1:]}.{number}.member"),
+        )
         for title in ("LocalSecondaryIndexes", "GlobalSecondaryIndexes")
         for number, request in enumerate(spec.index_requests(payload.get(title), title), 1)
     ]

@@ -95,7 +95,7 @@ def _carry_out(engine: "Engine", write: Write, payload: Payload) -> Payload:
         engine.meter.add_write(table.name, WriteUnits(write_units(old_size)))
         raise condition_failed(old, return_old=write.return_old)
     new = write.result(old)
-    units = table.write(write.key, old, new, size=write.size)
+    units = write.carry_out(old, new)
     engine.meter.add_write(table.name, units, local=table.local_names)
     body = consumed(engine, payload)
     wanted = payload.get("ReturnValues")

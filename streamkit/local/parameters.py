@@ -7,6 +7,7 @@ for the table's name, which is looked at first and alone.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from streamkit.local.errors import ApiError, serialization, validation
@@ -56,6 +57,7 @@ def violations(found: list[str]) -> ApiError:
     return validation(f"{len(found)} validation {noun} detected: {'; '.join(found)}")
 
 
+@lru_cache(maxsize=1024)
 def table_name_violation(name: str) -> str | None:
     """The constraint that a table name, or ARN in its place, breaks."""
     if name.startswith("arn:"):

@@ -9,7 +9,7 @@ checksum that the SDKs verify. `POST /_control/<command>` with a JSON object rea
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from itertools import count
 from typing import Any, Protocol, Self
 
@@ -27,11 +27,6 @@ _log = logging.getLogger(__name__)
 
 class Served(Core, Controllable, Protocol):
     """The engine, as the server sees it."""
-
-    @property
-    def tables(self) -> Mapping[str, Any]:
-        """The tables by name."""
-        ...
 
 
 class Server:

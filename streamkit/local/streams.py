@@ -51,7 +51,7 @@ class Stream:
         self._rng = rng
         names = [part["AttributeName"] for part in key_schema]
         self._hashed = names if settings.spread_collections else names[:1]
-        self._trimmed_before = float("-inf")
+        self._dropped = False
         self._shards: dict[str, Shard] = {}
         self._open: list[Shard] = []
         self._borders: list[int] = []
@@ -128,10 +128,13 @@ class Stream:
         parent = self._opened(shard_id)
         return self._replace(parent, [parent.hashes], self._clock())[0]
 
-    def trim(self, before: float) -> None:
-        """Drop what is older than a time now, not when the retention is over."""
-        self._trimmed_before = max(self._trimmed_before, before)
-        self.settle()
+    def trim(self, before: float = float("inf")) -> None:
+        """Drop what is older than a time at once: records, closed shards, a disabled stream."""
+        for shard in self.shards():
+            shard.trim(before)
+            if shard.closed is not None and shard.closed < before:
+                del self._shards[shard.id]
+        self._dropped = self.disabled is not None and self.disabled < before
 
     def disable(self) -> None:
         """Close all shards. A stream is never enabled again: the table gets another."""
@@ -145,7 +148,9 @@ class Stream:
 
     def gone(self) -> bool:
         """Whether it was disabled so long ago that nothing is left of it."""
-        return self.disabled is not None and self.disabled < self._horizon(self._clock())
+        if self.disabled is None:
+            return False
+        return self._dropped or self.disabled < self._clock() - self.settings.retention
 
     def settle(self) -> None:
         """Let everything happen that is due by now: rolls and trims."""
@@ -156,15 +161,12 @@ class Stream:
 
     def _trimmed(self, shard: Shard, now: float) -> bool:
         """Trim a shard; return whether all of it is gone."""
-        horizon = self._horizon(now)
+        horizon = now - self.settings.retention
         shard.trim(horizon)
         if shard.closed is None or shard.closed >= horizon - self.settings.linger:
             return False
         self._shards.pop(shard.id, None)
         return True
-
-    def _horizon(self, now: float) -> float:
-        return max(now - self.settings.retention, self._trimmed_before)
 
     def _opened(self, shard_id: str) -> Shard:
         shard = self.shard(shard_id)

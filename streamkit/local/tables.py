@@ -147,6 +147,7 @@ class Table:
         journal: Journal | None = None,
         identity: dict[str, Any] | None = None,
         size: int | None = None,
+        place: Place | None = None,
     ) -> WriteUnits:
         """Change one item.
 
@@ -157,11 +158,12 @@ class Table:
             journal: takes the change, and keeps it from the stream until `publish`.
             identity: `userIdentity` of the stream record.
             size: of `new`, if it is known.
+            place: of the key, if it is known.
 
         Returns:
             What the change costs.
         """
-        units = self._apply(key, old, new, size)
+        units = self._apply(place or self.keys.place(key), old, new, size)
         change = Change(self, key, old, new, identity)
         if journal is not None:
             journal.append(change)
@@ -174,11 +176,10 @@ class Table:
         return units
 
     def _apply(
-        self, key: Item, old: Item | None, new: Item | None, size: int | None = None
+        self, place: Place, old: Item | None, new: Item | None, size: int | None = None
     ) -> WriteUnits:
         if old is None and new is None:
             return WriteUnits(1)
-        place = self.keys.place(key)
         old_row = None if old is None else self.rows.find(place)
         old_size = 0 if old_row is None else old_row[1]
         new_row: Row | None = None
@@ -259,4 +260,5 @@ def undo(journal: Journal) -> None:
     """Take back the changes of a journal that was not published, the last one first."""
     for change in reversed(journal):
         # The inverse write; the stream has not heard of the change and hears nothing of this.
-        change.table._apply(change.key, change.new, change.old)  # noqa: SLF001
+        place = change.table.keys.place(change.key)
+        change.table._apply(place, change.new, change.old)  # noqa: SLF001

@@ -26,7 +26,7 @@ from streamkit.local.parameters import (
 from streamkit.local.schema import EmptyKeyValue, SchemaMismatch
 from streamkit.local.tables import Journal, Table, publish, undo
 from streamkit.local.tokens import digest_of
-from streamkit.local.values import Item, item_size
+from streamkit.local.values import Item
 from streamkit.local.writes import (
     Write,
     parse_check,
@@ -110,10 +110,10 @@ def _bind(writes: list[Write], tables: list[Table]) -> list[Payload]:
             reasons.append({"Code": "ValidationError", "Message": error.message})
             continue
         reasons.append(_PASSED)
-        place = (table.name, table.keys.place(write.key))
-        if place in seen:
+        target = (table.name, write.place)
+        if target in seen:
             raise _several_on_one_item()
-        seen.add(place)
+        seen.add(target)
     size = sum(write.size or 0 for write in writes)
     if size > _MOST_BYTES:
         raise _too_large()
@@ -150,7 +150,7 @@ def _evaluate(engine: "Engine", writes: list[Write], reasons: list[Payload]) -> 
             units = WriteUnits(write_units(old_size))
             engine.meter.add_write(write.table.name, units, factor=_FACTOR)
         raise cancelled(reasons)
-    if sum(write.size or item_size(write.key) for write, *_ in plan) > _MOST_BYTES:
+    if sum(write.size or 0 for write, *_ in plan) > _MOST_BYTES:
         raise _too_large()
     return plan
 
@@ -175,7 +175,7 @@ def _apply(engine: "Engine", plan: Plan) -> dict[str, float]:
             if type(write) is Write:
                 units = WriteUnits(write_units(old_size))
             else:
-                units = write.table.write(write.key, old, new, journal=journal, size=write.size)
+                units = write.carry_out(old, new, journal)
             costs.append((write, units))
             size = max(old_size, write.size or 0)
             name = write.table.name

@@ -77,6 +77,8 @@ def session_class(
         # A function in a class would become a method.
         _intercept = None if intercept is None else staticmethod(intercept)
         _limited = read_timeout
+        # Not shared with other classes, so that one seed gives one run.
+        _request_ids = count(1)
 
     return Session
 
@@ -88,7 +90,7 @@ class _Session:
     _actor: str
     _intercept: Intercept | None
     _limited: bool
-    _request_ids = count(1)
+    _request_ids: "count[int]"
 
     def __init__(self, timeout: Any = None, **_network: Any) -> None:
         self._timeout = timeout[1] if isinstance(timeout, (list, tuple)) else timeout

@@ -8,6 +8,7 @@ against what is stored and work out the `result`. Nothing here changes anything.
 from dataclasses import dataclass
 from typing import Any
 
+from streamkit.local.capacity import WriteUnits
 from streamkit.local.errors import ApiError, validation
 from streamkit.local.expressions import (
     Condition,
@@ -19,8 +20,9 @@ from streamkit.local.expressions import (
 )
 from streamkit.local.legacy import attribute_updates, expected_condition, reject_mixture
 from streamkit.local.parameters import Payload, structure
+from streamkit.local.partitions import Place
 from streamkit.local.schema import SchemaMismatch, key_mismatch
-from streamkit.local.tables import Table
+from streamkit.local.tables import Journal, Table
 from streamkit.local.values import Item, canonical_item, item_size
 
 MOST_ITEM_BYTES = 400 * 1024
@@ -34,7 +36,7 @@ class Write:
         condition: what must hold of the stored item.
         return_old: whether a failed condition shows the stored item.
         given: the `Key`, or the `Item`, as in the request.
-        table: set by `bind`, as is `key`.
+        table: set by `bind`, as are `key` and `place`.
         size: of the result, when there is one.
     """
 
@@ -43,16 +45,18 @@ class Write:
     return_old: bool
     table: Table
     key: Item
+    place: Place
     size: int | None
 
     def bind(self, table: Table) -> None:
         """Find the key in the table's schema; refuse what cannot be there."""
         self.table = table
         self.key = table.keys.checked_key(self.given)
+        self.place = table.keys.place(self.key)
 
     def stored(self) -> tuple[Item | None, int]:
         """What the table holds under the key, and its size."""
-        return self.table.read(self.key) or (None, 0)
+        return self.table.rows.find(self.place) or (None, 0)
 
     def holds(self, old: Item | None) -> bool:
         """Whether the condition is met."""
@@ -61,6 +65,14 @@ class Write:
     def result(self, old: Item | None) -> Item | None:
         """What is to be stored; None for nothing."""
         return old
+
+    def carry_out(
+        self, old: Item | None, new: Item | None, journal: Journal | None = None
+    ) -> WriteUnits:
+        """Change the table; what it costs."""
+        return self.table.write(
+            self.key, old, new, journal=journal, size=self.size, place=self.place
+        )
 
 
 class Delete(Write):
@@ -80,6 +92,7 @@ class Put(Write):
         item: Item = self.given
         table.check_item(item)
         self.key = table.keys.key(item)
+        self.place = table.keys.place(item)
         self.size = checked_size(item, "Item size has exceeded the maximum allowed size")
 
     def result(self, old: Item | None) -> Item | None:  # noqa: ARG002
@@ -182,8 +195,9 @@ def parse_upsert(request: Payload) -> Upsert:
 _UNBOUND: Any = None
 
 
-def _unbound(request: Payload) -> tuple[bool, Table, Item, int | None]:
-    return request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD", _UNBOUND, {}, None
+def _unbound(request: Payload) -> tuple[bool, Table, Item, Place, int | None]:
+    return_old = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
+    return return_old, _UNBOUND, {}, _UNBOUND, None
 
 
 def _condition(request: Payload) -> Condition | None:

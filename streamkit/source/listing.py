@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import Aws, AwsError, Trouble, trouble_of
+from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
 from streamkit.source.lineage import Shard
 
 _PAGE_PAUSE_SECONDS = 0.12
@@ -62,8 +62,10 @@ async def list_children(aws: Aws, stream_arn: str, parent: str) -> Listing:
 async def is_gone(aws: Aws, stream_arn: str, shard_id: str) -> bool:
     """Ask the service whether a shard does not exist any more."""
     try:
-        await aws.streams.get_shard_iterator(
-            StreamArn=stream_arn, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
+        await patiently(
+            lambda: aws.streams.get_shard_iterator(
+                StreamArn=stream_arn, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
+            )
         )
     except AwsError as error:
         if trouble_of(error) in (Trouble.MISSING, Trouble.TRIMMED):
@@ -73,18 +75,9 @@ async def is_gone(aws: Aws, stream_arn: str, shard_id: str) -> bool:
 
 
 async def _describe(aws: Aws, **arguments: Any) -> dict[str, Any]:
-    pause = 0.5
-    while True:
-        try:
-            reply = await aws.streams.describe_stream(**arguments)
-        except AwsError as error:
-            if trouble_of(error) not in (Trouble.THROTTLED, Trouble.UNKNOWN):
-                raise
-            await anyio.sleep(pause)
-            pause = min(pause * 2, 10.0)
-        else:
-            description: dict[str, Any] = reply["StreamDescription"]
-            return description
+    reply = await patiently(lambda: aws.streams.describe_stream(**arguments))
+    description: dict[str, Any] = reply["StreamDescription"]
+    return description
 
 
 def _shard(entry: dict[str, Any]) -> Shard:

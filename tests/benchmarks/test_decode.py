@@ -52,7 +52,9 @@ def image(n: int, status: str) -> dict[str, Any]:
         "deal_id": {"S": deal_id},
         "brand": {"S": f"BRAND-{n % 17}"},
         "category": {"S": "ELECTRONICS"},
-        "title": {"S": f"Half price on headphones, number {n}, while stocks last, at this shop only"},
+        "title": {
+            "S": f"Half price on headphones, number {n}, while stocks last, at this shop only"
+        },
         "link": {"S": f"https://deals.example.com/electronics/headphones/{deal_id}"},
         "status": {"S": status},
         "views": {"N": str(n * 7919 % 100_000)},

@@ -307,7 +307,7 @@ async def test_commands_that_cannot_be_carried_out_say_why(world, raw):
         ("explode", {}, "no command"),
         ("split", {"table": "none"}, "no stream"),
         ("split", {"shard": 1}, "missing"),
-        ("trim", {"table": "orders", "before": "noon"}, "float"),
+        ("trim", {"table": "orders", "before": "noon"}, "noon"),
         ("expire", {"table": "none"}, "none"),
     ]:
         status, answer = await command(raw, name, **arguments)

@@ -44,7 +44,9 @@ class ShopSales(Aggregate[Sale], pk="SHOP#{shop}", sk="SALES"):
         return cls.key(shop=sale.shop)
 
 
-SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {}, stream_arn="arn/stream/1", view_type="NEW_AND_OLD_IMAGES")
+SCHEMA = TableSchema(
+    "t", "pk", "sk", "S", "S", {}, stream_arn="arn/stream/1", view_type="NEW_AND_OLD_IMAGES"
+)
 
 
 def app():
@@ -121,7 +123,13 @@ def test_a_move_between_groups_takes_from_one_and_gives_to_the_other():
     old, new = Sale(shop="a", number=1, amount=5), Sale(shop="b", number=1, amount=7)
     effects = {effect.key.pk: effect.amounts for effect in difference(ShopSales, old, new)}
     assert effects["SHOP#a"]["revenue"] == -5
-    assert effects["SHOP#b"] == {"sales": 1, "kept": 1, "revenue": 7, "mean_sum": 7, "mean_count": 1}
+    assert effects["SHOP#b"] == {
+        "sales": 1,
+        "kept": 1,
+        "revenue": 7,
+        "mean_sum": 7,
+        "mean_count": 1,
+    }
 
 
 def test_a_change_that_contributes_the_same_has_no_effect():
@@ -162,7 +170,9 @@ def test_a_stream_without_the_image_a_handler_needs_is_an_error():
 def test_a_numeric_partition_key_asks_for_a_control_table():
     subject = app()
     subject.aggregate(ShopSales)
-    schema = TableSchema("t", "pk", "sk", "N", "S", {}, stream_arn="a/1", view_type="NEW_AND_OLD_IMAGES")
+    schema = TableSchema(
+        "t", "pk", "sk", "N", "S", {}, stream_arn="a/1", view_type="NEW_AND_OLD_IMAGES"
+    )
     assert any("control_table=" in text for text in texts(subject, schema))
 
 

@@ -35,10 +35,13 @@ class Abstract(Entity):
     name: str
 
 
+KEY = ItemKey("DEAL#1", "DEAL#1")
+
+
 @dataclass
 class Record:
     kind: Kind
-    item_key: ItemKey = ItemKey("DEAL#1", "DEAL#1")
+    item_key: ItemKey = KEY
     event_id: str = "e1"
     position: str = "0" * 39 + "1"
     created_at: float = 1714521600.0
@@ -96,7 +99,7 @@ def test_an_annotation_that_says_neither_is_refused(annotation: Any, message: st
 def test_a_record_becomes_the_change_of_its_kind(kind: Kind, expected: type) -> None:
     change = Change.of(Record(kind), old=OLD, new=NEW, shard_id="s", handler="h")
     assert type(change) is expected
-    assert change.key == ItemKey("DEAL#1", "DEAL#1")
+    assert change.key == KEY
     assert change.created_at == datetime(2024, 5, 1, tzinfo=UTC)
     assert change.origin == "application"
     with pytest.raises(FrozenInstanceError):

@@ -127,7 +127,15 @@ def test_what_cannot_be_stored_is_refused_by_path_without_the_value(value: objec
 
 @pytest.mark.parametrize(
     "attribute",
-    [{}, {"S": 1}, {"X": "secret"}, {"S": "secret", "N": "1"}, {"N": "secret"}, {"B": "secret!"}, {"L": ["secret"]}],
+    [
+        {},
+        {"S": 1},
+        {"X": "secret"},
+        {"S": "secret", "N": "1"},
+        {"N": "secret"},
+        {"B": "secret!"},
+        {"L": ["secret"]},
+    ],
 )
 def test_what_is_no_attribute_value_is_refused_without_the_value(attribute: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not an attribute value") as refusal:

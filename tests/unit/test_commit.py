@@ -74,7 +74,13 @@ async def test_a_commit_is_conditional_on_owner_epoch_generation_position_and_co
     assert await subject.commit(sent) == Applied(sent)
     first = table.requests[0]["TransactItems"][0]["Update"]
     names, values = first["ExpressionAttributeNames"], first["ExpressionAttributeValues"]
-    wanted = {"owner": "me", "epoch": "3", "generation": "2", "position": MINE.position, "commit": "c0"}
+    wanted = {
+        "owner": "me",
+        "epoch": "3",
+        "generation": "2",
+        "position": MINE.position,
+        "commit": "c0",
+    }
     for name, text in wanted.items():
         assert name in names.values()
         assert text in [next(iter(v.values())) for v in values.values()]
@@ -98,7 +104,9 @@ async def test_a_cursor_that_is_gone_is_a_lost_lease():
 async def test_an_unknown_commit_under_my_own_lease_drops_the_lease():
     item = in_table(commit="somebody", position="9".zfill(40))
     with pytest.raises(LeaseLost):
-        await committer(Table(canceled("ConditionalCheckFailed", "None", item=item))).commit(batch())
+        await committer(Table(canceled("ConditionalCheckFailed", "None", item=item))).commit(
+            batch()
+        )
 
 
 async def test_after_a_time_out_the_same_plan_is_sent_again_under_the_same_token():

@@ -93,7 +93,10 @@ def test_what_follows_a_condition_joins_it_and_keeps_it():
 
 
 def test_adding_to_and_removing_from_one_set_cannot_share_an_expression():
-    assert merge(update(unions={"s": {"SS": ["x"]}}), update(subtractions={"s": {"SS": ["y"]}})) is None
+    assert (
+        merge(update(unions={"s": {"SS": ["x"]}}), update(subtractions={"s": {"SS": ["y"]}}))
+        is None
+    )
 
 
 def test_conditions_of_one_result_all_speak_of_the_item_before_it():
@@ -124,6 +127,8 @@ def test_a_sum_of_more_than_38_digits_is_refused_not_rounded():
 
 
 def test_equal_numbers_of_different_form_are_one_member():
-    merged = merge(update(unions={"s": {"NS": ["100"]}}), update(unions={"s": {"NS": ["1E+2", "7"]}}))
+    merged = merge(
+        update(unions={"s": {"NS": ["100"]}}), update(unions={"s": {"NS": ["1E+2", "7"]}})
+    )
     assert merged is not None
     assert sorted(merged.unions["s"]["NS"]) == ["100", "7"]

@@ -38,7 +38,12 @@ class Clock:
 
 def handler(name="h", *, commutes=False):
     return Handler(
-        name, Thing, frozenset(Kind), lambda change: None, Declaration("h", "f.py", 1), commutes=commutes
+        name,
+        Thing,
+        frozenset(Kind),
+        lambda change: None,
+        Declaration("h", "f.py", 1),
+        commutes=commutes,
     )
 
 
@@ -52,7 +57,9 @@ def record(number, name):
 
 
 def work(number, *outcomes, name="a"):
-    return Work(str(number).zfill(40), record(number, name), Thing, ItemKey(name, name), list(outcomes))
+    return Work(
+        str(number).zfill(40), record(number, name), Thing, ItemKey(name, name), list(outcomes)
+    )
 
 
 def done(number, *effects, by=None, reads=()):
@@ -77,7 +84,9 @@ def plan(works, cursor=CURSOR, holds=None, **options):
 
 
 def kinds(batch):
-    return sorted(action.ref.pk[1].split("#")[3] for action in batch.actions if "_sk#" in action.ref.pk[1])
+    return sorted(
+        action.ref.pk[1].split("#")[3] for action in batch.actions if "_sk#" in action.ref.pk[1]
+    )
 
 
 def test_many_changes_of_one_item_become_one_action():
@@ -122,7 +131,9 @@ def test_changes_without_effects_move_the_position_only():
 
 
 def test_a_failed_change_is_parked_and_its_item_held():
-    batch = plan([work(1, failed()), work(2, done(2, add("x"))), work(3, done(3, add("y")), name="b")])
+    batch = plan(
+        [work(1, failed()), work(2, done(2, add("x"))), work(3, done(3, add("y")), name="b")]
+    )
     assert kinds(batch) == ["holds", "lane", "parked", "parked"]
     lane = lane_name("h", ItemKey("a", "a"))
     assert batch.held == {lane: Hold("shard-1.0", "2".zfill(40))}

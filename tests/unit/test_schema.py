@@ -38,7 +38,11 @@ DESCRIPTION = {
 def test_keys_and_indexes_come_from_the_description() -> None:
     schema = TableSchema.from_description(DESCRIPTION, ttl="expires", type_attribute="type")
     assert (schema.pk, schema.pk_type, schema.sk, schema.sk_type) == ("PK", "S", "SK", "N")
-    assert (schema.stream_arn, schema.view_type, schema.ttl) == ("arn:stream", "NEW_IMAGE", "expires")
+    assert (schema.stream_arn, schema.view_type, schema.ttl) == (
+        "arn:stream",
+        "NEW_IMAGE",
+        "expires",
+    )
     first, local = schema.indexes["GSI1"], schema.indexes["LSI1"]
     assert (first.pk, first.sk, first.projection, first.included) == (
         "GSI1PK",

@@ -1,0 +1,140 @@
+"""The stage of a demo: a local engine, clients, and workers that can be killed.
+
+Everything is in one process and one event loop, with no sockets. A worker runs the real code
+through the real SDK; only the network between SDK and engine is ours. Killing a worker means that
+no call of it ever returns again: nothing of it runs any more, neither handlers nor clean-up, and
+what it had sent was applied or was not.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import anyio
+import anyio.abc
+
+from streamkit import App
+from streamkit.aws import Aws, connect
+from streamkit.local.control import Control
+from streamkit.local.engine import CallRecord, Engine
+from streamkit.local.transport import Apply, Call, Response, session_class
+from streamkit.settings import Settings
+from streamkit.worker import Worker
+
+Death = Literal["before", "after"]
+"""Whether the commit that a worker dies in reaches the table. The worker hears of neither."""
+
+
+@dataclass(slots=True)
+class Costs:
+    """What some calls have consumed, as the engine accounts for them."""
+
+    engine: Engine
+    read: float = 0.0
+    write: float = 0.0
+    pages: int = 0
+
+    def of(self, call: Call, apply: Apply) -> Response:
+        """Carry a call out and add what it consumes."""
+        if call.service == "dynamodbstreams":
+            self.pages += call.operation == "GetRecords"
+            return apply()
+        self.engine.observers.append(self._note)
+        try:
+            return apply()
+        finally:
+            self.engine.observers.remove(self._note)
+
+    def _note(self, record: CallRecord) -> None:
+        self.read += record.units["read"]
+        self.write += record.units["write"]
+
+
+@dataclass
+class Process:
+    """A worker process, as far as one event loop can play one."""
+
+    name: str
+    app: App
+    settings: Settings
+    costs: Costs
+    dead: anyio.Event = field(default_factory=anyio.Event)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    worker: Worker | None = None
+    _death: Death | None = None
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Run a worker, until it is stopped or the stream is idle."""
+        engine = self.costs.engine
+        # A dead process has no time-outs either.
+        session = session_class(engine, intercept=self._network, read_timeout=False)
+        async with connect(http_session=session) as aws:
+            self.worker = Worker(self.app, aws, self.settings)
+            await self.worker.run(until_idle=until_idle)
+        self.ended.set()
+
+    @property
+    def changes(self) -> int:
+        """How many changes its handlers were run for."""
+        dispatcher = self.worker.dispatcher if self.worker else None
+        return dispatcher.counts.changes if dispatcher else 0
+
+    async def kill(self, death: Death) -> None:
+        """Let it die in its next commit, before or after the table has it."""
+        self._death = death
+        await self.dead.wait()
+
+    async def stop(self) -> None:
+        """Ask for a graceful end, and wait for it."""
+        if self.worker is not None:
+            self.worker.stop()
+        await self.ended.wait()
+
+    async def _network(self, call: Call, apply: Apply) -> Response:
+        if self._death is not None and call.operation == "TransactWriteItems":
+            if self._death == "after" and not self.dead.is_set():
+                self.costs.of(call, apply)
+            self.dead.set()
+        if self.dead.is_set():
+            await anyio.sleep_forever()
+        return self.costs.of(call, apply)
+
+
+@dataclass
+class Stage:
+    """An engine and the processes that work on it."""
+
+    engine: Engine
+    control: Control
+    costs: Costs
+    group: anyio.abc.TaskGroup
+    processes: list[Process] = field(default_factory=list)
+
+    def client(self) -> AbstractAsyncContextManager[Aws]:
+        """Open clients of the application, whose calls are not the worker's costs."""
+        return connect(http_session=session_class(self.engine))
+
+    def start_worker(self, app: App, settings: Settings, *, until_idle: bool = False) -> Process:
+        """Start a worker process beside everything else."""
+        process = Process(f"worker {len(self.processes) + 1}", app, settings, self.costs)
+        self.processes.append(process)
+
+        async def run() -> None:
+            await process.run(until_idle=until_idle)
+
+        self.group.start_soon(run)
+        return process
+
+    @property
+    def changes(self) -> int:
+        """How many changes all workers have handled; what one died over is handled again."""
+        return sum(process.changes for process in self.processes)
+
+
+@asynccontextmanager
+async def open_stage(engine: Engine) -> AsyncIterator[Stage]:
+    """Set a stage; at the end, what is left of dead processes is swept away."""
+    async with anyio.create_task_group() as group:
+        yield Stage(engine, Control(engine), Costs(engine), group)
+        group.cancel_scope.cancel()

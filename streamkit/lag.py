@@ -1,0 +1,105 @@
+"""Lag: how far a shard's cursor is behind the stream, in seconds.
+
+In: a cursor. Out: the age of the oldest change behind it that a handler waits for; 0 when there is
+none. A cursor's item alone gives only an upper bound, because a quiet shard's position is written
+once an hour, so a few pages after the position are looked at. That costs some `GetRecords` calls,
+and the service wants no more than two readers a shard: it is for people who ask, not for workers.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError
+from streamkit.clock import Clock
+from streamkit.control import Cursor
+from streamkit.decode import Record
+from streamkit.errors import RetentionLost
+from streamkit.schema import TableSchema
+from streamkit.source.reader import ShardReader
+
+_FRESH_SECONDS = 2.0
+"""A cursor written so lately says it itself: a page takes about as long to arrive."""
+_EMPTY_MAX = 5
+"""Empty pages in a row that are taken for the tip: as many as sparse shards were seen to need."""
+_READS_MAX = 25
+"""Pages looked at before the last record's own age is answered."""
+_PAUSE_SECONDS = 0.05
+
+Measure = Literal["measured", "at most", "unread", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far behind, and how that is known.
+
+    `measured` in the stream; `at most`, from the cursor alone; `unread`, when nothing was ever
+    read and the stream was not looked at; `lost`, when records after the position are gone.
+    """
+
+    seconds: float | None
+    measure: Measure
+
+
+def listens(app: App, schema: TableSchema) -> Callable[[Record], bool]:
+    """Return what tells whether a handler waits for a record; its `when` is not looked at."""
+    route = app.router(schema).route
+    wanted = {(handler.entity, kind) for handler in app.handlers for kind in handler.kinds}
+
+    def wants(record: Record) -> bool:
+        entity = route(record)
+        return isinstance(entity, type) and (entity, record.kind) in wanted
+
+    return wants
+
+
+def bound(cursor: Cursor, now: float) -> Lag:
+    """Return what the cursor alone says."""
+    if cursor.finished:
+        return Lag(0.0, "measured")
+    if not cursor.seen:
+        return Lag(None, "unread")
+    return Lag(max(0.0, now - cursor.seen), "at most")
+
+
+async def measure(
+    aws: Aws, stream_arn: str, cursor: Cursor, wants: Callable[[Record], bool], clock: Clock
+) -> Lag:
+    """Look into the stream behind a cursor."""
+    now = clock.time()
+    known = bound(cursor, now)
+    if known.seconds is not None and known.seconds <= _FRESH_SECONDS:
+        return Lag(0.0, "measured")
+    reader = ShardReader(
+        aws, stream_arn, cursor.name, cursor.position, float(cursor.seen), clock, random.Random()
+    )
+    try:
+        return await _behind(reader, wants, now)
+    except RetentionLost:
+        return Lag(None, "lost")
+    except AwsError:
+        return known  # this reader is one too many, or may not read: the cursor's word stands
+
+
+async def _behind(reader: ShardReader, wants: Callable[[Record], bool], now: float) -> Lag:
+    empty, last = 0, now
+    for _ in range(_READS_MAX):
+        page = await reader.read()
+        if page is None:
+            continue
+        for record in page.records:
+            if wants(record):
+                return Lag(max(0.0, now - record.created_at), "measured")
+            last = record.created_at
+        if reader.ended:
+            return Lag(0.0, "measured")
+        empty = 0 if page.records else empty + 1
+        if empty >= _EMPTY_MAX:
+            return Lag(0.0, "measured")
+        if empty:
+            await anyio.sleep(_PAUSE_SECONDS)
+    return Lag(max(0.0, now - last), "at most")

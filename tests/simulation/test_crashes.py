@@ -1,0 +1,47 @@
+"""A worker killed at any call, before or after it was applied, changes nothing about the result.
+
+One small scenario runs once to count its calls, then once for every call and both moments with
+the worker's process dying there and another one taking over. The table must be what one pass in
+order would have made of it.
+"""
+
+import pytest
+
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import CrashPoint, Process, World
+from tests.simulation.shop import TABLE, Traffic, create_table, expected, found, make_app
+
+
+async def scenario(crash, seed, poison):
+    """Some changes, a split, more changes, a roll; the worker dies once and is replaced."""
+    world = World.create(seed)
+    create_table(world)
+    traffic = Traffic(world, seed)
+    traffic.write(12, poison=poison)
+    shard = world.control.shards(TABLE)[0]["id"]
+    world.control.split(TABLE, shard)
+    traffic.write(12, poison=poison)
+    first = Process("first", crash)
+    lived = await world.run_worker(make_app(), process=first)
+    traffic.write(8, poison=poison)
+    world.control.roll(TABLE)
+    traffic.write(8, poison=poison)
+    assert await world.run_worker(make_app(), process=Process("second"))
+    assert found(world) == expected(traffic)
+    return first.calls, lived
+
+
+def test_a_run_without_crashes_equals_one_pass_in_order():
+    for seed in range(5):
+        calls, lived = run_virtually(scenario, None, seed, 0.0, seed=seed)
+        assert lived
+        assert calls > 40
+
+
+@pytest.mark.parametrize("poison", [0.0, 0.4])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_worker_killed_at_any_call_leaves_what_one_pass_would(moment, poison):
+    calls, _ = run_virtually(scenario, None, 7, poison, seed=7)
+    for call in range(calls):
+        _, lived = run_virtually(scenario, CrashPoint(call, moment), 7, poison, seed=7)
+        assert not lived, f"the worker made fewer than {call} calls"

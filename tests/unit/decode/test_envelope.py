@@ -1,0 +1,138 @@
+"""The envelope is read in one pass, tolerates what it does not know, and keeps images as bytes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from streamkit.changes import ItemKey, Kind
+from streamkit.decode import Record, parse_page
+from streamkit.errors import InvariantError, RetryableError
+
+IMAGE = {"PK": {"S": "a"}, "n": {"N": "1"}}
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    inner = {
+        "ApproximateCreationDateTime": 1714521600,
+        "Keys": {"PK": {"S": "a"}},
+        "NewImage": IMAGE,
+        "OldImage": IMAGE,
+        "SequenceNumber": "111000000000000000001",
+        "SizeBytes": 20,
+        "StreamViewType": "NEW_AND_OLD_IMAGES",
+    }
+    return {"eventID": "e", "eventName": "MODIFY", "dynamodb": inner} | changes
+
+
+def parse(*records: dict[str, Any], **page: Any) -> list[Record]:
+    return list(parse_page(json.dumps({"Records": records} | page).encode()).records)
+
+
+def inner(**changes: Any) -> dict[str, Any]:
+    given = {**record()["dynamodb"], **changes}
+    return record(dynamodb={key: value for key, value in given.items() if value is not ...})
+
+
+def test_a_record_has_everything_that_was_sent() -> None:
+    (found,) = parse(record())
+    assert (found.event_id, found.event_name, found.kind) == ("e", "MODIFY", Kind.MODIFIED)
+    assert found.keys == {"PK": {"S": "a"}}
+    assert found.sequence_number == "111000000000000000001"
+    assert found.position == "0" * 19 + "111000000000000000001"
+    assert found.created_at == 1714521600.0
+    assert (found.size_bytes, found.view_type) == (20, "NEW_AND_OLD_IMAGES")
+    assert found.new_image is not None
+    assert json.loads(bytes(found.new_image)) == IMAGE
+    assert found.item_key == ItemKey("a")
+
+
+def test_what_is_optional_may_be_missing() -> None:
+    sparse = inner(
+        NewImage=...,
+        OldImage=...,
+        SizeBytes=...,
+        StreamViewType=...,
+        ApproximateCreationDateTime=...,
+    )
+    del sparse["eventID"]
+    (found,) = parse(sparse)
+    assert found.new_image is None
+    assert found.old_image is None
+    assert found.created_at == 0.0
+    assert (found.event_id, found.size_bytes, found.view_type) == ("", 0, "")
+
+
+def test_what_is_not_known_is_ignored() -> None:
+    strange = inner(Future={"a": [1]}) | {"eventVersion": "9.9", "more": {"b": None}}
+    assert parse(strange, Extra=1)[0].keys == {"PK": {"S": "a"}}
+
+
+@pytest.mark.parametrize(
+    "moment", [1714521600, 1714521600.0, "2024-05-01T00:00:00Z", "2024-05-01T00:00:00"]
+)
+def test_the_moment_may_be_a_number_or_a_date(moment: object) -> None:
+    assert parse(inner(ApproximateCreationDateTime=moment))[0].created_at == 1714521600.0
+
+
+@pytest.mark.parametrize(
+    ("event", "identity", "kind"),
+    [
+        ("INSERT", None, Kind.INSERTED),
+        ("REMOVE", None, Kind.REMOVED),
+        ("REMOVE", {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}, Kind.EXPIRED),
+        ("REMOVE", {"type": "Service", "principalId": "dynamodb.amazonaws.com"}, Kind.EXPIRED),
+        (
+            "REMOVE",
+            {"Type": "Service", "PrincipalId": "replication.dynamodb.amazonaws.com"},
+            Kind.REMOVED,
+        ),
+        ("REMOVE", {"Type": "User", "PrincipalId": "dynamodb.amazonaws.com"}, Kind.REMOVED),
+        ("REMOVE", {}, Kind.REMOVED),
+        ("MODIFY", {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}, Kind.MODIFIED),
+    ],
+)
+def test_only_a_removal_by_the_ttl_service_is_an_expiry(
+    event: str, identity: dict[str, str] | None, kind: Kind
+) -> None:
+    assert parse(record(eventName=event, userIdentity=identity))[0].kind is kind
+
+
+def test_an_unknown_kind_of_event_is_never_taken_for_another() -> None:
+    with pytest.raises(InvariantError, match="ARCHIVE"):
+        _ = parse(record(eventName="ARCHIVE"))[0].kind
+
+
+def test_key_values_have_their_type() -> None:
+    keys = {"PK": {"N": "12"}, "SK": {"B": "AAE="}}
+    assert parse(inner(Keys=keys))[0].item_key == ItemKey(12, b"\x00\x01")
+
+
+def test_the_end_of_a_shard_is_no_next_iterator() -> None:
+    page = parse_page(b'{"Records":[]}')
+    assert page.next_iterator is None
+    assert page.records == ()
+    body = b'{"Records":[],"NextShardIterator":"x"}'
+    assert parse_page(body).next_iterator == "x"
+    assert parse_page(body).size == len(body)
+
+
+def test_a_parked_record_reads_back_as_it_was() -> None:
+    for original in parse(record(), inner(NewImage=...), record(userIdentity={"Type": "Service"})):
+        again = Record.from_bytes(original.to_bytes())
+        assert again == original
+        assert again.kind is original.kind
+
+
+def test_a_detached_record_equals_the_one_on_its_page() -> None:
+    (original,) = parse(record())
+    assert original.detached() == original
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b'{"Records":[{"eventNa', b"[]", b'{"Records":[{"eventName":"secret"}]}']
+)
+def test_a_body_that_is_no_reply_can_be_asked_for_again(body: bytes) -> None:
+    with pytest.raises(RetryableError, match="cannot be read") as refusal:
+        parse_page(body)
+    assert "secret" not in str(refusal.value)

@@ -1,0 +1,189 @@
+"""Images become entities of the user's own class, or errors that name fields and no values."""
+
+import json
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from pydantic import Field, field_validator, model_validator
+
+from streamkit.decode import ImageDecoder
+from streamkit.decode.fast import values_reader
+from streamkit.entity import Entity, EpochSeconds
+from streamkit.errors import DecodeError
+from streamkit.schema import TableSchema
+
+SCHEMA = TableSchema("t", "PK", "SK", "S", "S", {}, type_attribute="type")
+
+
+class Deal(Entity, pk="DEAL#{id}", sk="DEAL#{id}"):
+    id: str
+    price: Decimal = Field(alias="Price")
+    stock: int = 0
+    note: str | None = None
+    tags: set[str]
+    day: date | None = None
+    until: EpochSeconds | None = None
+
+
+def raw(**attributes: Any) -> bytes:
+    keys = {"PK": {"S": "DEAL#1"}, "SK": {"S": "DEAL#1"}, "type": {"S": "Deal"}}
+    return json.dumps(keys | attributes).encode()
+
+
+FULL = raw(
+    id={"S": "1"},
+    Price={"N": "12.5"},
+    stock={"N": "3"},
+    note={"NULL": True},
+    tags={"SS": ["a"]},
+    until={"N": "1714521600"},
+    unknown={"M": {"x": {"L": [{"N": "1"}]}}},
+)
+
+
+def test_an_image_becomes_its_entity() -> None:
+    deal = ImageDecoder(Deal, SCHEMA).decode(FULL)
+    assert type(deal) is Deal
+    assert deal == Deal(id="1", price=Decimal("12.5"), stock=3, tags={"a"}, until=1714521600)
+    assert deal.model_fields_set == {"id", "price", "stock", "note", "tags", "until"}
+
+
+def test_bytes_and_raw_images_are_alike() -> None:
+    decoder = ImageDecoder(Deal, SCHEMA)
+    assert decoder.decode(Raw(FULL)) == decoder.decode(FULL)
+
+
+def test_the_fast_path_reads_plain_values_of_fields_alone() -> None:
+    assert values_reader(Deal, Deal.model_fields)(FULL) == {
+        "id": "1",
+        "Price": Decimal("12.5"),
+        "stock": 3,
+        "note": None,
+        "tags": {"a"},
+        "until": 1714521600,
+    }
+
+
+def test_an_attribute_of_another_type_than_expected_is_still_read() -> None:
+    odd = raw(id={"S": "1"}, Price={"S": "12.5"}, stock={"S": "3"}, tags={"L": [{"S": "a"}]})
+    deal = ImageDecoder(Deal, SCHEMA).decode(odd)
+    assert (deal.price, deal.stock, deal.tags) == (Decimal("12.5"), 3, {"a"})
+
+
+def test_an_attribute_under_the_fields_own_name_is_still_read() -> None:
+    assert ImageDecoder(Deal, SCHEMA).decode(raw(id={"S": "1"}, price={"N": "1"})).price == 1
+
+
+def test_an_item_that_does_not_fit_names_the_fields_and_no_values() -> None:
+    wrong = raw(id={"S": "1"}, Price={"S": "secret"}, stock={"S": "secret"})
+    with pytest.raises(DecodeError) as refusal:
+        ImageDecoder(Deal, SCHEMA).decode(wrong)
+    assert str(refusal.value) == (
+        "Deal: 2 fields do not fit: Price (decimal_parsing), stock (int_parsing)"
+    )
+    with pytest.raises(DecodeError, match=r"Deal: 1 field does not fit: Price \(missing\)"):
+        ImageDecoder(Deal, SCHEMA).decode(raw(id={"S": "1"}))
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b'{"id":{"S":"secret"', b'{"id":{"X":"secret"}}'])
+def test_bytes_that_are_no_item_are_a_decode_error(body: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"^Deal: ") as refusal:
+        ImageDecoder(Deal, SCHEMA).decode(body)
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_validator_that_breaks_is_a_decode_error_without_its_words() -> None:
+    class Broken(Entity, pk="B#{id}"):
+        id: str
+
+        @field_validator("id")
+        @classmethod
+        def look_up(cls, value: str) -> str:
+            return {}[value]
+
+    with pytest.raises(DecodeError) as refusal:
+        ImageDecoder(Broken, SCHEMA).decode(raw(id={"S": "secret"}))
+    assert str(refusal.value) == "Broken: a validator raised KeyError"
+
+
+def test_upcasts_see_every_image_in_order_with_all_attributes() -> None:
+    class Order(Entity, pk="O#{id}"):
+        id: str
+        total: int
+
+    @Order.upcast
+    def split_key(item: dict[str, Any]) -> dict[str, Any]:
+        return {"id": item["PK"].removeprefix("DEAL#")} | item
+
+    @Order.upcast
+    def rename(item: dict[str, Any]) -> dict[str, Any]:
+        return {"total": item["amount"]} | item if "amount" in item else item
+
+    decoder = ImageDecoder(Order, SCHEMA)
+    assert decoder.decode(raw(amount={"N": "5"})) == Order(id="1", total=5)
+    assert decoder.values(raw(amount={"N": "5"}), ("total",)) == {"total": 5}
+
+    @Order.upcast
+    def fail(item: dict[str, Any]) -> dict[str, Any]:
+        raise KeyError(item["amount"])
+
+    with pytest.raises(DecodeError, match="Order: the upcast fail raised KeyError"):
+        ImageDecoder(Order, SCHEMA).decode(raw(amount={"N": "5"}))
+
+
+@pytest.mark.parametrize("extra", ["allow", "forbid"])
+def test_keys_and_type_are_no_extra_attributes(extra: Any) -> None:
+    class Strict(Entity, pk="S#{id}", extra=extra):
+        id: str
+
+    image = raw(id={"S": "1"})
+    assert ImageDecoder(Strict, SCHEMA).decode(image).model_extra in (None, {})
+
+
+def test_a_model_that_keeps_extra_attributes_gets_them() -> None:
+    class Loose(Entity, pk="S#{id}", extra="allow"):
+        id: str
+
+    loose = ImageDecoder(Loose, SCHEMA).decode(raw(id={"S": "1"}, more={"N": "1"}))
+    assert loose.model_extra == {"more": 1}
+
+
+def test_a_few_fields_are_read_as_the_entity_has_them() -> None:
+    decoder = ImageDecoder(Deal, SCHEMA)
+    assert decoder.values(FULL, ("price", "stock")) == {"price": Decimal("12.5"), "stock": 3}
+    assert decoder.values(FULL, ("note", "day")) == {"note": None, "day": None}
+    assert decoder.values(FULL, ()) == {}
+    odd = raw(id={"S": "1"}, price={"S": "2"})
+    assert decoder.values(odd, ("price",)) == {"price": Decimal(2)}
+
+
+def test_a_few_fields_do_not_need_the_others_to_fit() -> None:
+    half = raw(stock={"N": "4"}, Price={"S": "wrong"})
+    assert ImageDecoder(Deal, SCHEMA).values(half, ("stock",)) == {"stock": 4}
+    with pytest.raises(DecodeError, match="Price"):
+        ImageDecoder(Deal, SCHEMA).values(half, ("price",))
+
+
+def test_fields_that_others_have_a_say_in_are_read_with_them() -> None:
+    class Total(Entity, pk="T#{id}"):
+        id: str
+        net: int
+        gross: int = 0
+
+        @model_validator(mode="before")
+        @classmethod
+        def add_tax(cls, values: dict[str, Any]) -> dict[str, Any]:
+            return values | {"gross": values["net"] * 2}
+
+    image = raw(id={"S": "1"}, net={"N": "5"})
+    assert ImageDecoder(Total, SCHEMA).values(image, ("gross",)) == {"gross": 10}
+
+    class Later(Entity, pk="T#{id}"):
+        id: str
+        net: int
+        gross: int = Field(default_factory=lambda data: data["net"] * 3)
+
+    assert ImageDecoder(Later, SCHEMA).values(image, ("gross",)) == {"gross": 15}

@@ -1,0 +1,500 @@
+"""Parked changes leave their lane once, in order, whoever redrives them, whatever comes between."""
+
+import random
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import anyio
+import pytest
+
+from streamkit import (
+    Add,
+    Aggregate,
+    App,
+    Check,
+    Count,
+    Entity,
+    Inserted,
+    Key,
+    Modified,
+    PoisonChange,
+    Put,
+    Set,
+    Table,
+    present,
+)
+from streamkit.aws import connect
+from streamkit.cursor import CursorStore
+from streamkit.local.engine import Engine
+from streamkit.local.transport import session_class
+from streamkit.parked import held_lanes, open_store
+from streamkit.redrive import discard, list_parked, open_redriver, redrive, show
+from streamkit.settings import Settings
+from streamkit.worker import Worker
+
+SETTINGS = Settings(poll_floor=0.0, poll_ceiling=0.01, heartbeat=60)
+TABLE = {
+    "TableName": "shop",
+    "KeySchema": [
+        {"AttributeName": "pk", "KeyType": "HASH"},
+        {"AttributeName": "sk", "KeyType": "RANGE"},
+    ],
+    "AttributeDefinitions": [
+        {"AttributeName": "pk", "AttributeType": "S"},
+        {"AttributeName": "sk", "AttributeType": "S"},
+    ],
+    "BillingMode": "PAY_PER_REQUEST",
+    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+}
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+    text: str = ""
+
+
+class Journal(Entity, pk="JOURNAL#{number}", sk="JOURNAL"):
+    number: int
+    lines: str = ""
+    count: int = 0
+
+
+class Row(Entity, pk="ROW#{number}", sk="ROW#{place:03d}"):
+    number: int
+    place: int
+
+
+class Broken:
+    """A downstream that fails while it is down."""
+
+    def __init__(self):
+        self.down = True
+        self.statuses = set()
+
+    def use(self, status=""):
+        if self.down or status in self.statuses:
+            raise PoisonChange("the downstream is broken")
+
+
+class World:
+    """A table on an engine of its own, and what a test does to it."""
+
+    def __init__(self, aws, engine):
+        self.aws = aws
+        self.engine = engine
+
+    async def put(self, *orders):
+        for order in orders:
+            await self.aws.dynamodb.put_item(
+                TableName="shop",
+                Item={
+                    "pk": {"S": f"ORDER#{order.number}"},
+                    "sk": {"S": "ORDER"},
+                    "number": {"N": str(order.number)},
+                    "status": {"S": order.status},
+                    "text": {"S": order.text},
+                },
+            )
+
+    async def work(self, app):
+        await Worker(app, self.aws, SETTINGS, rng=random.Random(7)).run(until_idle=True)
+
+    async def store(self, app) -> CursorStore:
+        return await open_store(app, self.aws)
+
+    async def parked(self, app):
+        return await list_parked(await self.store(app))
+
+    def items(self, prefix):
+        _, body = self.engine.call("dynamodb", "Scan", {"TableName": "shop"})
+        return [item for item in body["Items"] if item["pk"]["S"].startswith(prefix)]
+
+    def control(self, kind):
+        return [item for item in self.items("_sk#") if item.get("kind") == {"S": kind}]
+
+    def journal(self, number):
+        (item,) = self.items(f"JOURNAL#{number}") or [{}]
+        return item.get("lines", {"S": ""})["S"]
+
+
+@asynccontextmanager
+async def opened(**transport):
+    engine = Engine(rng=random.Random(3), shards=2)
+    engine.call("dynamodb", "CreateTable", TABLE)
+    async with connect(http_session=session_class(engine, **transport)) as aws:
+        yield World(aws, engine)
+
+
+@pytest.fixture
+async def world():
+    async with opened() as world:
+        yield world
+
+
+def journalling(broken, *, meanwhile=None):
+    """An app that writes down, in order, the statuses that an order has had."""
+    app = App("shop", table="shop")
+
+    @app.on(attempts=1)
+    async def journal(change: Inserted[Order] | Modified[Order], table: Table):
+        broken.use(change.new.status)
+        if meanwhile is not None:
+            await meanwhile(change)
+        key = Journal.key(number=change.new.number)
+        before = await table.get(key)
+        lines = (before.lines if before else "") + change.new.status + " "
+        return Set(key, lines=lines)
+
+    return app
+
+
+async def test_a_lane_is_redriven_in_order_and_leaves_nothing_behind(world):
+    broken = Broken()
+    app = journalling(broken)
+    await world.put(Order(number=1, status="A"), Order(number=1, status="B"))
+    await world.work(app)
+    await world.put(Order(number=1, status="C"))
+    await world.work(app)
+    changes = await world.parked(app)
+    assert [change.error for change in changes] == ["PoisonChange", None, None]
+    assert [change.position for change in changes] == sorted(c.position for c in changes)
+    broken.down = False
+    (report,) = await redrive(app, world.aws)
+    assert (report.handler, report.done, report.stuck) == ("journal", 3, False)
+    assert world.journal(1) == "A B C "
+    assert world.control("lane") == world.control("parked") == []
+    assert [item for item in world.control("holds") if "lanes" in item] == []
+    assert await redrive(app, world.aws) == []
+
+
+async def test_after_a_redrive_the_lane_is_not_held_any_more(world):
+    broken = Broken()
+    app = journalling(broken)
+    await world.put(Order(number=1, status="A"))
+    await world.work(app)
+    broken.down = False
+    await redrive(app, world.aws)
+    await world.put(Order(number=1, status="B"))
+    await world.work(app)
+    assert await world.parked(app) == []
+    assert world.journal(1) == "A B "
+
+
+async def test_a_change_that_fails_again_stays_first_and_says_how_often(world):
+    broken = Broken()
+    app = journalling(broken)
+    await world.put(Order(number=1, status="A"), Order(number=1, status="B"))
+    await world.work(app)
+    for attempts in (2, 3):
+        (report,) = await redrive(app, world.aws)
+        assert report.stuck
+        assert report.done == 0
+        first, second = await world.parked(app)
+        assert (first.attempts, second.attempts) == (attempts, 0)
+    assert world.journal(1) == ""
+
+
+async def test_a_redrive_stops_at_the_change_that_fails_and_keeps_what_is_done(world):
+    broken = Broken()
+    app = journalling(broken)
+    await world.put(*(Order(number=1, status=status) for status in "ABC"))
+    await world.work(app)
+    broken.down, broken.statuses = False, {"B"}
+    (report,) = await redrive(app, world.aws)
+    assert (report.done, report.failure.kind) == (1, "PoisonChange")
+    assert world.journal(1) == "A "
+    first, second = await world.parked(app)
+    assert (first.error, second.error) == ("PoisonChange", None)
+
+
+async def test_two_redrivers_at_once_give_each_effect_once(world):
+    broken = Broken()
+    app = journalling(broken)
+    await world.put(*(Order(number=n, status=status) for status in "ABC" for n in (1, 2)))
+    await world.work(app)
+    broken.down = False
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(redrive, app, world.aws)
+    assert [world.journal(number) for number in (1, 2)] == ["A B C ", "A B C "]
+    assert await world.parked(app) == []
+    assert world.control("parked") == []
+
+
+async def test_a_change_queued_while_the_last_one_is_redriven_is_redriven_too(world):
+    broken = Broken()
+    queued = []
+
+    async def meanwhile(change):
+        if not queued:
+            queued.append(change)
+            broken.down = True
+            await world.put(Order(number=1, status="LATE"))
+            await world.work(app)
+            broken.down = False
+
+    app = journalling(broken, meanwhile=meanwhile)
+    await world.put(Order(number=1, status="A"))
+    await world.work(app)
+    broken.down = False
+    (report,) = await redrive(app, world.aws)
+    assert report.done == 2
+    assert world.journal(1) == "A LATE "
+    assert world.control("lane") == []
+
+
+async def test_what_was_read_and_changed_before_the_commit_is_read_again(world):
+    broken = Broken()
+    edits = ["x ", "y "]
+    app = App("shop", table="shop")
+
+    @app.on(attempts=1)
+    async def journal(change: Inserted[Order], table: Table):
+        broken.use()
+        before = await table.get(Journal.key(number=1))
+        if edits:
+            await world.aws.dynamodb.put_item(
+                TableName="shop",
+                Item={
+                    "pk": {"S": "JOURNAL#1"},
+                    "sk": {"S": "JOURNAL"},
+                    "number": {"N": "1"},
+                    "lines": {"S": edits.pop()},
+                },
+            )
+        return Set(Journal.key(number=1), lines=(before.lines if before else "") + "end")
+
+    await world.put(Order(number=1))
+    await world.work(app)
+    broken.down = False
+    (report,) = await redrive(app, world.aws)
+    assert report.done == 1
+    assert world.journal(1) == "x end"
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "done", "count"), [("omit", 1, "1"), ("skip", 1, None), ("park", 0, None)]
+)
+async def test_a_condition_that_does_not_hold_has_its_declared_outcome(
+    world, otherwise, done, count
+):
+    broken = Broken()
+    app = App("shop", table="shop")
+
+    @app.on
+    def once(change: Inserted[Order]):
+        broken.use()
+        number = change.new.number
+        return [
+            Put(Row(number=number, place=0)).only_if(present, otherwise=otherwise),
+            Add(Journal.key(number=number), count=1),
+        ]
+
+    await world.put(Order(number=1))
+    await world.work(app)
+    broken.down = False
+    (report,) = await redrive(app, world.aws)
+    assert report.done == done
+    assert [item["count"]["N"] for item in world.items("JOURNAL#")] == ([count] if count else [])
+    assert world.items("ROW#") == []
+    assert len(await world.parked(app)) == 1 - done
+
+
+async def test_a_result_that_asks_to_be_retried_for_ever_stays_parked(world):
+    broken = Broken()
+    app = App("shop", table="shop")
+
+    @app.on
+    def checked(change: Inserted[Order]):
+        broken.use()
+        return Check(Journal.key(number=9), present, otherwise="retry")
+
+    await world.put(Order(number=1))
+    await world.work(app)
+    broken.down = False
+    (report,) = await redrive(app, world.aws)
+    assert report.failure.kind == "Contended"
+
+
+async def test_a_result_of_99_items_is_redriven_whole_and_cleaned_up_after(world):
+    broken = Broken()
+    app = App("shop", table="shop")
+
+    @app.on
+    def rows(change: Inserted[Order]):
+        broken.use()
+        return [Put(Row(number=change.new.number, place=place)) for place in range(99)]
+
+    await world.put(Order(number=1, text="x" * 350_000))
+    await world.work(app)
+    assert len(world.control("part")) == 2
+    broken.down = False
+    (report,) = await redrive(app, world.aws)
+    assert report.done == 1
+    assert len(world.items("ROW#")) == 99
+    assert world.control("parked") == world.control("part") == world.control("lane") == []
+    assert [item for item in world.control("holds") if "lanes" in item] == []
+
+
+async def test_a_large_record_is_shown_and_redriven_from_its_parts(world):
+    broken = Broken()
+    app = journalling(broken)
+    await world.put(Order(number=1, status="A", text="y" * 380_000))
+    await world.work(app)
+    store = await world.store(app)
+    (lane,) = await held_lanes(store)
+    shown = await show(store, lane.name)
+    assert shown.record.count(b"y") >= 380_000
+    assert await show(store, lane.name, "0" * 40) is None
+    assert await show(store, "nosuchlane") is None
+    broken.down = False
+    await redrive(app, world.aws)
+    assert world.journal(1) == "A "
+    assert world.control("part") == []
+
+
+async def test_a_handler_that_the_app_does_not_have_any_more_is_named_and_left_parked(world):
+    await world.put(Order(number=1))
+    await world.work(journalling(Broken()))
+    newer = App("shop", table="shop")
+
+    @newer.on
+    def another(change: Inserted[Order]):
+        return None
+
+    (report,) = await redrive(newer, world.aws)
+    assert report.failure.kind == "HandlerMissing"
+    assert "'journal'" in report.failure.detail
+    (left,) = await world.parked(newer)
+    assert left.attempts == 1
+
+
+async def test_a_kind_of_change_that_the_handler_does_not_take_any_more_is_left_parked(world):
+    await world.put(Order(number=1))
+    await world.work(journalling(Broken()))
+    newer = App("shop", table="shop")
+
+    @newer.on
+    def journal(change: Modified[Order]):
+        raise AssertionError
+
+    (report,) = await redrive(newer, world.aws)
+    assert report.failure.kind == "ChangeUnwanted"
+    assert len(await world.parked(newer)) == 1
+
+
+async def test_a_blocking_or_skipping_handler_neither_hangs_a_redrive_nor_loses_the_change(world):
+    await world.put(Order(number=1))
+    await world.work(journalling(Broken()))
+    for policy in ("block", "skip"):
+        newer = App("shop", table="shop")
+
+        @newer.on(on_failure=policy, attempts=1)
+        async def journal(change: Inserted[Order]):
+            raise RuntimeError("still broken")
+
+        (report,) = await redrive(newer, world.aws)
+        assert report.failure.kind == "RuntimeError"
+        assert len(await world.parked(newer)) == 1
+
+
+async def test_a_parked_aggregate_change_holds_nothing_and_is_counted_once(world):
+    broken = Broken()
+    app = App("shop", table="shop")
+
+    @app.aggregate
+    class PerStatus(Aggregate[Order], pk="PER#{status}", sk="PER"):
+        status: str
+        orders: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, order: Order) -> Key["PerStatus"]:
+            if order.number == 1:
+                broken.use()
+            return cls.key(status=order.status)
+
+    await world.put(Order(number=1, status="A"), Order(number=2, status="A"))
+    await world.work(app)
+    assert len(await world.parked(app)) == 1
+    broken.down = False
+    await redrive(app, world.aws)
+    await redrive(app, world.aws)
+    (total,) = world.items("PER#")
+    assert total["orders"] == {"N": "2"}
+
+
+async def test_discard_drops_the_first_change_and_the_next_is_first(world):
+    broken = Broken()
+    app = journalling(broken)
+    await world.put(*(Order(number=1, status=status) for status in "ABC"))
+    await world.work(app)
+    (report,) = await discard(app, world.aws)
+    assert report.done == 1
+    broken.down = False
+    await redrive(app, world.aws)
+    assert world.journal(1) == "B C "
+
+
+async def test_discarding_a_whole_lane_drops_all_of_it_and_no_other(world):
+    app = journalling(Broken())
+    await world.put(*(Order(number=n, status=status) for status in "AB" for n in (1, 2)))
+    await world.work(app)
+    first, second = await held_lanes(await world.store(app))
+    (report,) = await discard(app, world.aws, lanes=[first.name], whole=True)
+    assert report.done == 2
+    assert {change.lane for change in await world.parked(app)} == {second.name}
+    assert world.journal(1) == world.journal(2) == ""
+
+
+async def test_only_the_lanes_of_one_handler_are_redriven_when_one_is_named(world):
+    app = journalling(Broken())
+    await world.put(Order(number=1, status="A"))
+    await world.work(app)
+    assert await redrive(app, world.aws, handler="another") == []
+    assert len(await redrive(app, world.aws, handler="journal")) == 1
+
+
+async def test_a_redrive_whose_reply_was_lost_takes_effect_once():
+    lost = []
+
+    async def lose(call, apply):
+        response = apply()
+        if losing and call.operation == "TransactWriteItems" and len(lost) < 2:
+            lost.append(call)
+            return type(response)(500, b'{"__type":"com.amazonaws#InternalServerError"}')
+        return response
+
+    losing = []
+    async with opened(intercept=lose) as world:
+        broken = Broken()
+        app = App("shop", table="shop")
+
+        @app.on
+        def counted(change: Inserted[Order] | Modified[Order]):
+            broken.use()
+            return Add(Journal.key(number=1), count=1)
+
+        await world.put(Order(number=1, status="A"), Order(number=1, status="B"))
+        await world.work(app)
+        broken.down = False
+        losing.append(True)
+        (report,) = await redrive(app, world.aws)
+        assert len(lost) == 2
+        assert report.done == 2
+        (total,) = world.items("JOURNAL#")
+        assert total["count"] == {"N": "2"}
+
+
+async def test_one_redriver_serves_many_lanes(world):
+    broken = Broken()
+    app = journalling(broken)
+    await world.put(*(Order(number=number, status="A") for number in range(5)))
+    await world.work(app)
+    broken.down = False
+    async with open_redriver(app, world.aws, rng=random.Random(1)) as redriver:
+        lanes = await held_lanes(redriver.store)
+        assert len(lanes) == 5
+        for lane in lanes:
+            assert (await redriver.redrive(lane.name)).done == 1
+            assert (await redriver.redrive(lane.name)).done == 0
