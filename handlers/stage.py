@@ -9,7 +9,7 @@ what it had sent was applied or was not.
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Never
 
 import anyio
 import anyio.abc
@@ -80,10 +80,18 @@ class Process:
         dispatcher = self.worker.dispatcher if self.worker else None
         return dispatcher.counts.changes if dispatcher else 0
 
-    async def kill(self, death: Death) -> None:
-        """Let it die in its next commit, before or after the table has it."""
+    async def kill(self, death: Death, *, patience: float = 2.0) -> bool:
+        """Let it die in its next commit, before or after the table has it.
+
+        Returns:
+            Whether there was one; without any for `patience` seconds it dies where it is.
+        """
         self._death = death
-        await self.dead.wait()
+        with anyio.move_on_after(patience):
+            await self.dead.wait()
+        in_commit = self.dead.is_set()
+        self.dead.set()
+        return in_commit
 
     async def stop(self) -> None:
         """Ask for a graceful end, and wait for it."""
@@ -92,13 +100,18 @@ class Process:
         await self.ended.wait()
 
     async def _network(self, call: Call, apply: Apply) -> Response:
-        if self._death is not None and call.operation == "TransactWriteItems":
-            if self._death == "after" and not self.dead.is_set():
-                self.costs.of(call, apply)
-            self.dead.set()
-        if self.dead.is_set():
-            await anyio.sleep_forever()
-        return self.costs.of(call, apply)
+        dying = self._death is not None and call.operation == "TransactWriteItems"
+        if self.dead.is_set() or (dying and self._death == "before"):
+            await self._die()
+        response = self.costs.of(call, apply)
+        if dying and response.status == 200:
+            await self._die()
+        return response
+
+    async def _die(self) -> Never:
+        self.dead.set()
+        await anyio.sleep_forever()
+        raise AssertionError("nothing comes after for ever")
 
 
 @dataclass

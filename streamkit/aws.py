@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from importlib.metadata import version
 from typing import Any, TypeVar
 
 import aioboto3
@@ -23,6 +22,7 @@ from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 
+import streamkit
 from streamkit.decode import Page, parse_page
 
 T = TypeVar("T")
@@ -196,7 +196,7 @@ async def connect(
         "retries": {"mode": "standard", "total_max_attempts": 3},
         "account_id_endpoint_mode": "disabled",
         # botocore puts its own together anew for every call, at a fifth of a call's CPU time.
-        "user_agent": f"streamkit/{version('streamkit')}",
+        "user_agent": f"streamkit/{streamkit.__version__}",
     }
     if http_session is not None:
         options["http_session_cls"] = http_session

@@ -8,7 +8,7 @@ Ages are differences of two machines' clocks and label things for people; nothin
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -204,7 +204,7 @@ def in_tree_order(cursors: Mapping[str, Cursor]) -> Iterator[tuple[int, Cursor]]
         todo += [(depth + 1, child) for child in reversed(children.get(cursor.name, []))]
 
 
-def _by_handler(parked: Any) -> dict[str, int]:
+def _by_handler(parked: Iterable[Parked]) -> dict[str, int]:
     return dict(sorted(Counter(change.handler for change in parked).items()))
 
 

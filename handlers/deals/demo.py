@@ -64,7 +64,7 @@ class Show:
 
     async def kill_after(self) -> None:
         """Kill the worker when its commit is in the table and it does not know."""
-        await self._kill("after", "its last commit is in the table, unheard of")
+        await self._kill("after", "its last commit is in the table, but nobody has heard")
 
     async def kill_before(self) -> None:
         """Kill the worker when its commit is on the way, and let that be lost."""
@@ -76,9 +76,9 @@ class Show:
 
     async def _kill(self, death: Death, how: str) -> None:
         dead = self.worker
-        await dead.kill(death)
+        in_commit = await dead.kill(death)
         self.kills += 1
-        self.told.say(f"{dead.name} is killed: {how}")
+        self.told.say(f"{dead.name} is killed{': ' + how if in_commit else ''}")
         self.worker = self.stage.start_worker(app, SETTINGS)
         self.told.say(f"{self.worker.name} starts, and waits until {dead.name}'s lease is over")
 

@@ -75,7 +75,7 @@ _OPEN = _Form(dict[str, Any], "", "decode(%s)", may_be_absent=True)
 _CONTENTS: Mapping[str, tuple[Any, str]] = {
     "S": (str, "%s"),
     "N": (str, "number(%s)"),
-    "N:int": (str, "%s"),
+    "N:int": (str, "int(%s)"),
     "BOOL": (bool, "%s"),
     "B": (bytes, "%s"),
     "SS": (set[str], "%s"),

@@ -97,7 +97,7 @@ def arms(body):
     ("attributes", "expected"),
     [
         ({"g": "g1", "p": "p"}, (2, 1, 1, None)),
-        ({"other": "o"}, (1, 1, None, None)),
+        ({"extra": "o"}, (1, 1, None, None)),
         ({"l": "l1"}, (2, 1, None, 1)),
         ({"g": "g1", "l": "l1", "p": "p"}, (3, 1, 1, 1)),
     ],
@@ -112,13 +112,13 @@ def test_a_put_is_charged_for_the_indexes_it_enters(indexed, build, attributes, 
     assert arms(body) == expected
 
 
-FULL = {"g": "g1", "l": "l1", "p": "p", "other": "o"}
+FULL = {"g": "g1", "l": "l1", "p": "p", "extra": "o"}
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("SET other = :v", (2, 1, None, 1)),
+        ("SET extra = :v", (2, 1, None, 1)),
         ("SET p = :v", (3, 1, 1, 1)),
         ("SET g = :v", (4, 1, 2, 1)),
         ("REMOVE g", (3, 1, 1, 1)),

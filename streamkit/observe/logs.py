@@ -1,0 +1,125 @@
+"""Logs: structured lines on stderr, for people on a terminal and JSON for machines.
+
+`configure` is called once by the command line; a program that embeds a worker may set structlog
+up its own way instead. Lines of other libraries (their warnings) take the same form.
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal, TextIO
+
+import structlog
+
+from streamkit.observe.redaction import redact, traceback_text
+
+Format = Literal["auto", "console", "json"]
+
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+class _Named:
+    """Makes loggers that write to one stream and know what they are called."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, *names: Any) -> "_Logger":
+        return _Logger(self._stream, str(names[0]) if names else "streamkit")
+
+
+class _Logger(structlog.WriteLogger):
+    def __init__(self, stream: TextIO, name: str) -> None:
+        super().__init__(stream)
+        self.name = name
+
+
+def configure(
+    format: Format = "auto",  # noqa: A002 - it is what the setting is called
+    level: str = "info",
+    *,
+    stream: TextIO | None = None,
+) -> None:
+    """Set logging up for this process.
+
+    Args:
+        format: `console`, `json`, or `auto`: the first if the stream is a terminal.
+        level: debug, info, warning or error.
+        stream: where to; stderr without it.
+
+    Raises:
+        ValueError: the format or the level is none of these.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
+    if format not in ("auto", "console", "json"):
+        raise ValueError(f"log format {format!r} is none of auto, console, json")
+    stream = stream or sys.stderr
+    as_json = format == "json" or (format == "auto" and not stream.isatty())
+    before: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _exception_text,
+        redact,
+    ]
+    renderer = _json_renderer() if as_json else _console_renderer(stream)
+    structlog.configure(
+        processors=[_name, *before, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=_Named(stream),
+        cache_logger_on_first_use=False,
+    )
+    _take_in_other_libraries(before, renderer, stream, LEVELS[level])
+
+
+def _name(logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    event["logger"] = getattr(logger, "name", "streamkit")
+    return event
+
+
+def _exception_text(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Put a traceback where `exc_info` asks for one."""
+    asked = event.pop("exc_info", None)
+    error = asked if isinstance(asked, BaseException) else None
+    if isinstance(asked, tuple):
+        error = asked[1]
+    elif asked and error is None:
+        error = sys.exc_info()[1]
+    if error is not None:
+        event["exception"] = traceback_text(error)
+    return event
+
+
+def _json_renderer() -> Any:
+    return structlog.processors.JSONRenderer(sort_keys=False)
+
+
+def _console_renderer(stream: TextIO) -> Any:
+    return structlog.dev.ConsoleRenderer(colors=stream.isatty())
+
+
+def _take_in_other_libraries(
+    before: Sequence[Any], renderer: Any, stream: TextIO, level: int
+) -> None:
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *before],
+            keep_exc_info=True,
+        )
+    )
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        if getattr(old, "_of_streamkit", False):
+            root.removeHandler(old)
+    handler._of_streamkit = True  # type: ignore[attr-defined]  # noqa: SLF001 - marks it as ours
+    root.addHandler(handler)
+    # Their `info` is noise (found credentials …); their warnings are not.
+    root.setLevel(max(level, logging.WARNING))

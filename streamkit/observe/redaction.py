@@ -1,0 +1,76 @@
+"""Redaction: item data does not belong into logs.
+
+A log line names shards, handlers and hashed keys. What could hold data is dropped here, however it
+came in: values under the names below at any depth, and the texts of exceptions of the AWS SDK,
+whose messages and replies quote the request; of those the code is kept.
+"""
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+REDACTED = "[redacted]"
+
+NAMES = frozenset({"item", "items", "image", "images", "record", "records", "old", "new", "keys"})
+"""Names under which data would be logged; compared without case."""
+
+_SDK_PACKAGES = frozenset({"botocore", "boto3", "aiobotocore", "aioboto3"})
+
+_DEPTH_MAX = 8
+"""Deeper values are not looked into but dropped: log lines are flat."""
+
+
+def redact(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Drop what could hold item data from a log event: a processor of structlog."""
+    return {name: _clean(name, value, 0) for name, value in event.items()}
+
+
+def _clean(name: Any, value: Any, depth: int) -> Any:
+    if isinstance(name, str) and name.lower() in NAMES:
+        return REDACTED
+    if isinstance(value, BaseException):
+        return name_of(value)
+    if depth >= _DEPTH_MAX:
+        return REDACTED if isinstance(value, Mapping | list | tuple) else value
+    if isinstance(value, Mapping):
+        return {part: _clean(part, inner, depth + 1) for part, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(None, inner, depth + 1) for inner in value]
+    return value
+
+
+def name_of(error: BaseException) -> str:
+    """Return an exception's class and text; of the SDK's, whose texts quote requests, the code."""
+    kind = type(error).__name__
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):
+        return f"{kind}: {response.get('Error', {}).get('Code', '')}"
+    if type(error).__module__.partition(".")[0] in _SDK_PACKAGES:
+        return kind
+    return f"{kind}: {error}" if str(error) else kind
+
+
+def traceback_text(error: BaseException) -> str:
+    """Return an exception's traceback, with `name_of` in place of each exception's text."""
+    lines: list[str] = []
+    for number, link in enumerate(_chain(error)):
+        if number:
+            lines.append("The above led to:")
+        lines.append("Traceback (most recent call last):")
+        lines += "".join(traceback.format_tb(link.__traceback__)).splitlines()
+        lines.append(name_of(link))
+        if isinstance(link, BaseExceptionGroup):
+            for inner in link.exceptions:
+                lines += [f"  | {line}" for line in traceback_text(inner).splitlines()]
+    return "\n".join(lines)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return an exception and what led to it, the first cause first."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        context = None if link.__suppress_context__ else link.__context__
+        link = link.__cause__ or context
+    return chain[::-1]
