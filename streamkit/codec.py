@@ -156,10 +156,11 @@ def _encode_set(members: AbstractSet[Any], path: str) -> AttributeValue:
 
 
 def _map_key(key: object, path: str) -> str:
-    if isinstance(key, str):
-        return str.__str__(key)
-    # A ValueError as for every value that cannot be stored, so that callers catch one thing.
-    raise ValueError(f"{path}: the keys of a map are strings, not {type(key).__name__}")
+    if not isinstance(key, str):
+        kind = type(key).__name__
+        # A ValueError as for every value that cannot be stored, so that callers catch one thing.
+        raise ValueError(f"{path}: the keys of a map are strings, not {kind}")  # noqa: TRY004
+    return str.__str__(key)
 
 
 def _jsonable(value: object, path: str) -> Any:

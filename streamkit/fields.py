@@ -5,7 +5,7 @@ types and validators. This module takes a model's core schema apart once, and is
 that knows how pydantic nests it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
@@ -107,12 +107,11 @@ def validate_fields(
     Raises:
         ValueError: values do not fit; names the fields, never the values.
     """
-    validator = _partial_validator(entity, tuple(sorted(values)))
+    read = _partial_reader(entity, tuple(sorted(values)))
     try:
-        validated: dict[str, Any] = validator.validate_python(dict(values))
+        return read(dict(values))
     except ValidationError as error:
         raise ValueError(f"{where}: {problems(error)}") from None
-    return validated
 
 
 def problems(error: ValidationError) -> str:
@@ -128,32 +127,40 @@ def problems(error: ValidationError) -> str:
     return f"{len(found)} {noun} not fit: {', '.join(found)}"
 
 
+def attribute_reader(
+    compiled: CompiledModel, names: Iterable[str]
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """From plain values by attribute name to some fields' values by field name.
+
+    A field that is absent has its default, if it has one; else validation fails.
+    """
+    return _reader(compiled, {name: compiled.fields[name] for name in names})
+
+
 @lru_cache(maxsize=1024)
-def _partial_validator(entity: type[BaseModel], names: tuple[str, ...]) -> SchemaValidator:
+def _partial_reader(
+    entity: type[BaseModel], names: tuple[str, ...]
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     compiled = CompiledModel.of(entity)
     if compiled is None:
         raise ValueError(f"{entity.__name__} is not an ordinary model with fields")
     fields = {
-        name: {"type": "typed-dict-field", "schema": compiled.fields[name]["schema"]}
-        for name in names
+        name: {"type": "model-field", "schema": compiled.fields[name]["schema"]} for name in names
     }
-    return compiled.validator({"type": "typed-dict", "fields": fields})
+    return _reader(compiled, fields)
 
 
-def attribute_validator(compiled: CompiledModel, names: Iterable[str]) -> SchemaValidator:
-    """A validator from plain values by attribute name to some fields' values by field name.
+def _reader(
+    compiled: CompiledModel, fields: Mapping[str, Schema]
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    # Not as a typed dict, which looks names and aliases up in ways of its own.
+    validate = compiled.validator({"type": "model-fields", "fields": dict(fields)}).validate_python
 
-    A field that is absent has its default, if it has one; else validation fails.
-    """
-    fields = {
-        name: {
-            "type": "typed-dict-field",
-            "schema": compiled.fields[name]["schema"],
-            "validation_alias": compiled.fields[name].get("validation_alias", name),
-        }
-        for name in names
-    }
-    return compiled.validator({"type": "typed-dict", "fields": fields})
+    def read(values: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = validate(values)[0]
+        return found
+
+    return read
 
 
 def _inside(schema: Schema, definitions: tuple[Schema, ...]) -> Schema | None:

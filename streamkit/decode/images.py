@@ -16,7 +16,7 @@ from streamkit.codec import decode_image, decode_item
 from streamkit.decode.fast import values_reader
 from streamkit.entity import Entity
 from streamkit.errors import DecodeError
-from streamkit.fields import CompiledModel, attribute_validator, problems
+from streamkit.fields import CompiledModel, attribute_reader, problems
 from streamkit.schema import TableSchema
 
 E = TypeVar("E", bound=Entity)
@@ -85,7 +85,7 @@ class ImageDecoder(Generic[E]):
         if not all(compiled.is_independent(name) for name in fields):
             return None
         read = values_reader(self._entity, fields)
-        validate = attribute_validator(compiled, fields).validate_python
+        validate = attribute_reader(compiled, fields)
         return lambda raw: validate(read(raw))
 
     def _plainly(self, raw: bytes | Raw, fields: tuple[str, ...]) -> dict[str, Any]:

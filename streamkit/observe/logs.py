@@ -69,8 +69,9 @@ def configure(
         redact,
     ]
     renderer = _json_renderer() if as_json else _console_renderer(stream)
+    processors: list[Any] = [_name, *before, renderer]
     structlog.configure(
-        processors=[_name, *before, renderer],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=_Named(stream),
         cache_logger_on_first_use=False,
@@ -112,7 +113,6 @@ def _take_in_other_libraries(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *before],
-            keep_exc_info=True,
         )
     )
     root = logging.getLogger()

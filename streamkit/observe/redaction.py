@@ -20,7 +20,7 @@ _DEPTH_MAX = 8
 """Deeper values are not looked into but dropped: log lines are flat."""
 
 
-def redact(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+def redact(_logger: Any, _method: str, event: Mapping[str, Any]) -> dict[str, Any]:
     """Drop what could hold item data from a log event: a processor of structlog."""
     return {name: _clean(name, value, 0) for name, value in event.items()}
 

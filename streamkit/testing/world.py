@@ -6,7 +6,7 @@ the table. That is what `kill -9` does; cancelling a task would run its `finally
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -94,7 +94,7 @@ class World:
         process: Process | None = None,
         settings: Settings | None = None,
         until_idle: bool = True,
-        started: Callable[[Worker], Awaitable[Any]] | None = None,
+        started: Callable[[Worker], Coroutine[Any, Any, None]] | None = None,
     ) -> bool:
         """Run a worker until it ends or its process dies; return whether it lived."""
         process = process or Process("worker")

@@ -339,7 +339,7 @@ MODELS: list[type[Entity]] = [
 TEXTS = [
     "", "a", "true", " x ", "red", "12", "1.5", "-0", "1714521600", "2024-05-01", "cat", "dog",
     "2024-05-01T10:11:12.5Z", "2024-05-01T10:11:12+02:00", "10:11:12", "P1DT2H", "blue",
-    "00000000-0000-0000-0000-000000000005", "https://example.com/a", "é\u2028\U0001f600\"\\\n",
+    "00000000-0000-0000-0000-000000000005", "https://example.com/a", 'é\u2028\U0001f600"\\\n',
 ]  # fmt: skip
 NUMBERS = [
     "0", "1", "2", "-7", "12", "99", "1.5", "-0.25", "12.0", "100", "1E2", "1.50", "1E-7",
@@ -501,9 +501,7 @@ def same(ours: Any, theirs: Any) -> bool:
             parts = ("__dict__", "model_extra", "model_fields_set", "__pydantic_private__")
             return all(same(getattr(ours, part), getattr(theirs, part)) for part in parts)
         case dict():
-            return list(ours) == list(theirs) and all(
-                same(ours[key], theirs[key]) for key in ours
-            )
+            return list(ours) == list(theirs) and all(same(ours[key], theirs[key]) for key in ours)
         case list() | tuple():
             return len(ours) == len(theirs) and all(map(same, ours, theirs))
         case set() | frozenset():

@@ -76,8 +76,10 @@ def test_a_batch_that_is_invalid_anywhere_writes_nothing(db, table, build):
         ({}, "The requestItems parameter is required for BatchWriteItem"),
         (
             {"table": [{"DeleteRequest": {"Key": {"pk": {"S": ""}}}}]},
-            "One or more parameter values are not valid. The AttributeValue for a key attribute "
-            "cannot contain an empty string value. Key: pk",
+            (
+                "One or more parameter values are not valid. The AttributeValue for a key attribute "
+                "cannot contain an empty string value. Key: pk"
+            ),
         ),
         (
             {
@@ -97,8 +99,10 @@ def test_a_batch_that_is_invalid_anywhere_writes_nothing(db, table, build):
                     }
                 ]
             },
-            "Supplied AttributeValue has more than one datatypes set, must contain exactly one of "
-            "the supported datatypes",
+            (
+                "Supplied AttributeValue has more than one datatypes set, must contain exactly one of "
+                "the supported datatypes"
+            ),
         ),
         (
             {"table": [{"PutRequest": {"Item": {"pk": {"S": "a"}, "x": {"S": "x" * 409_600}}}}]},

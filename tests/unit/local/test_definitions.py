@@ -120,18 +120,24 @@ def index(name="idx", keys=("v",), **changes):
         ),
         (
             {"TableName": "ab"},
-            "1 validation error detected: Value 'ab' at 'tableName' failed to satisfy constraint: "
-            "Member must have length greater than or equal to 3",
+            (
+                "1 validation error detected: Value 'ab' at 'tableName' failed to satisfy constraint: "
+                "Member must have length greater than or equal to 3"
+            ),
         ),
         (
             {"TableName": "x!xx"},
-            "1 validation error detected: Value 'x!xx' at 'tableName' failed to satisfy "
-            "constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+",
+            (
+                "1 validation error detected: Value 'x!xx' at 'tableName' failed to satisfy "
+                "constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
+            ),
         ),
         (
             {"KeySchema": [{"AttributeName": "pk", "KeyType": "INVALID"}]},
-            "1 validation error detected: Value 'INVALID' at 'keySchema.1.member.keyType' failed "
-            "to satisfy constraint: Member must satisfy enum value set: [HASH, RANGE]",
+            (
+                "1 validation error detected: Value 'INVALID' at 'keySchema.1.member.keyType' failed "
+                "to satisfy constraint: Member must satisfy enum value set: [HASH, RANGE]"
+            ),
         ),
         (
             {"KeySchema": [{"AttributeName": "pk", "KeyType": "RANGE"}]},
@@ -158,15 +164,19 @@ def index(name="idx", keys=("v",), **changes):
                     {"AttributeName": "tk", "KeyType": "RANGE"},
                 ]
             },
-            "1 validation error detected: Value '[KeySchemaElement(attributeName=pk, keyType=HASH), "
-            "KeySchemaElement(attributeName=sk, keyType=RANGE), KeySchemaElement(attributeName=tk, "
-            "keyType=RANGE)]' at 'keySchema' failed to satisfy constraint: Member must have length "
-            "less than or equal to 2",
+            (
+                "1 validation error detected: Value '[KeySchemaElement(attributeName=pk, keyType=HASH), "
+                "KeySchemaElement(attributeName=sk, keyType=RANGE), KeySchemaElement(attributeName=tk, "
+                "keyType=RANGE)]' at 'keySchema' failed to satisfy constraint: Member must have length "
+                "less than or equal to 2"
+            ),
         ),
         (
             {"AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "X"}]},
-            "1 validation error detected: Value 'X' at 'attributeDefinitions.1.member.attributeType' "
-            "failed to satisfy constraint: Member must satisfy enum value set: [B, N, S]",
+            (
+                "1 validation error detected: Value 'X' at 'attributeDefinitions.1.member.attributeType' "
+                "failed to satisfy constraint: Member must satisfy enum value set: [B, N, S]"
+            ),
         ),
         ({"AttributeDefinitions": attributes("pk", "pk")}, "Attribute Name is duplicated: pk"),
         (
@@ -204,13 +214,17 @@ def index(name="idx", keys=("v",), **changes):
                 "BillingMode": None,
                 "ProvisionedThroughput": {"ReadCapacityUnits": 0, "WriteCapacityUnits": 1},
             },
-            "1 validation error detected: Value '0' at 'provisionedThroughput.readCapacityUnits' "
-            "failed to satisfy constraint: Member must have value greater than or equal to 1",
+            (
+                "1 validation error detected: Value '0' at 'provisionedThroughput.readCapacityUnits' "
+                "failed to satisfy constraint: Member must have value greater than or equal to 1"
+            ),
         ),
         (
             {"BillingMode": "FREE"},
-            "1 validation error detected: Value 'FREE' at 'billingMode' failed to satisfy "
-            "constraint: Member must satisfy enum value set: [PROVISIONED, PAY_PER_REQUEST]",
+            (
+                "1 validation error detected: Value 'FREE' at 'billingMode' failed to satisfy "
+                "constraint: Member must satisfy enum value set: [PROVISIONED, PAY_PER_REQUEST]"
+            ),
         ),
         (
             {"StreamSpecification": {"StreamEnabled": True}},

@@ -164,18 +164,24 @@ def test_the_older_parameters_work(db, table, build):
         ),
         (
             {"pk": {"S": ""}, "sk": {"S": "b"}},
-            "One or more parameter values are not valid. The AttributeValue for a key attribute "
-            "cannot contain an empty string value. Key: pk",
+            (
+                "One or more parameter values are not valid. The AttributeValue for a key attribute "
+                "cannot contain an empty string value. Key: pk"
+            ),
         ),
         (
             {"pk": {"S": "a" * 2049}, "sk": {"S": "b"}},
-            "One or more parameter values were invalid: Size of hashkey has exceeded the maximum "
-            "size limit of2048 bytes",
+            (
+                "One or more parameter values were invalid: Size of hashkey has exceeded the maximum "
+                "size limit of2048 bytes"
+            ),
         ),
         (
             {"pk": {"S": "a"}, "sk": {"S": "é" * 513}},
-            "One or more parameter values were invalid: Aggregated size of all range keys has "
-            "exceeded the size limit of 1024 bytes",
+            (
+                "One or more parameter values were invalid: Aggregated size of all range keys has "
+                "exceeded the size limit of 1024 bytes"
+            ),
         ),
     ],
 )
@@ -201,14 +207,18 @@ def test_keys_of_the_greatest_size_are_taken(db, table, build):
         ),
         (
             KEY | {"g": {"N": "5"}},
-            "One or more parameter values were invalid: Type mismatch for Index Key g Expected: S "
-            "Actual: N IndexName: first",
+            (
+                "One or more parameter values were invalid: Type mismatch for Index Key g Expected: S "
+                "Actual: N IndexName: first"
+            ),
         ),
         (
             KEY | {"g": {"S": ""}},
-            "One or more parameter values are not valid. A value specified for a secondary index "
-            "key is not supported. The AttributeValue for a key attribute cannot contain an empty "
-            "string value. IndexName: first, IndexKey: g",
+            (
+                "One or more parameter values are not valid. A value specified for a secondary index "
+                "key is not supported. The AttributeValue for a key attribute cannot contain an empty "
+                "string value. IndexName: first, IndexKey: g"
+            ),
         ),
         (KEY | {"x": {"S": "x" * 409_600}}, "Item size has exceeded the maximum allowed size"),
         (
@@ -266,18 +276,24 @@ def test_an_item_of_exactly_400_kb_is_taken(db, build):
     [
         (
             {"Item": KEY},
-            "1 validation error detected: Value null at 'tableName' failed to satisfy constraint: "
-            "Member must not be null",
+            (
+                "1 validation error detected: Value null at 'tableName' failed to satisfy constraint: "
+                "Member must not be null"
+            ),
         ),
         (
             {"TableName": "", "Item": KEY, "ReturnValues": "INVALID"},
-            "1 validation error detected: Value '' at 'tableName' failed to satisfy constraint: "
-            "Member must have length greater than or equal to 1",
+            (
+                "1 validation error detected: Value '' at 'tableName' failed to satisfy constraint: "
+                "Member must have length greater than or equal to 1"
+            ),
         ),
         (
             {"TableName": "bad table!@#", "Item": KEY},
-            "1 validation error detected: Value 'bad table!@#' at 'tableName' failed to satisfy "
-            "constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+",
+            (
+                "1 validation error detected: Value 'bad table!@#' at 'tableName' failed to satisfy "
+                "constraint: Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
+            ),
         ),
         (
             {"TableName": "table", "Item": KEY, "ReturnValues": "ALL_NEW"},
@@ -285,8 +301,10 @@ def test_an_item_of_exactly_400_kb_is_taken(db, build):
         ),
         (
             {"TableName": "table", "Item": KEY, "ExpressionAttributeValues": {":v": {"S": "x"}}},
-            "ExpressionAttributeValues can only be specified when using expressions: "
-            "ConditionExpression is null",
+            (
+                "ExpressionAttributeValues can only be specified when using expressions: "
+                "ConditionExpression is null"
+            ),
         ),
         (
             {

@@ -184,8 +184,10 @@ def test_pages_of_an_index_resume_among_equal_keys(db, table):
         ),
         (
             {"Limit": 0},
-            "1 validation error detected: Value at 'Limit' failed to satisfy constraint: Member "
-            "must have value greater than or equal to 1",
+            (
+                "1 validation error detected: Value at 'Limit' failed to satisfy constraint: Member "
+                "must have value greater than or equal to 1"
+            ),
         ),
         ({"IndexName": "none"}, "The table does not have the specified index: none"),
         (
@@ -194,9 +196,11 @@ def test_pages_of_an_index_resume_among_equal_keys(db, table):
         ),
         (
             {"Select": "INVALID"},
-            "1 validation error detected: Value 'INVALID' at 'select' failed to satisfy "
-            "constraint: Member must satisfy enum value set: [SPECIFIC_ATTRIBUTES, COUNT, "
-            "ALL_ATTRIBUTES, ALL_PROJECTED_ATTRIBUTES]",
+            (
+                "1 validation error detected: Value 'INVALID' at 'select' failed to satisfy "
+                "constraint: Member must satisfy enum value set: [SPECIFIC_ATTRIBUTES, COUNT, "
+                "ALL_ATTRIBUTES, ALL_PROJECTED_ATTRIBUTES]"
+            ),
         ),
         (
             {"Select": "ALL_PROJECTED_ATTRIBUTES"},
@@ -204,8 +208,10 @@ def test_pages_of_an_index_resume_among_equal_keys(db, table):
         ),
         (
             {"Select": "SPECIFIC_ATTRIBUTES"},
-            "Must specify the AttributesToGet or ProjectionExpression when choosing to get "
-            "SPECIFIC_ATTRIBUTES",
+            (
+                "Must specify the AttributesToGet or ProjectionExpression when choosing to get "
+                "SPECIFIC_ATTRIBUTES"
+            ),
         ),
         (
             {"Select": "ALL_ATTRIBUTES", "ProjectionExpression": "sk"},
@@ -280,23 +286,31 @@ def test_a_global_index_gives_only_what_it_has(db, table):
     [
         (
             {"Segment": 0},
-            "The TotalSegments parameter is required but was not present in the request when "
-            "Segment parameter is present",
+            (
+                "The TotalSegments parameter is required but was not present in the request when "
+                "Segment parameter is present"
+            ),
         ),
         (
             {"TotalSegments": 4},
-            "The Segment parameter is required but was not present in the request when parameter "
-            "TotalSegments is present",
+            (
+                "The Segment parameter is required but was not present in the request when parameter "
+                "TotalSegments is present"
+            ),
         ),
         (
             {"Segment": 5, "TotalSegments": 5},
-            "The Segment parameter is zero-based and must be less than parameter TotalSegments: "
-            "Segment: 5 is not less than TotalSegments: 5",
+            (
+                "The Segment parameter is zero-based and must be less than parameter TotalSegments: "
+                "Segment: 5 is not less than TotalSegments: 5"
+            ),
         ),
         (
             {"Limit": 0},
-            "1 validation error detected: Value '0' at 'limit' failed to satisfy constraint: "
-            "Member must have value greater than or equal to 1",
+            (
+                "1 validation error detected: Value '0' at 'limit' failed to satisfy constraint: "
+                "Member must have value greater than or equal to 1"
+            ),
         ),
         ({"IndexName": "none"}, "The table does not have the specified index: none"),
     ],

@@ -151,14 +151,18 @@ def test_what_is_invalid_only_for_the_table_or_item_cancels(db, table, build, ac
     [
         (
             [],
-            "1 validation error detected: Value '[]' at 'transactItems' failed to satisfy "
-            "constraint: Member must have length greater than or equal to 1",
+            (
+                "1 validation error detected: Value '[]' at 'transactItems' failed to satisfy "
+                "constraint: Member must have length greater than or equal to 1"
+            ),
         ),
         ([{}], "TransactItems can only contain one of Check, Put, Update or Delete"),
         (
             [{"Put": {"TableName": "table", "Item": {"pk": {"S": ""}}}}],
-            "One or more parameter values are not valid. The AttributeValue for a key attribute "
-            "cannot contain an empty string value. Key: pk",
+            (
+                "One or more parameter values are not valid. The AttributeValue for a key attribute "
+                "cannot contain an empty string value. Key: pk"
+            ),
         ),
         (
             [
@@ -173,8 +177,10 @@ def test_what_is_invalid_only_for_the_table_or_item_cancels(db, table, build, ac
         ),
         (
             [{"ConditionCheck": {"TableName": "table", "Key": {"pk": {"S": "a"}}}}],
-            "1 validation error detected: Value null at 'conditionExpression' failed to satisfy "
-            "constraint: Member must not be null",
+            (
+                "1 validation error detected: Value null at 'conditionExpression' failed to satisfy "
+                "constraint: Member must not be null"
+            ),
         ),
     ],
 )

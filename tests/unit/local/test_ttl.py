@@ -107,13 +107,17 @@ def test_the_setting_is_described(db, table):
         ),
         (
             {"AttributeName": "", "Enabled": True},
-            "1 validation error detected: Value '' at 'timeToLiveSpecification.attributeName' "
-            "failed to satisfy constraint: Member must have length greater than or equal to 1",
+            (
+                "1 validation error detected: Value '' at 'timeToLiveSpecification.attributeName' "
+                "failed to satisfy constraint: Member must have length greater than or equal to 1"
+            ),
         ),
         (
             {"AttributeName": "x"},
-            "1 validation error detected: Value null at 'timeToLiveSpecification.enabled' failed "
-            "to satisfy constraint: Member must not be null",
+            (
+                "1 validation error detected: Value null at 'timeToLiveSpecification.enabled' failed "
+                "to satisfy constraint: Member must not be null"
+            ),
         ),
     ],
 )

@@ -1,0 +1,96 @@
+"""The README's code runs as it is written."""
+
+import ast
+import re
+import sys
+import types
+from decimal import Decimal
+from pathlib import Path
+from typing import ClassVar
+
+import streamkit
+import streamkit.preflight
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import World
+
+README = Path(__file__).parents[2].joinpath("README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def module_of(*blocks):
+    module = types.ModuleType("readme_example")
+    sys.modules[module.__name__] = module
+    names = {name: getattr(streamkit, name) for name in streamkit.__all__}
+    vars(module).update(names, Decimal=Decimal, ClassVar=ClassVar)
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), vars(module))
+    return vars(module)
+
+
+async def first_screen():
+    module = module_of(BLOCKS[0])
+    app, likes_of = module["app"], module["BrandLikes"]
+    world = World.create()
+    world.engine.call(
+        "dynamodb",
+        "CreateTable",
+        {
+            "TableName": app.table,
+            "KeySchema": [
+                {"AttributeName": "PK", "KeyType": "HASH"},
+                {"AttributeName": "SK", "KeyType": "RANGE"},
+            ],
+            "AttributeDefinitions": [
+                {"AttributeName": "PK", "AttributeType": "S"},
+                {"AttributeName": "SK", "AttributeType": "S"},
+            ],
+            "BillingMode": "PAY_PER_REQUEST",
+            "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+        },
+    )
+    for username in ("ann", "bob"):
+        like = module["BrandLike"](brand="APPLE", username=username)
+        key = {"S": like.item_key.pk}
+        item = {"PK": key, "SK": key, "brand": {"S": "APPLE"}, "username": {"S": username}}
+        world.engine.call("dynamodb", "PutItem", {"TableName": app.table, "Item": item})
+    assert await world.run_worker(app)
+    async with world.clients() as aws:
+        around = await streamkit.preflight.survey(app, aws)
+        table = streamkit.Table(aws.dynamodb, around.table)
+        scope = module | {"table": table}
+        body = "async def read():\n" + "".join(f"    {line}\n" for line in BLOCKS[1].splitlines())
+        exec(compile(body + "    return likes\n", "README.md", "exec"), scope)
+        likes = await scope["read"]()
+    assert (likes.brand, likes.likes) == ("APPLE", 2)
+
+
+def test_the_first_screen_counts_likes_and_reads_them():
+    run_virtually(first_screen)
+
+
+def test_the_how_tos_declare_what_they_say():
+    entity, handler, reader = (
+        next(block for block in BLOCKS if text in block)
+        for text in ("class Order(", "def shipped(", "def renumber(")
+    )
+    others = (
+        'class Notice(Entity, pk="NOTICE#{order_id}", sk="-"):\n    order_id: str\n'
+        'class Customer(Entity, pk="C#{username}", sk="-"):\n    username: str\n    orders: int = 0\n'
+        'app = App("shop", table="Shop")\n'
+    )
+    module = module_of(entity, others, handler, reader)
+    assert [h.name for h in module["app"].handlers] == ["shipped", "renumber"]
+
+
+def test_every_block_is_python():
+    for block in BLOCKS:
+        ast.parse(block, mode="exec") if "await" not in block else compile(
+            block, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        )
+
+
+def test_every_setting_is_in_the_readme():
+    from streamkit.settings import Settings
+
+    missing = [n for n in Settings.model_fields if f"STREAMKIT_{n.upper()}" not in README]
+    assert missing == []
