@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from streamkit.codec import encode
 from streamkit.conditions import all_of, compile_condition
@@ -30,6 +30,14 @@ from streamkit.schema import TableSchema
 
 Wire = dict[str, Any]
 """One attribute value as DynamoDB's JSON has it, such as `{"S": "x"}`."""
+
+
+CONTROL_PREFIX = "_sk#"
+"""Every control item's partition key begins so; the application must not write there."""
+CONTROL_ATTRIBUTE = "_sk_"
+"""Every attribute of a control item begins so."""
+
+V = TypeVar("V")
 
 
 class ItemRef(NamedTuple):
@@ -99,6 +107,11 @@ class Action:
     unions: dict[str, Wire] = field(default_factory=dict)
     subtractions: dict[str, Wire] = field(default_factory=dict)
     guards: list[tuple[Guard, GuardSource]] = field(default_factory=list)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the item is one that streamkit itself keeps."""
+        return self.ref.pk[1].startswith(CONTROL_PREFIX)
 
     def copy(self) -> "Action":
         """Return an action that can be merged into without changing this one."""
@@ -199,7 +212,13 @@ def _update_attribute(action: Action, effect: Effect, name: str, value: Wire | N
 
 
 def render(action: Action, schema: TableSchema) -> dict[str, dict[str, Any]]:
-    """Return the action as an entry of `TransactWriteItems`."""
+    """Return the action as an entry of `TransactWriteItems`.
+
+    Attributes of control items get a prefix, here and nowhere else: the table's keys, indexes and
+    TTL may have any names, and must not meet ours.
+    """
+    if action.is_control:
+        action = _prefixed(action, schema)
     body: dict[str, Any] = {"TableName": schema.name}
     names: dict[str, str] = {}
     values: dict[str, Wire] = {}
@@ -212,8 +231,14 @@ def render(action: Action, schema: TableSchema) -> dict[str, dict[str, Any]]:
         if expression:
             body["UpdateExpression"] = expression
     if action.guards:
-        condition = all_of([guard.condition for guard, _ in action.guards], schema.pk)
+        exists = "kind" if action.is_control else schema.pk  # every control item has a kind
+        condition = all_of([guard.condition for guard, _ in action.guards], exists)
         text, condition_names, condition_values = compile_condition(condition)
+        if action.is_control:
+            condition_names = {
+                placeholder: CONTROL_ATTRIBUTE + name
+                for placeholder, name in condition_names.items()
+            }
         body["ConditionExpression"] = text
         names.update(condition_names)
         values.update(condition_values)
@@ -222,6 +247,33 @@ def render(action: Action, schema: TableSchema) -> dict[str, dict[str, Any]]:
     if values:
         body["ExpressionAttributeValues"] = values
     return {action.verb.value: body}
+
+
+def own_attributes(item: Mapping[str, Wire]) -> dict[str, Wire]:
+    """Return what a control item holds, by the names that streamkit's code uses."""
+    return {
+        name.removeprefix(CONTROL_ATTRIBUTE): value
+        for name, value in item.items()
+        if name.startswith(CONTROL_ATTRIBUTE)
+    }
+
+
+def _prefixed(action: Action, schema: TableSchema) -> Action:
+    def names(attributes: Mapping[str, V]) -> dict[str, V]:
+        return {CONTROL_ATTRIBUTE + name: value for name, value in attributes.items()}
+
+    put = action.verb is Verb.PUT
+    return Action(
+        action.ref,
+        action.verb,
+        {**names(action.item), **action.ref.key(schema)} if put else {},
+        names(action.sets),
+        {CONTROL_ATTRIBUTE + name for name in action.removes},
+        names(action.adds),
+        names(action.unions),
+        names(action.subtractions),
+        action.guards,
+    )
 
 
 def _update_expression(action: Action, names: dict[str, str], values: dict[str, Wire]) -> str:

@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
-from streamkit.control import PREFIX
+from streamkit.actions import CONTROL_PREFIX
 from streamkit.declaration import Declaration
 from streamkit.decode import Router
 from streamkit.entity import Entity, spec_of
@@ -177,7 +177,7 @@ class App:
         Raises:
             DeclarationError: two entities cannot be told apart on this table.
         """
-        return Router(self.entities, schema, PREFIX)
+        return Router(self.entities, schema, CONTROL_PREFIX)
 
     def fingerprint(self) -> str:
         """Return a digest of the handlers and definitions; a new one starts a new generation."""

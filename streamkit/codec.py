@@ -169,7 +169,8 @@ def _jsonable(value: object, path: str) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, SecretStr | SecretBytes):
-        raise ValueError(f"{path}: a secret is masked when dumped; give its field a serializer")
+        problem = "a secret is masked when dumped; give its field a serializer"
+        raise ValueError(f"{path}: {problem}")  # noqa: TRY004
     try:
         plain = to_jsonable_python(value)
     except PydanticSerializationError:

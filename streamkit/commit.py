@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import structlog
 
-from streamkit.actions import Action, GuardSource, Wire, render
+from streamkit.actions import Action, GuardSource, Wire, own_attributes, render
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.control import ControlSpace, Cursor, read_cursor
 from streamkit.cursor import lease_guard
@@ -215,7 +215,7 @@ class Committer:
 
     def _cursor_refused(self, item: dict[str, Wire] | None) -> Verdict:
         mine = self.cursor
-        there = read_cursor(item) if item else None
+        there = read_cursor(own_attributes(item)) if item else None
         if (
             there is None
             or (there.owner, there.epoch, there.generation)

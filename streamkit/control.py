@@ -18,12 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamkit.actions import Action, ItemRef, Verb, Wire, item_ref
+from streamkit.actions import CONTROL_PREFIX, Action, ItemRef, Verb, Wire, item_ref
 from streamkit.errors import ConfigurationError
 from streamkit.schema import TableSchema
-
-PREFIX = "_sk#"
-"""Every control item's partition key begins so; the application must not write there."""
 
 DIRECTORIES = 16
 """Directory items of a consumer: 10,000 shards make about 25 KB in each."""
@@ -91,7 +88,7 @@ class ControlSpace:
 
     def text(self, kind: str, *names: str) -> str:
         """Return the partition key of a control item."""
-        return "#".join((f"{PREFIX}{self.consumer}", self.label, kind, *names))
+        return "#".join((f"{CONTROL_PREFIX}{self.consumer}", self.label, kind, *names))
 
     def key(self, kind: str, *names: str) -> dict[str, Wire]:
         """Return the key of a control item in wire form."""
@@ -106,7 +103,7 @@ class ControlSpace:
 
     def put(self, attributes: Mapping[str, Wire], kind: str, *names: str) -> Action:
         """Write a whole control item."""
-        item = {**attributes, **self.key(kind, *names), "kind": {"S": kind}}
+        item = {**attributes, "kind": {"S": kind}}
         return Action(self.ref(kind, *names), Verb.PUT, item=item)
 
     def update(self, kind: str, *names: str) -> Action:

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import CHILD, OURS, Action, GuardSource, Wire, render
+from streamkit.actions import CHILD, OURS, Action, GuardSource, Wire, own_attributes, render
 from streamkit.aws import AwsError, Trouble, fetch_all, patiently, trouble_of
 from streamkit.conditions import Attr, absent
 from streamkit.control import (
@@ -68,8 +68,7 @@ class CursorStore:
         reply = await patiently(
             lambda: self.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True)
         )
-        item: dict[str, Wire] | None = reply.get("Item")
-        return item
+        return own_attributes(reply["Item"]) if "Item" in reply else None
 
     async def read_all(self) -> dict[str, Cursor]:
         """Read every cursor that the directories list."""
@@ -81,7 +80,8 @@ class CursorStore:
     async def items(self, names: Iterable[Sequence[str]]) -> list[dict[str, Wire]]:
         """Read many control items, strongly consistent; missing ones are left out."""
         keys = [self.space.key(*name) for name in names]
-        return await fetch_all(self.dynamodb, self.space.schema.name, keys)
+        found = await fetch_all(self.dynamodb, self.space.schema.name, keys)
+        return [own_attributes(item) for item in found]
 
     async def take(self, cursor: Cursor, owner: str, generation: int) -> Cursor:
         """Become the owner of a cursor as it was read, with the next epoch.
@@ -141,8 +141,7 @@ class CursorStore:
                     raise
                 await anyio.sleep(0.05)  # a commit is under way; it settles within milliseconds
             else:
-                item: dict[str, Wire] = reply["Attributes"]
-                return item
+                return own_attributes(reply["Attributes"])
 
 
 def released(cursor: Cursor) -> Cursor:

@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from streamkit.codec import AttributeValue, encode
 from streamkit.declaration import Declaration
 from streamkit.errors import DeclarationError
-from streamkit.fields import StoredAs, validate_fields
+from streamkit.fields import StoredAs, dump_fields, validate_fields
 from streamkit.keys import Index, Key, Query
 from streamkit.schema import TableSchema
 from streamkit.spec import EntitySpec, check_fields, let_absent_be_empty, read_spec
@@ -219,14 +219,15 @@ class Entity(BaseModel):
             {name: value for name, value in given.items() if name not in removable},
             where=f"setting fields of {cls.__name__}",
         )
-        dumped = cls.model_construct(**values).model_dump(include=set(values), warnings=False)
+        dumped = dump_fields(cls, values)
         changes: dict[str, AttributeValue | None] = {names[name]: None for name in removable}
         for name, value in dumped.items():
             path = f"{cls.__name__}.{name}"
             changes[names[name]] = None if _is_absent(value) else encode(value, path)
         reserved = schema.key_attributes & changes.keys()
         if reserved:
-            raise ValueError(f"{cls.__name__}: a key attribute cannot be set: {reserved}")
+            named = ", ".join(sorted(reserved))
+            raise ValueError(f"{cls.__name__}: a key attribute cannot be set: {named}")
         return changes
 
 

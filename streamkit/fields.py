@@ -114,6 +114,20 @@ def validate_fields(
         raise ValueError(f"{where}: {problems(error)}") from None
 
 
+def dump_fields(entity: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of some fields as the fields' serializers store them, by field name."""
+    # An instance of these fields alone: `model_construct` would make up the others' defaults.
+    partial = entity.__new__(entity)
+    for name, value in (
+        ("__dict__", dict(values)),
+        ("__pydantic_fields_set__", set(values)),
+        ("__pydantic_extra__", None),
+        ("__pydantic_private__", None),
+    ):
+        object.__setattr__(partial, name, value)
+    return partial.model_dump(include=set(values), by_alias=False)
+
+
 def problems(error: ValidationError) -> str:
     """What does not fit, as `2 fields do not fit: price (decimal_parsing), …`: no values.
 

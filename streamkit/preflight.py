@@ -7,7 +7,7 @@ that it never fails at the first event.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 from streamkit.app import App
@@ -179,10 +179,12 @@ def _ttl(app: App, schema: TableSchema) -> Iterator[Finding]:
 
 def _stores_number(entity: type[Entity], field: str) -> bool:
     info = entity.model_fields[field]
-    annotation = info.annotation
-    if any(getattr(m, "return_type", None) is int for m in info.metadata):
-        return True
-    members = getattr(annotation, "__args__", (annotation,))
-    if datetime in members:
-        return False
-    return any(isinstance(m, type) and issubclass(m, int | float) for m in members)
+    # `EpochSeconds | None` keeps its serialiser in the member, `EpochSeconds` in the field.
+    for member in getattr(info.annotation, "__args__", (info.annotation,)):
+        notes = (*info.metadata, *getattr(member, "__metadata__", ()))
+        plain = getattr(member, "__origin__", member)
+        if any(getattr(note, "return_type", None) is int for note in notes):
+            return True
+        if isinstance(plain, type) and issubclass(plain, int | float | Decimal):
+            return True
+    return False

@@ -11,7 +11,7 @@ workers go on queueing meanwhile. The last change takes the lane away IF nothing
 import random
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.actions import LANE, READ, Action
@@ -61,8 +61,12 @@ class LaneReport:
 
     @property
     def stuck(self) -> bool:
-        """Whether a change is still parked in the lane."""
+        """Whether the lane's next change failed and is still parked."""
         return self.failure is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
 
 
 async def redrive(

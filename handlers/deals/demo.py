@@ -99,9 +99,9 @@ SCRIPT: tuple[tuple[float, Callable[[Show], Awaitable[None]]], ...] = (
 
 
 async def direct(show: Show, traffic: Traffic) -> None:
-    """Let everything happen at its time, until the writers are done."""
+    """Let everything happen at its time, until the writers are done and it has."""
     script = list(SCRIPT)
-    while not traffic.done:
+    while script or not traffic.done:
         await anyio.sleep(0.1)
         show.told.advance(traffic.ledger.writes)
         show.expire()

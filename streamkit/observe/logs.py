@@ -7,13 +7,13 @@ up its own way instead. Lines of other libraries (their warnings) take the same 
 import logging
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import structlog
 
 from streamkit.observe.redaction import redact, traceback_text
 
-Format = Literal["auto", "console", "json"]
+FORMATS = ("auto", "console", "json")
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -40,7 +40,7 @@ class _Logger(structlog.WriteLogger):
 
 
 def configure(
-    format: Format = "auto",  # noqa: A002 - it is what the setting is called
+    format: str = "auto",  # noqa: A002 - it is what the setting is called
     level: str = "info",
     *,
     stream: TextIO | None = None,
@@ -57,8 +57,8 @@ def configure(
     """
     if level not in LEVELS:
         raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
-    if format not in ("auto", "console", "json"):
-        raise ValueError(f"log format {format!r} is none of auto, console, json")
+    if format not in FORMATS:
+        raise ValueError(f"log format {format!r} is none of {', '.join(FORMATS)}")
     stream = stream or sys.stderr
     as_json = format == "json" or (format == "auto" and not stream.isatty())
     before: list[Any] = [

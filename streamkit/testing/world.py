@@ -21,7 +21,7 @@ from streamkit.local.transport import Call, Response, session_class
 from streamkit.settings import Settings
 from streamkit.testing.faults import Faults
 from streamkit.testing.loop import VirtualClock
-from streamkit.worker import Worker
+from streamkit.worker import Worker, first_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +106,15 @@ class World:
                 clock=self.clock,
                 rng=random.Random(self.rng.random()),
             )
-            async with anyio.create_task_group() as group:
-
-                async def watch() -> None:
-                    await process.dead.wait()
+            try:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_cancel_at, process.dead, group.cancel_scope)
+                    if started is not None:
+                        group.start_soon(started, worker)
+                    await worker.run(until_idle=until_idle)
                     group.cancel_scope.cancel()
-
-                group.start_soon(watch)
-                if started is not None:
-                    group.start_soon(started, worker)
-                await worker.run(until_idle=until_idle)
-                group.cancel_scope.cancel()
+            except BaseExceptionGroup as errors:
+                raise first_error(errors) from errors
         return not process.dead.is_set()
 
     def items(self, table: str) -> list[dict[str, Any]]:
@@ -129,3 +127,8 @@ class World:
             if "LastEvaluatedKey" not in body:
                 return items
             request["ExclusiveStartKey"] = body["LastEvaluatedKey"]
+
+
+async def _cancel_at(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

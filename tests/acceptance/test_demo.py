@@ -30,11 +30,11 @@ def logging_as_before() -> Iterator[None]:
     structlog.configure(**configuration)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_whatever_the_seed_nothing_differs_at_the_end(
     seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert demo.main(writes=1_500, seed=seed) == 0
+    assert demo.main(writes=2_500, seed=seed) == 0
 
     out = capsys.readouterr().out
     assert "\n0 differences after" in out
@@ -145,12 +145,7 @@ def test_the_check_sees_a_wrong_value(name: str, attribute: str, value: Any, tit
 def test_the_check_sees_a_missing_item(name: str, title: str) -> None:
     table = a_table()
     del table[name]
-    found = differences(table) if name != "like" else _allowing_no_source(table)
-    assert found == [title]
-
-
-def _allowing_no_source(table: dict[str, dict[str, Any]]) -> list[str]:
-    return differences(table)
+    assert differences(table) == [title]
 
 
 def test_the_check_sees_a_message_that_is_missing() -> None:

@@ -64,7 +64,8 @@ def batch(position="9", *, guarded=False):
 
 
 def in_table(**changes):
-    return cursor_attributes(replace(MINE, **changes))
+    attributes = cursor_attributes(replace(MINE, **changes))
+    return {f"_sk_{name}": value for name, value in attributes.items()}
 
 
 async def test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit():
@@ -82,7 +83,7 @@ async def test_a_commit_is_conditional_on_owner_epoch_generation_position_and_co
         "commit": "c0",
     }
     for name, text in wanted.items():
-        assert name in names.values()
+        assert f"_sk_{name}" in names.values()
         assert text in [next(iter(v.values())) for v in values.values()]
     assert first["ReturnValuesOnConditionCheckFailure"] == "ALL_OLD"
     assert subject.cursor.position == sent.cursor.position

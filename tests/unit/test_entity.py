@@ -160,6 +160,21 @@ def test_setting_wrong_fields_is_refused_by_name(fields: dict[str, Any], message
     assert "secret" not in str(refusal.value)
 
 
+def test_setting_fields_makes_up_no_others() -> None:
+    class Derived(Entity, pk="D#{a}", populate_by_name=False):
+        a: str
+        net: int = Field(alias="Net")
+        gross: int = Field(default_factory=lambda data: data["net"] * 2)
+
+    assert Derived.set_attributes(SCHEMA, {"net": "3"}) == {"Net": {"N": "3"}}
+    assert Derived.set_attributes(SCHEMA, {"a": "x"}) == {"a": {"S": "x"}}
+
+
+def test_the_attributes_of_the_table_key_cannot_be_set() -> None:
+    with pytest.raises(ValueError, match="Session: a key attribute cannot be set: Token"):
+        Session.set_attributes(SIMPLE, {"token": "y"})
+
+
 def test_a_query_takes_the_leading_fields_of_the_sort_key() -> None:
     everything = Order.query(username="ann")
     assert (everything.pk, everything.sk_prefix) == ("CUSTOMER#ann", "#ORDER#")

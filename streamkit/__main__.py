@@ -1,0 +1,5 @@
+"""`python -m streamkit`: the command line."""
+
+from streamkit.cli import main
+
+main()

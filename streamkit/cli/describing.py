@@ -1,0 +1,145 @@
+"""Describing: what `status`, `check` and `parked` print for people."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from streamkit.cli.printing import moment, say, seconds, table
+from streamkit.inspection import Inspection
+from streamkit.parking import Parked
+from streamkit.redrive import LaneReport
+from streamkit.status import ShardStatus, Status
+
+_MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
+
+
+def describe_status(status: Status) -> None:
+    """Print where a consumer stands."""
+    say(f"{status.consumer} on table {status.table}")
+    if status.generation is None:
+        say("no worker has run yet")
+        return
+    code = "" if status.current else ", started by other code than this"
+    parked = sum(status.parked.values())
+    say(
+        f"generation {status.generation}{code}; lag {seconds(status.lag_seconds)};"
+        f" {parked} parked in {status.held_lanes} lanes"
+    )
+    if status.needs_rebuild:
+        say(f"needs rebuild: {', '.join(status.needs_rebuild)}")
+    say()
+    if status.workers:
+        rows = [
+            (
+                worker.name,
+                "leads" if worker.leads else "waits",
+                f"{seconds(worker.beat_age_seconds)} ago",
+            )
+            for worker in status.workers
+        ]
+        table(("worker", "role", "last beat"), rows)
+    else:
+        say("no worker is running")
+    say()
+    table(("shard", "state", "owner", "lag", "position", "parked"), _shard_rows(status.shards))
+
+
+def _shard_rows(shards: Sequence[ShardStatus]) -> Iterator[tuple[str, ...]]:
+    for stem, shard in zip(stems([shard.depth for shard in shards]), shards, strict=True):
+        yield (
+            stem + shard.name,
+            shard.state,
+            shard.owner or "-",
+            _lag(shard),
+            shard.position.lstrip("0") or "0",
+            ", ".join(f"{name} {count}" for name, count in shard.parked.items()) or "-",
+        )
+
+
+def _lag(shard: ShardStatus) -> str:
+    if shard.state == "finished":
+        return "-"
+    if shard.lag == "lost":
+        return "RECORDS LOST"
+    return f"{'≤ ' if shard.lag == 'at most' else ''}{seconds(shard.lag_seconds)}"
+
+
+def stems(depths: Sequence[int]) -> list[str]:
+    """Return the branches to draw before the nodes of a forest, given in depth-first order."""
+    drawn: list[str] = []
+    goes_on: set[int] = set()
+    for depth in reversed(depths):
+        branches = ["│  " if level in goes_on else "   " for level in range(1, depth)]
+        if depth:
+            branches.append("├─ " if depth in goes_on else "└─ ")
+        drawn.append("".join(branches))
+        goes_on = {level for level in goes_on if level < depth} | {depth}
+    return drawn[::-1]
+
+
+def describe_inspection(found: Inspection) -> None:
+    """Print how an app fits its table."""
+    facts = found.table
+    keys = ", ".join(f"{name} ({kind})" for name, kind in facts.keys.items())
+    say(f"app {found.app} on table {facts.name}")
+    say(f"  keys     {keys}")
+    say(f"  stream   {facts.stream_view or 'none'}")
+    say(f"  ttl      {facts.ttl or 'none'}")
+    for name, parts in facts.indexes.items():
+        say(f"  index    {name}: {', '.join(f'{part} ({kind})' for part, kind in parts.items())}")
+    if found.control_table != facts.name:
+        say(f"  control  {found.control_table}")
+    say()
+    table(("handler", "listens to", "delivery", "on failure", "declared"), _handler_rows(found))
+    say()
+    rows = [(p.action, " ".join((_MARKS[p.allowed], p.code)).strip()) for p in found.permissions]
+    table(("permission", "result"), rows)
+    say()
+    for finding in found.findings:
+        say(f"{finding.severity}: {finding.text}")
+    say("ok" if found.ok else "not ok")
+
+
+def _handler_rows(found: Inspection) -> Iterator[tuple[str, ...]]:
+    for handler in found.handlers:
+        policy = f"{handler.on_failure} after {handler.attempts}"
+        kinds = f"{handler.entity} {'|'.join(handler.kinds)}"
+        yield handler.name, kinds, handler.delivery, policy, handler.declared
+
+
+def describe_parked(parked: Iterable[Parked]) -> None:
+    """Print parked changes, lane by lane."""
+    rows = [
+        (
+            change.lane,
+            change.handler,
+            change.entity,
+            change.error or "waits behind",
+            str(change.attempts),
+            moment(change.at),
+            change.position.lstrip("0"),
+        )
+        for change in parked
+    ]
+    if not rows:
+        say("nothing is parked")
+        return
+    table(("lane", "handler", "entity", "error", "attempts", "parked at (UTC)", "position"), rows)
+
+
+def parked_fields(change: Parked) -> dict[str, Any]:
+    """Return a parked change in JSON's types, with its record if that was read."""
+    fields: dict[str, Any] = msgspec.to_builtins(change)
+    fields["record"] = msgspec.json.decode(change.record) if change.record else None
+    return fields
+
+
+def describe_reports(reports: Sequence[LaneReport], verb: str) -> None:
+    """Print what became of lanes."""
+    if not reports:
+        say("nothing is parked there")
+    for report in reports:
+        say(f"lane {report.lane} ({report.handler}): {report.done} {verb}")
+        if report.failure is not None:
+            say(f"  the next one failed: {report.failure.kind}: {report.failure.detail}")

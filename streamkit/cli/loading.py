@@ -1,0 +1,98 @@
+"""Loading: from `MODULE:APP` on the command line to the user's `App`.
+
+The current directory comes first on the import path, as with other tools. A module that is not
+there is told from one that raises while it is imported; the latter's traceback is the user's own,
+without the frames of this machinery.
+"""
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from streamkit.app import App
+from streamkit.errors import DeclarationError
+
+
+class AppNotLoaded(Exception):
+    """The app could not be imported; the text says whose fault it is and shows it."""
+
+
+def load_app(name: str) -> App:
+    """Import the app that `MODULE:APP` names, or the only one in `MODULE`.
+
+    Raises:
+        AppNotLoaded: no such module or app, or the module raised.
+    """
+    module_name, _, attribute = name.partition(":")
+    module = import_module(module_name)
+    if not attribute:
+        return _only_app(module)
+    found: object = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, App):
+        return found
+    what = "nothing" if found is None else f"a {type(found).__name__}"
+    raise AppNotLoaded(
+        f"error: {name} names {what}, not an App;{_offer(module_name, _apps(module))}"
+    )
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a module, from the current directory first.
+
+    Raises:
+        AppNotLoaded: it is not there, or raised.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if not all(part.isidentifier() for part in name.split(".")):
+        hint = name.removesuffix(".py").replace("/", ".").strip(".")
+        meant = f"; did you mean {hint}?" if name.endswith(".py") else ""
+        raise AppNotLoaded(f"error: {name!r} is not the name of a module{meant}")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise AppNotLoaded(
+                f"error: there is no module {error.name!r} in {here} or on the import path"
+            ) from None
+        raise AppNotLoaded(_user_traceback(name, error)) from None
+    except DeclarationError as error:
+        raise AppNotLoaded(f"error: {error}") from None
+    except Exception as error:  # noqa: BLE001 - whatever the user's module raises is its own
+        raise AppNotLoaded(_user_traceback(name, error)) from None
+
+
+def _only_app(module: ModuleType) -> App:
+    apps = _apps(module)
+    if len(set(map(id, apps.values()))) == 1:
+        return next(iter(apps.values()))
+    found = "no App" if not apps else f"{len(apps)} Apps"
+    raise AppNotLoaded(f"error: {module.__name__} has {found};{_offer(module.__name__, apps)}")
+
+
+def _apps(module: ModuleType) -> dict[str, App]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, App)}
+
+
+def _offer(module: str, apps: dict[str, App]) -> str:
+    if not apps:
+        return f" make one in {module}, as in app = App('name', table='table')"
+    return " say " + " or ".join(f"{module}:{name}" for name in sorted(apps))
+
+
+def _user_traceback(name: str, error: Exception) -> str:
+    """Return the traceback from the user's module on."""
+    frames = error.__traceback__
+    while frames is not None and _is_machinery(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    shown = traceback.format_exception(type(error), error, frames or error.__traceback__)
+    return f"error: {name} raised while it was imported\n{''.join(shown).rstrip()}"
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename == __file__ or filename.startswith("<frozen") or "importlib" in filename

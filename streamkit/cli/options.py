@@ -1,0 +1,54 @@
+"""Options that commands share, among them one for every setting of a worker.
+
+A setting's option, default, help and environment variable come from its declaration in
+`streamkit.settings`, so that they cannot drift apart.
+"""
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Annotated, Any, get_args
+
+import typer
+
+from streamkit.settings import Settings
+
+AppArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODULE:APP",
+        envvar="STREAMKIT_APP",
+        help="where the app is; MODULE alone if it has just one",
+    ),
+]
+AppsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="MODULE:APP...", envvar="STREAMKIT_APP", help="the apps, side by side"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one option for each setting; it takes them as `**given`."""
+    signature = inspect.signature(command)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [_option(name) for name in Settings.model_fields if name != "app"]
+    command.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    return command
+
+
+def _option(name: str) -> inspect.Parameter:
+    field = Settings.model_fields[name]
+    kind = field.annotation
+    if isinstance(kind, types.UnionType):
+        kind = get_args(kind)[0]
+    option = typer.Option(
+        f"--{name.replace('_', '-')}",
+        envvar=f"STREAMKIT_{name.upper()}",
+        help=field.description,
+        show_default=str(field.default),
+    )
+    annotation: Any = Annotated[kind | None, option]  # type: ignore[operator]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )

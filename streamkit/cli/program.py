@@ -1,0 +1,189 @@
+"""The program: its commands and their options, and how it exits."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from streamkit.cli.options import AppArgument, AppsArgument, JsonOption, with_settings
+from streamkit.cli.parked import parked
+
+_EPILOG = """\b
+Exit codes:
+    0  ok
+    1  unexpected: a defect, or an error of the app's code
+    2  wrong usage
+    3  the app could not be imported
+    4  AWS, or the table: missing, not fitting, not allowed, not reached
+    5  check found problems; changes are parked still
+    6  records may have been lost to the stream's retention
+  130  interrupted, or stopped before the workers had drained
+\b
+AWS is configured as always: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ...
+"""
+
+program = typer.Typer(
+    name="streamkit",
+    help="React to changes in a DynamoDB table, exactly once.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+program.add_typer(parked, name="parked")
+
+
+def run() -> None:
+    """Run the command line and exit."""
+    from streamkit.cli.exits import report
+
+    try:
+        program()
+    except Exception as error:  # noqa: BLE001 - the last place to say what went wrong
+        sys.exit(int(report(error)))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from streamkit import __version__
+
+        typer.echo(f"streamkit {__version__}")
+        raise typer.Exit
+
+
+@program.callback()
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="print the version"),
+    ] = False,
+) -> None:
+    pass
+
+
+@program.command()
+@with_settings
+def worker(
+    apps: AppsArgument = None,
+    *,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="end when there is nothing more to read")
+    ] = False,
+    **given: Any,
+) -> None:
+    """Run apps: read their streams and commit what handlers answer.
+
+    The first SIGTERM or SIGINT drains and releases within the grace period; the second stops at
+    once. Durations are seconds.
+    """
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.running import apps_named, exit_with, settings
+    from streamkit.cli.running import run as run_async
+    from streamkit.cli.workers import run_workers
+    from streamkit.observe import configure
+
+    chosen = settings(**given)
+    try:
+        configure(chosen.log_format, chosen.log_level)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    loaded = apps_named(apps)
+    drained = run_async(lambda: run_workers(loaded, chosen, until_idle=until_idle))
+    exit_with(ExitCode.OK if drained else ExitCode.INTERRUPTED)
+
+
+@program.command()
+def status(
+    app: AppArgument = None,
+    *,
+    json: JsonOption = False,
+    no_stream: Annotated[
+        bool,
+        typer.Option("--no-stream", help="do not look into the stream: lags are upper bounds"),
+    ] = False,
+) -> None:
+    """Show workers, shards, lag and what is parked.
+
+    Shards stand as the tree of their splits, with owner, position and lag in seconds.
+    """
+    from streamkit.cli.describing import describe_status
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import app_named, with_aws
+    from streamkit.status import read_status
+
+    loaded = app_named(app)
+    found = with_aws(lambda aws: read_status(loaded, aws, look_into_stream=not no_stream))
+    if json:
+        print_json(found.to_dict())
+    else:
+        describe_status(found)
+
+
+@program.command()
+def check(app: AppArgument = None, *, json: JsonOption = False) -> None:
+    """Hold an app against its table and the credentials.
+
+    Stream, keys, indexes, TTL, permissions, handlers; nothing is written. Exits with 5 if a
+    worker could not work.
+    """
+    from streamkit.cli.describing import describe_inspection
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import app_named, exit_with, with_aws
+    from streamkit.inspection import inspect_app
+
+    loaded = app_named(app)
+    found = with_aws(lambda aws: inspect_app(loaded, aws))
+    if json:
+        print_json(found.to_dict())
+    else:
+        describe_inspection(found)
+    if not found.ok:
+        exit_with(ExitCode.PROBLEMS)
+
+
+@program.command()
+def local(
+    *,
+    host: Annotated[
+        str, typer.Option(envvar="STREAMKIT_LOCAL_HOST", help="the address to listen on")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="STREAMKIT_LOCAL_PORT", help="0 lets the system choose")
+    ] = 8000,
+    shards: Annotated[int, typer.Option(min=1, help="shards of a new stream")] = 1,
+    seed: Annotated[int | None, typer.Option(help="makes ids and numbers repeatable")] = None,
+) -> None:
+    """Serve DynamoDB and its streams from memory.
+
+    For any AWS SDK; the environment variables to set are printed. Nothing is kept.
+    """
+    from streamkit.cli.engine import serve_engine
+    from streamkit.cli.running import run as run_async
+
+    run_async(lambda: serve_engine(host=host, port=port, shards=shards, seed=seed))
+
+
+@program.command()
+def demo(
+    name: Annotated[str, typer.Argument(help="a folder under handlers/")] = "deals",
+    *,
+    writes: Annotated[int | None, typer.Option(min=1, help="writes to play")] = None,
+    seed: Annotated[int | None, typer.Option(help="another seed is another run")] = None,
+) -> None:
+    """Play an example on the embedded engine.
+
+    Workers are killed and shards split meanwhile; at the end the result is checked against the
+    table. Exits with 1 if anything differs.
+    """
+    from streamkit.cli.loading import import_module
+
+    module_name = f"handlers.{name}.demo"
+    if not name.isidentifier():
+        raise typer.BadParameter(f"{name!r} is not the name of a folder")
+    module = import_module(module_name)
+    given = {"writes": writes, "seed": seed}
+    options = {option: value for option, value in given.items() if value is not None}
+    result = module.main(**options)
+    raise typer.Exit(int(result or 0))

@@ -1,0 +1,77 @@
+"""Running: from a synchronous command to async work, with the apps and settings it names."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, TypeVar
+
+import anyio
+import typer
+from pydantic import ValidationError
+
+from streamkit.app import App
+from streamkit.aws import Aws, connect
+from streamkit.cli.exits import ExitCode
+from streamkit.cli.loading import load_app
+from streamkit.settings import Settings
+
+T = TypeVar("T")
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    """Run async work to its end; an interrupt exits with its own code."""
+    try:
+        return anyio.run(work)
+    except KeyboardInterrupt:
+        raise SystemExit(ExitCode.INTERRUPTED) from None
+
+
+def with_aws(work: Callable[[Aws], Awaitable[T]]) -> T:
+    """Run async work with open clients, configured as the AWS SDK always is."""
+
+    async def connected() -> T:
+        async with connect() as aws:
+            return await work(aws)
+
+    return run(connected)
+
+
+def apps_named(names: list[str] | None) -> list[App]:
+    """Load apps by name, or the one of the settings.
+
+    Raises:
+        AppNotLoaded: one of them cannot be imported.
+    """
+    if not names:
+        names = (settings().app or "").split()
+    if not names:
+        raise typer.BadParameter(
+            "say which app, as in MODULE:APP (or set STREAMKIT_APP, or app in [tool.streamkit])"
+        )
+    return [load_app(name) for name in names]
+
+
+def app_named(name: str | None) -> App:
+    """Load one app by name, or the one of the settings.
+
+    Raises:
+        AppNotLoaded: it cannot be imported.
+    """
+    apps = apps_named((name or "").split())
+    if len(apps) != 1:
+        raise typer.BadParameter("this command takes one app")
+    return apps[0]
+
+
+def settings(**given: Any) -> Settings:
+    """Read the settings; what is given wins over the environment and pyproject.toml."""
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors()
+        )
+        raise typer.BadParameter(f"settings: {wrong}") from None
+
+
+def exit_with(code: ExitCode) -> NoReturn:
+    """End the command."""
+    raise typer.Exit(int(code))

@@ -1,0 +1,351 @@
+"""Real processes over loopback: workers are killed, frozen and stopped, and the result stays exact.
+
+The engine is a process, each worker is one, and this one writes. What the workers keep is compared
+with a recomputation from the table and from the log of writes. Waiting is polling for a condition
+with a deadline; a random moment is a random number of further writes.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Annotated
+from urllib.request import Request, urlopen
+
+import boto3
+import pytest
+from boto3.dynamodb.types import TypeDeserializer
+from botocore.config import Config
+
+from streamkit import Add, Aggregate, App, Change, Count, Entity, Key, Modified, Set, Sum
+
+ROOT = Path(__file__).parents[2]
+APP = "tests.integration.test_processes:app"
+TABLE = "Shop"
+SHOPS = ("north", "south", "west", "east")
+DEADLINE = 20.0
+"""Seconds that anything may take on a busy machine; it takes a few."""
+
+app = App("shop", table=TABLE)
+
+
+class Sale(Entity, pk="SALE#{number}", sk="SALE"):
+    number: int
+    shop: str
+    amount: int
+    revision: int
+
+
+class Edits(Entity, pk="EDITS#{number}", sk="EDITS"):
+    number: int
+    edits: int = 0
+
+
+class Latest(Entity, pk="LATEST#{number}", sk="LATEST"):
+    number: int
+    revision: int
+
+
+@app.aggregate
+class ShopSales(Aggregate[Sale], pk="SHOP#{shop}", sk="SALES"):
+    shop: str
+    sales: Annotated[int, Count()] = 0
+    revenue: Annotated[int, Sum("amount")] = 0
+
+    @classmethod
+    def group(cls, sale: Sale) -> Key["ShopSales"]:
+        return cls.key(shop=sale.shop)
+
+
+@app.on
+def edits(change: Modified[Sale]) -> Add[Edits]:
+    """Count edits: a change that takes effect twice, or never, shows."""
+    return Add(Edits.key(number=change.new.number), edits=1)
+
+
+@app.on
+def latest(change: Change[Sale]) -> Set[Latest]:
+    """Keep the last revision seen: changes that take effect out of order show."""
+    sale = change.new or change.old
+    return Set(Latest.key(number=sale.number), revision=sale.revision)
+
+
+def until(condition, what, seconds=DEADLINE):
+    """Poll until the condition is true, and return what it returned."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+class WorkerProcess:
+    """One `streamkit worker`, whose log goes to a file."""
+
+    def __init__(self, environment, log, *flags):
+        self.log = log
+        command = [sys.executable, "-m", "streamkit", "worker", APP, *flags]
+        with log.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr
+            )
+        self.pid = self.process.pid
+
+    @property
+    def ended(self):
+        return self.process.poll() is not None
+
+    def events(self):
+        lines = self.log.read_text().splitlines()
+        return [json.loads(line)["event"] for line in lines if line.startswith("{")]
+
+    def send(self, number):
+        assert not self.ended, self.log.read_text()
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.send(signal.SIGKILL)
+        self.process.wait(DEADLINE)
+
+    def stop(self):
+        """End it gracefully, and return its exit code."""
+        self.send(signal.SIGTERM)
+        return self.process.wait(DEADLINE)
+
+
+class Site:
+    """The engine's process, a client of it, and the workers on it."""
+
+    def __init__(self, url, client, logs, **settings):
+        self.url, self.client, self.logs = url, client, logs
+        self.workers = []
+        self.environment = os.environ | {
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": url,
+            "STREAMKIT_LOG_FORMAT": "json",
+            "STREAMKIT_POLL_FLOOR": "0.02",
+            "STREAMKIT_POLL_CEILING": "0.1",
+            **{f"STREAMKIT_{name.upper()}": str(value) for name, value in settings.items()},
+        }
+
+    def start_worker(self, *flags):
+        log = self.logs / f"worker-{len(self.workers)}.log"
+        worker = WorkerProcess(self.environment, log, *flags)
+        self.workers.append(worker)
+        return worker
+
+    def control(self, command, **arguments):
+        body = json.dumps({"table": TABLE} | arguments).encode()
+        with urlopen(Request(f"{self.url}/_control/{command}", body, method="POST")) as reply:
+            return json.load(reply)["result"]
+
+    def open_shards(self):
+        return [shard["id"] for shard in self.control("shards") if shard["open"]]
+
+    def items(self):
+        plain = TypeDeserializer().deserialize
+        pages = self.client.get_paginator("scan").paginate(TableName=TABLE, ConsistentRead=True)
+        return [
+            {name: plain(value) for name, value in item.items()}
+            for page in pages
+            for item in page["Items"]
+        ]
+
+    def owners(self):
+        """The process ids of the workers that hold a lease of what is not finished."""
+        return {
+            int(item["owner"].split("/")[1])
+            for item in self.items()
+            if item["PK"].startswith("_sk#") and "owner" in item and item["state"] == "active"
+        }
+
+    def members(self):
+        """How many workers have a heartbeat item."""
+        return sum("counter" in item and item["PK"].startswith("_sk#") for item in self.items())
+
+    def leads(self, worker):
+        assert not worker.ended, worker.log.read_text()
+        return self.owners() == {worker.pid} and "shard.taken" in worker.events()
+
+    def tell_logs(self):
+        for number, worker in enumerate(self.workers):
+            lines = worker.log.read_text().splitlines()[-12:]
+            print(f"worker {number}, exit code {worker.process.poll()}:", *lines, sep="\n  ")
+
+
+@contextmanager
+def running(tmp_path, **settings):
+    """Start an engine, and end it and every worker at the end."""
+    command = [sys.executable, "-m", "streamkit.local", "--port", "0", "--shards", "2"]
+    with ExitStack() as stack:
+        engine = stack.enter_context(
+            subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        )
+        stack.callback(engine.kill)
+        url = engine.stdout.readline().strip()
+        session = boto3.Session("key", "secret", region_name="us-east-1")
+        config = Config(retries={"total_max_attempts": 1})
+        client = session.client("dynamodb", endpoint_url=url, config=config)
+        site = Site(url, stack.enter_context(closing(client)), tmp_path, **settings)
+        stack.callback(end_all, site.workers)
+        keys = [("PK", "HASH"), ("SK", "RANGE")]
+        client.create_table(
+            TableName=TABLE,
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
+            AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+        )
+        try:
+            yield site
+        except BaseException:
+            site.tell_logs()
+            raise
+
+
+def end_all(workers):
+    for worker in workers:
+        worker.process.kill()
+        worker.process.wait(DEADLINE)
+
+
+class Writer:
+    """Writes sales, and remembers what the handlers must make of them."""
+
+    def __init__(self, client, seed):
+        self.client, self.rng = client, random.Random(seed)
+        self.count = 0
+        self.sales, self.edits, self.latest = {}, Counter(), {}
+        self._enough = threading.Event()
+
+    def write(self):
+        number = self.rng.randrange(40)
+        key = {"PK": {"S": f"SALE#{number}"}, "SK": {"S": "SALE"}}
+        self.count += 1
+        if number in self.sales and self.rng.random() < 0.2:
+            self.client.delete_item(TableName=TABLE, Key=key)
+            del self.sales[number]
+            return
+        shop, amount = self.rng.choice(SHOPS), self.rng.randrange(100)
+        sale = {
+            "number": {"N": str(number)},
+            "shop": {"S": shop},
+            "amount": {"N": str(amount)},
+            "revision": {"N": str(self.count)},
+        }
+        self.client.put_item(TableName=TABLE, Item=key | sale)
+        self.edits[number] += number in self.sales
+        self.sales[number] = (shop, amount)
+        self.latest[number] = self.count
+
+    def write_for_ever(self):
+        while not self._enough.wait(0.002):
+            self.write()
+
+    @contextmanager
+    def writing(self):
+        """Write in a thread, as long as the block lasts."""
+        thread = threading.Thread(target=self.write_for_ever)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._enough.set()
+            thread.join(DEADLINE)
+
+    def after(self, most):
+        """Wait for a random number of further writes."""
+        goal = self.count + self.rng.randrange(most)
+        until(lambda: self.count >= goal, f"{most} writes")
+
+    def expected(self):
+        shops = defaultdict(lambda: (0, 0))
+        for shop, amount in self.sales.values():
+            sales, revenue = shops[shop]
+            shops[shop] = (sales + 1, revenue + amount)
+        return dict(shops), dict(+self.edits), self.latest
+
+
+def found(items):
+    """Return what the workers keep, and the sales that the table holds."""
+    kept = {"SHOP": {}, "EDITS": {}, "LATEST": {}, "SALE": {}}
+    for item in items:
+        kind, _, name = item["PK"].partition("#")
+        if kind == "SHOP" and item["sales"]:
+            kept[kind][name] = (item["sales"], item["revenue"])
+        elif kind == "SALE":
+            kept[kind][int(name)] = (item["shop"], item["amount"])
+        elif kind in ("EDITS", "LATEST"):
+            kept[kind][int(name)] = item["edits" if kind == "EDITS" else "revision"]
+    return (kept["SHOP"], kept["EDITS"], kept["LATEST"]), kept["SALE"]
+
+
+def finish(site, writer):
+    """Run one more worker to the end, and compare everything."""
+    last = site.start_worker("--until-idle")
+    assert last.process.wait(DEADLINE) == 0
+    kept, sales = found(site.items())
+    assert sales == writer.sales
+    assert kept == writer.expected()
+    assert site.owners() == set()
+    assert site.members() == sum(w.process.returncode == -signal.SIGKILL for w in site.workers)
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_workers_killed_and_frozen_at_random_moments_leave_exact_results(tmp_path, seed):
+    rng = random.Random(seed)
+    with running(tmp_path, heartbeat=0.2, lease=0.8, list_interval=1.0) as site:
+        writer = Writer(site.client, seed)
+        with writer.writing():
+            leader, waiter = site.start_worker(), site.start_worker()
+            until(lambda: site.owners(), "a worker leads")
+            if site.owners() != {leader.pid}:
+                leader, waiter = waiter, leader
+            for death in (signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL, signal.SIGKILL):
+                until(lambda: site.leads(leader), "the worker leads")
+                until(lambda: "worker.waiting" in waiter.events(), "the second worker waits")
+                writer.after(150)
+                site.control("split" if rng.random() < 0.5 else "roll", shard=rng.choice(site.open_shards()))
+                writer.after(150)
+                leader.send(death)
+                site.control("split", shard=rng.choice(site.open_shards()))
+                until(lambda: site.leads(waiter), "the second worker takes over")
+                leader, waiter = waiter, leader
+                if death == signal.SIGSTOP:
+                    waiter.send(signal.SIGCONT)
+                    until(lambda: "worker.lost" in waiter.events(), "the zombie notices")
+                else:
+                    waiter = site.start_worker()
+        assert [leader.stop(), waiter.stop()] == [0, 0]
+        finish(site, writer)
+    assert writer.count > 500
+
+
+def test_sigterm_releases_the_lease_so_that_the_next_worker_starts_at_once(tmp_path):
+    with running(tmp_path, heartbeat=0.2, lease=3600) as site:
+        writer = Writer(site.client, seed=2)
+        for _ in range(50):
+            writer.write()
+        first = site.start_worker()
+        until(lambda: site.leads(first), "the first worker leads")
+        second = site.start_worker()
+        until(lambda: "worker.waiting" in second.events(), "the second worker waits")
+        for _ in range(50):
+            writer.write()
+        assert first.stop() == 0
+        until(lambda: site.leads(second), "the second worker leads, long before a lease is over")
+        assert site.members() == 1
+        third = site.start_worker()
+        until(lambda: "worker.waiting" in third.events(), "the third worker waits")
+        assert third.stop() == 0, "a worker that waits ends as well"
+        assert second.stop() == 0
+        finish(site, writer)
