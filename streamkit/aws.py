@@ -5,6 +5,7 @@ versions. `TransactionCanceledException` is never retried there; `commit` classi
 `GetRecords` does not go through botocore's response parser: see `_StreamParserFactory`.
 """
 
+import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -200,6 +201,8 @@ async def connect(
     }
     if http_session is not None:
         options["http_session_cls"] = http_session
+    # botocore itself knows AWS_DEFAULT_REGION only; every other SDK and AWS's hosts say AWS_REGION.
+    region = region or os.environ.get("AWS_REGION")
     boto = aioboto3.Session(botocore_session=session, region_name=region)
     arguments: dict[str, Any] = {"config": AioConfig(**options)}
     if endpoint_url is not None:

@@ -57,7 +57,14 @@ class Key(Generic[E_co]):
 @lru_cache(maxsize=10_000)
 def _field_attributes(key: Key[Any], schema: TableSchema) -> Mapping[str, AttributeValue]:
     """Remembered, because the same few aggregates are written by change after change."""
-    known = key.entity.set_attributes(schema, dict(key.fields)) if key.fields else {}
+    stored = key.entity.model_fields
+    # What is stored as the key itself is there already, and no update may set it.
+    fields = {
+        name: value
+        for name, value in key.fields
+        if (stored[name].serialization_alias or name) not in schema.key_attributes
+    }
+    known = key.entity.set_attributes(schema, fields)
     attributes = {name: value for name, value in known.items() if value is not None}
     spec = key.entity.__entity__
     if schema.type_attribute is not None and spec is not None:

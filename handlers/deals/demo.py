@@ -44,6 +44,7 @@ class Show:
     stage: Stage
     told: Progress
     worker: Process
+    waiting: bool = False
     splits: int = 0
     rolls: int = 0
     kills: int = 0
@@ -70,16 +71,19 @@ class Show:
         """Kill the worker when its commit is on the way, and let that be lost."""
         await self._kill("before", "its last commit never arrives")
 
-    def expire(self) -> None:
-        """Delete what is expired, as DynamoDB does now and then."""
+    def tick(self) -> None:
+        """Delete what is expired, as DynamoDB does now and then, and look at the worker."""
         self.expired += self.stage.control.expire(app.table)
+        if self.waiting and self.worker.changes:
+            self.waiting = False
+            self.told.say(f"{self.worker.name} has taken over")
 
     async def _kill(self, death: Death, how: str) -> None:
         dead = self.worker
         in_commit = await dead.kill(death)
         self.kills += 1
         self.told.say(f"{dead.name} is killed{': ' + how if in_commit else ''}")
-        self.worker = self.stage.start_worker(app, SETTINGS)
+        self.worker, self.waiting = self.stage.start_worker(app, SETTINGS), True
         self.told.say(f"{self.worker.name} starts, and waits until {dead.name}'s lease is over")
 
     def _open_shards(self) -> list[str]:
@@ -104,7 +108,7 @@ async def direct(show: Show, traffic: Traffic) -> None:
     while script or not traffic.done:
         await anyio.sleep(0.1)
         show.told.advance(traffic.ledger.writes)
-        show.expire()
+        show.tick()
         if script and traffic.ledger.writes >= script[0][0] * traffic.total:
             await script.pop(0)[1](show)
 

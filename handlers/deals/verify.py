@@ -31,7 +31,7 @@ class Check:
         """Compare one thing."""
         self.compared += 1
         if found != expected:
-            self.differences.append(f"{what}: {found!r} in the table, {expected!r} expected")
+            self.differences.append(f"{what}: {found} in the table, {expected} expected")
 
 
 def checks(items: Iterable[Item], ledger: Ledger, now: datetime) -> list[Check]:
@@ -103,12 +103,19 @@ def _messages(table: _ByType, ledger: Ledger, now: datetime) -> Check:
         expires = ledger.posted[deal_id].expires if deal_id in ledger.posted else None
         if not messages and expires is not None and expires <= now:
             continue
-        number = int(about in expected and about not in ledger.deleted)
-        check.compare(f"messages to {user} of deal {deal_id}", len(messages), number)
-        for message in messages:
-            unread = about not in ledger.read
-            check.compare(f"{user} has not read of {deal_id}", message["unread"], unread)
+        must_be = "none"
+        if about in expected and about not in ledger.deleted:
+            must_be = "read" if about in ledger.read else "unread"
+        check.compare(f"the message to {user} of deal {deal_id}", _state(messages), must_be)
     return check
+
+
+def _state(messages: list[Item]) -> str:
+    if len(messages) > 1:
+        return f"{len(messages)} of them"
+    if not messages:
+        return "none"
+    return "unread" if messages[0]["unread"] else "read"
 
 
 def _told(table: _ByType, ledger: Ledger) -> Iterator[tuple[str, str]]:

@@ -31,7 +31,7 @@ async def serve_engine(*, host: str, port: int, shards: int, seed: int | None) -
             say(f"DynamoDB and DynamoDB Streams, in memory, at {server.url}")
             say(f"export AWS_ENDPOINT_URL_DYNAMODB={server.url}")
             say(f"export AWS_ENDPOINT_URL_DYNAMODB_STREAMS={server.url}")
-            say("export AWS_REGION=us-east-1")
+            say("export AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1")
             say("export AWS_ACCESS_KEY_ID=local")
             say("export AWS_SECRET_ACCESS_KEY=local")
             await stop.wait()

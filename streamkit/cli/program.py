@@ -78,16 +78,12 @@ def worker(
     once. Durations are seconds.
     """
     from streamkit.cli.exits import ExitCode
-    from streamkit.cli.running import apps_named, exit_with, settings
+    from streamkit.cli.running import apps_named, exit_with, set_up_logs, settings
     from streamkit.cli.running import run as run_async
     from streamkit.cli.workers import run_workers
-    from streamkit.observe import configure
 
     chosen = settings(**given)
-    try:
-        configure(chosen.log_format, chosen.log_level)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    set_up_logs(chosen, chosen.log_level)
     loaded = apps_named(apps)
     drained = run_async(lambda: run_workers(loaded, chosen, until_idle=until_idle))
     exit_with(ExitCode.OK if drained else ExitCode.INTERRUPTED)

@@ -11,6 +11,7 @@ from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import load_app
+from streamkit.observe import configure
 from streamkit.settings import Settings
 
 T = TypeVar("T")
@@ -25,7 +26,13 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def with_aws(work: Callable[[Aws], Awaitable[T]]) -> T:
-    """Run async work with open clients, configured as the AWS SDK always is."""
+    """Run async work with open clients, configured as the AWS SDK always is.
+
+    Results go to stdout; of logs only errors are shown, unless the settings ask for more.
+    """
+    chosen = settings()
+    asked = "log_level" in chosen.model_fields_set
+    set_up_logs(chosen, chosen.log_level if asked else "error")
 
     async def connected() -> T:
         async with connect() as aws:
@@ -70,6 +77,14 @@ def settings(**given: Any) -> Settings:
             f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors()
         )
         raise typer.BadParameter(f"settings: {wrong}") from None
+
+
+def set_up_logs(chosen: Settings, level: str) -> None:
+    """Configure logging for this process."""
+    try:
+        configure(chosen.log_format, level)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def exit_with(code: ExitCode) -> NoReturn:

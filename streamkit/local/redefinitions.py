@@ -139,9 +139,9 @@ def _indexes(table: Table, payload: Payload) -> list[_Step]:
     updates = [structure(update) for update in array(given)]
     if not updates:
         raise spec.invalid("List of GlobalSecondaryIndexUpdates is empty")
-    types = dict(table.types)
-    if payload.get("AttributeDefinitions") is not None:
-        types |= spec.attribute_types(payload["AttributeDefinitions"])
+    # An attribute that is in use keeps its type, whatever the request says.
+    given_types = payload.get("AttributeDefinitions")
+    types = ({} if given_types is None else spec.attribute_types(given_types)) | table.types
     on_demand = (payload.get("BillingMode") or table.options.billing_mode) == "PAY_PER_REQUEST"
     steps: list[_Step] = []
     seen: set[str] = set()

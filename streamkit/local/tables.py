@@ -171,9 +171,13 @@ class Table:
         try:
             publish(change)
         except BaseException:
-            undo([change])
+            self.revert(change)
             raise
         return units
+
+    def revert(self, change: Change) -> None:
+        """Take back the newest change of an item, of which the stream has not heard."""
+        self._apply(self.keys.place(change.key), change.new, change.old)
 
     def _apply(
         self, place: Place, old: Item | None, new: Item | None, size: int | None = None
@@ -259,6 +263,4 @@ def publish(change: Change) -> None:
 def undo(journal: Journal) -> None:
     """Take back the changes of a journal that was not published, the last one first."""
     for change in reversed(journal):
-        # The inverse write; the stream has not heard of the change and hears nothing of this.
-        place = change.table.keys.place(change.key)
-        change.table._apply(place, change.new, change.old)  # noqa: SLF001
+        change.table.revert(change)

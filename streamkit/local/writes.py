@@ -62,7 +62,7 @@ class Write:
         """Whether the condition is met."""
         return self.condition is None or self.condition.matches(old)
 
-    def result(self, old: Item | None) -> Item | None:
+    def result(self, old: Item | None, /) -> Item | None:
         """What is to be stored; None for nothing."""
         return old
 
@@ -78,7 +78,7 @@ class Write:
 class Delete(Write):
     """Removes the item."""
 
-    def result(self, old: Item | None) -> Item | None:  # noqa: ARG002
+    def result(self, _old: Item | None, /) -> Item | None:
         """Nothing."""
         return None
 
@@ -95,7 +95,7 @@ class Put(Write):
         self.place = table.keys.place(item)
         self.size = checked_size(item, "Item size has exceeded the maximum allowed size")
 
-    def result(self, old: Item | None) -> Item | None:  # noqa: ARG002
+    def result(self, _old: Item | None, /) -> Item | None:
         """The given item."""
         item: Item = self.given
         return item
@@ -119,7 +119,7 @@ class Upsert(Write):
         if self.update is not None:
             self.update.check_keys(table.keys.name_set)
 
-    def result(self, old: Item | None) -> Item | None:
+    def result(self, old: Item | None, /) -> Item | None:
         """The item with the changes.
 
         Raises:

@@ -13,6 +13,8 @@ import structlog
 
 from streamkit.observe.redaction import redact, traceback_text
 
+_FIRST = ("timestamp", "level", "event", "logger")
+
 FORMATS = ("auto", "console", "json")
 
 LEVELS = {
@@ -98,7 +100,14 @@ def _exception_text(_logger: Any, _method: str, event: dict[str, Any]) -> dict[s
 
 
 def _json_renderer() -> Any:
-    return structlog.processors.JSONRenderer(sort_keys=False)
+    render = structlog.processors.JSONRenderer()
+
+    def in_order(logger: Any, method: str, event: dict[str, Any]) -> str | bytes:
+        """What every line has stands first, so that lines can be read below each other."""
+        first = {name: event.pop(name) for name in _FIRST if name in event}
+        return render(logger, method, {**first, **event})
+
+    return in_order
 
 
 def _console_renderer(stream: TextIO) -> Any:

@@ -195,6 +195,20 @@ async def test_ninety_watchers_are_told_in_one_result(shop: Shop) -> None:
         assert len(await shop.messages(watcher.username)) == 1
 
 
+async def test_a_deal_with_a_hundred_watchers_tells_nobody_and_is_parked(shop: Shop) -> None:
+    await shop.put(*[BrandWatch(brand="ACME", username=f"user{n}") for n in range(100)])
+    await shop.put(a_deal(), BrandLike(brand="ACME", username="ann"))
+    await shop.work()
+
+    reply = await shop.aws.dynamodb.scan(
+        TableName=app.table,
+        FilterExpression="kind = :parked OR begins_with(PK, :messages)",
+        ExpressionAttributeValues={":parked": {"S": "parked"}, ":messages": {"S": "MESSAGES#"}},
+    )
+    assert [item["kind"]["S"] for item in reply["Items"]] == ["parked"]
+    assert (await shop.table.get(BrandLikes.key(brand="ACME"))).likes == 1
+
+
 async def test_the_unread_count_follows_reading_deleting_and_expiry(shop: Shop) -> None:
     soon = NOON + timedelta(minutes=5)
     await shop.put(BrandWatch(brand="ACME", username="ann"))

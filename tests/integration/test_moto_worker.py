@@ -36,6 +36,7 @@ from streamkit import (
     Table,
     changed,
 )
+from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 from streamkit.aws import connect
 from streamkit.preflight import describe
 from streamkit.settings import Settings
@@ -180,8 +181,11 @@ class Shop:
                 opened.add(name)
         return shops, moves, opened
 
-    def control(self, kind):
-        return [item for item in self.items() if item["PK"].startswith("_sk#") and kind in item]
+    def control(self, attribute):
+        """Streamkit's own items that have an attribute."""
+        name = CONTROL_ATTRIBUTE + attribute
+        own = [item for item in self.items() if item["PK"].startswith(CONTROL_PREFIX)]
+        return [item for item in own if name in item]
 
 
 @pytest.fixture(scope="module")
@@ -239,6 +243,8 @@ async def test_a_stopped_worker_commits_what_it_read_and_its_follower_goes_on_th
                 group.start_soon(worker.run)
                 while worker.dispatcher is None or not worker.dispatcher.counts.changes:
                     await anyio.sleep(0.01)
+                assert shop.control("owner")
+                assert shop.control("counter")
                 worker.stop()
     assert not shop.control("owner"), "a stopped worker gives its leases back"
     assert not shop.control("counter"), "and its heartbeat item goes"

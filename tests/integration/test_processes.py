@@ -25,6 +25,7 @@ from boto3.dynamodb.types import TypeDeserializer
 from botocore.config import Config
 
 from streamkit import Add, Aggregate, App, Change, Count, Entity, Key, Modified, Set, Sum
+from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.integration.test_processes:app"
@@ -82,7 +83,7 @@ def until(condition, what, seconds=DEADLINE):
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
+        time.sleep(0.05)
     return found
 
 
@@ -160,17 +161,20 @@ class Site:
             for item in page["Items"]
         ]
 
+    def controls(self, attribute):
+        """Streamkit's own items that have an attribute, without its prefix."""
+        own = [item for item in self.items() if item["PK"].startswith(CONTROL_PREFIX)]
+        shown = [{n.removeprefix(CONTROL_ATTRIBUTE): v for n, v in item.items()} for item in own]
+        return [item for item in shown if attribute in item]
+
     def owners(self):
         """The process ids of the workers that hold a lease of what is not finished."""
-        return {
-            int(item["owner"].split("/")[1])
-            for item in self.items()
-            if item["PK"].startswith("_sk#") and "owner" in item and item["state"] == "active"
-        }
+        active = [item for item in self.controls("owner") if item["state"] == "active"]
+        return {int(item["owner"].split("/")[1]) for item in active}
 
     def members(self):
         """How many workers have a heartbeat item."""
-        return sum("counter" in item and item["PK"].startswith("_sk#") for item in self.items())
+        return len(self.controls("counter"))
 
     def leads(self, worker):
         assert not worker.ended, worker.log.read_text()
@@ -314,7 +318,8 @@ def test_workers_killed_and_frozen_at_random_moments_leave_exact_results(tmp_pat
                 until(lambda: site.leads(leader), "the worker leads")
                 until(lambda: "worker.waiting" in waiter.events(), "the second worker waits")
                 writer.after(150)
-                site.control("split" if rng.random() < 0.5 else "roll", shard=rng.choice(site.open_shards()))
+                command = "split" if rng.random() < 0.5 else "roll"
+                site.control(command, shard=rng.choice(site.open_shards()))
                 writer.after(150)
                 leader.send(death)
                 site.control("split", shard=rng.choice(site.open_shards()))

@@ -175,6 +175,16 @@ def test_the_attributes_of_the_table_key_cannot_be_set() -> None:
         Session.set_attributes(SIMPLE, {"token": "y"})
 
 
+def test_a_key_tells_the_fields_it_was_built_from_but_not_those_stored_as_the_key() -> None:
+    assert Session.key(token="x").field_attributes(SIMPLE) == {}
+    assert Order.key(username="ann", order_id=7, day="2024-05-01").field_attributes(SCHEMA) == {
+        "username": {"S": "ann"},
+        "order_id": {"N": "7"},
+        "day": {"S": "2024-05-01"},
+        "type": {"S": "order"},
+    }
+
+
 def test_a_query_takes_the_leading_fields_of_the_sort_key() -> None:
     everything = Order.query(username="ann")
     assert (everything.pk, everything.sk_prefix) == ("CUSTOMER#ann", "#ORDER#")
