@@ -14,7 +14,7 @@ demo: $(STAMP) ## process 20,000 writes on the local engine, with a split and a 
 	@$(BIN)/streamkit demo
 
 test: $(STAMP) ## all tests but the benchmarks
-	$(BIN)/pytest -q -m "not benchmark"
+	$(BIN)/pytest -q -m "not benchmark" -n auto --dist worksteal
 
 check: lint types test ## what CI runs
 

@@ -49,7 +49,7 @@ def import_module(name: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    if not all(part.isidentifier() for part in name.split(".")):
+    if Path(name).is_file() or not all(part.isidentifier() for part in name.split(".")):
         hint = name.removesuffix(".py").replace("/", ".").strip(".")
         meant = f"; did you mean {hint}?" if name.endswith(".py") else ""
         raise AppNotLoaded(f"error: {name!r} is not the name of a module{meant}")

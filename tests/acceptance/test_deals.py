@@ -38,6 +38,7 @@ from streamkit.aws import Aws, connect
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
+from streamkit.parked import list_parked, open_store
 from streamkit.preflight import describe, findings, survey
 from streamkit.settings import Settings
 from streamkit.worker import Worker
@@ -200,12 +201,9 @@ async def test_a_deal_with_a_hundred_watchers_tells_nobody_and_is_parked(shop: S
     await shop.put(a_deal(), BrandLike(brand="ACME", username="ann"))
     await shop.work()
 
-    reply = await shop.aws.dynamodb.scan(
-        TableName=app.table,
-        FilterExpression="kind = :parked OR begins_with(PK, :messages)",
-        ExpressionAttributeValues={":parked": {"S": "parked"}, ":messages": {"S": "MESSAGES#"}},
-    )
-    assert [item["kind"]["S"] for item in reply["Items"]] == ["parked"]
+    (parked,) = await list_parked(await open_store(app, shop.aws))
+    assert (parked.handler, parked.error) == ("notify_watchers", "ValueError")
+    assert await shop.messages("user0") == []
     assert (await shop.table.get(BrandLikes.key(brand="ACME"))).likes == 1
 
 

@@ -103,17 +103,22 @@ class WorkerProcess:
     def ended(self):
         return self.process.poll() is not None
 
-    def events(self):
-        lines = self.log.read_text().splitlines()
-        return [json.loads(line)["event"] for line in lines if line.startswith("{")]
+    @property
+    def state(self):
+        """What it says of itself: `starts`, `waits`, `leads` or `lost`."""
+        assert not self.ended, self.log.read_text()
+        states = {"worker.waiting": "waits", "shard.taken": "leads", "worker.lost": "lost"}
+        state = "starts"
+        for line in self.log.read_text().splitlines():
+            if line.startswith("{") and line.endswith("}"):
+                state = states.get(json.loads(line)["event"], state)
+        return state
+
+    def until(self, *states):
+        until(lambda: self.state in states, f"worker {self.pid} {' or '.join(states)}")
 
     def send(self, number):
-        assert not self.ended, self.log.read_text()
         self.process.send_signal(number)
-
-    def kill(self):
-        self.send(signal.SIGKILL)
-        self.process.wait(DEADLINE)
 
     def stop(self):
         """End it gracefully, and return its exit code."""
@@ -176,9 +181,17 @@ class Site:
         """How many workers have a heartbeat item."""
         return len(self.controls("counter"))
 
-    def leads(self, worker):
-        assert not worker.ended, worker.log.read_text()
-        return self.owners() == {worker.pid} and "shard.taken" in worker.events()
+    def start_workers(self, count):
+        """Start workers together, and return them with the one that leads first."""
+        workers = [self.start_worker() for _ in range(count)]
+        for worker in workers:
+            worker.until("leads", "waits")
+        return sorted(workers, key=lambda worker: worker.state != "leads")
+
+    def takes_over(self, worker):
+        """Wait until a worker holds every lease."""
+        worker.until("leads")
+        until(lambda: self.owners() == {worker.pid}, "it holds every lease")
 
     def tell_logs(self):
         for number, worker in enumerate(self.workers):
@@ -301,35 +314,36 @@ def finish(site, writer):
     assert sales == writer.sales
     assert kept == writer.expected()
     assert site.owners() == set()
-    assert site.members() == sum(w.process.returncode == -signal.SIGKILL for w in site.workers)
+    killed = [worker for worker in site.workers if worker.process.poll() == -signal.SIGKILL]
+    assert site.members() == len(killed), "who ends gracefully takes its heartbeat item away"
 
 
-@pytest.mark.parametrize("seed", [1])
+DEATHS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("seed", [1,2,3,4,5,6,7,8])
 def test_workers_killed_and_frozen_at_random_moments_leave_exact_results(tmp_path, seed):
     rng = random.Random(seed)
     with running(tmp_path, heartbeat=0.2, lease=0.8, list_interval=1.0) as site:
         writer = Writer(site.client, seed)
         with writer.writing():
-            leader, waiter = site.start_worker(), site.start_worker()
-            until(lambda: site.owners(), "a worker leads")
-            if site.owners() != {leader.pid}:
-                leader, waiter = waiter, leader
-            for death in (signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL, signal.SIGKILL):
-                until(lambda: site.leads(leader), "the worker leads")
-                until(lambda: "worker.waiting" in waiter.events(), "the second worker waits")
+            leader, waiter = site.start_workers(2)
+            for death in DEATHS:
+                site.takes_over(leader)
+                waiter.until("waits")
                 writer.after(150)
-                command = "split" if rng.random() < 0.5 else "roll"
+                command = rng.choice(["split", "roll"])
                 site.control(command, shard=rng.choice(site.open_shards()))
                 writer.after(150)
                 leader.send(death)
                 site.control("split", shard=rng.choice(site.open_shards()))
-                until(lambda: site.leads(waiter), "the second worker takes over")
-                leader, waiter = waiter, leader
+                site.takes_over(waiter)
                 if death == signal.SIGSTOP:
-                    waiter.send(signal.SIGCONT)
-                    until(lambda: "worker.lost" in waiter.events(), "the zombie notices")
+                    leader.send(signal.SIGCONT)
                 else:
-                    waiter = site.start_worker()
+                    leader = site.start_worker()
+                leader, waiter = waiter, leader
+        waiter.until("waits")
         assert [leader.stop(), waiter.stop()] == [0, 0]
         finish(site, writer)
     assert writer.count > 500
@@ -340,17 +354,13 @@ def test_sigterm_releases_the_lease_so_that_the_next_worker_starts_at_once(tmp_p
         writer = Writer(site.client, seed=2)
         for _ in range(50):
             writer.write()
-        first = site.start_worker()
-        until(lambda: site.leads(first), "the first worker leads")
-        second = site.start_worker()
-        until(lambda: "worker.waiting" in second.events(), "the second worker waits")
+        first, second, third = site.start_workers(3)
+        site.takes_over(first)
         for _ in range(50):
             writer.write()
-        assert first.stop() == 0
-        until(lambda: site.leads(second), "the second worker leads, long before a lease is over")
-        assert site.members() == 1
-        third = site.start_worker()
-        until(lambda: "worker.waiting" in third.events(), "the third worker waits")
         assert third.stop() == 0, "a worker that waits ends as well"
+        assert first.stop() == 0
+        site.takes_over(second)  # long before a lease is over
+        assert site.members() == 1
         assert second.stop() == 0
         finish(site, writer)

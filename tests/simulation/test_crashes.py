@@ -11,6 +11,9 @@ from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.shop import TABLE, Traffic, create_table, expected, found, make_app
 
+PARTS = 3
+"""The calls are dealt out to so many tests, for runners that share them over processors."""
+
 
 async def scenario(crash, seed, poison):
     """Some changes, a split, more changes, a roll; the worker dies once and is replaced."""
@@ -40,8 +43,9 @@ def test_a_run_without_crashes_equals_one_pass_in_order():
 
 @pytest.mark.parametrize("poison", [0.0, 0.4])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_worker_killed_at_any_call_leaves_what_one_pass_would(moment, poison):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_worker_killed_at_any_call_leaves_what_one_pass_would(part, moment, poison):
     calls, _ = run_virtually(scenario, None, 7, poison, seed=7)
-    for call in range(calls):
+    for call in range(part, calls, PARTS):
         _, lived = run_virtually(scenario, CrashPoint(call, moment), 7, poison, seed=7)
         assert not lived, f"the worker made fewer than {call} calls"

@@ -1,0 +1,318 @@
+"""The command line as a stranger meets it: processes, their output, their exit codes."""
+
+import contextlib
+import importlib
+import io
+import json
+import logging
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import boto3
+import pytest
+import structlog
+
+from streamkit.cli import main
+
+DEADLINE = 60.0
+"""Longest that anything is waited for; only a failing test waits as long."""
+
+SHOP = """
+import os
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+
+from streamkit import Aggregate, App, Count, Entity, Inserted, Key, Modified, Set, Table
+
+app = App("shop", table=os.environ["SHOP_TABLE"])
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+
+
+class Journal(Entity, pk="JOURNAL#{number}", sk="JOURNAL"):
+    number: int
+    lines: str = ""
+
+
+@app.aggregate
+class PerStatus(Aggregate[Order], pk="PER#{status}", sk="PER"):
+    status: str
+    orders: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, order: Order) -> Key["PerStatus"]:
+        return cls.key(status=order.status)
+
+
+@app.on(attempts=1, timeout=600)
+async def journal(change: Inserted[Order] | Modified[Order], table: Table) -> Set[Journal]:
+    if Path("broken").exists():
+        raise RuntimeError("the downstream is broken")
+    if Path("hangs").exists():
+        Path("hanging").touch()
+        await anyio.sleep_forever()
+    key = Journal.key(number=change.new.number)
+    before = await table.get(key)
+    return Set(key, lines=(before.lines if before else "") + change.new.status)
+"""
+
+
+class Process:
+    """A running command whose output can be waited for."""
+
+    def __init__(self, arguments, *, cwd, env):
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "streamkit", *arguments],
+            cwd=cwd,
+            env=env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self.lines = []
+        self._arrived = queue.Queue()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        for line in self._popen.stdout:
+            self._arrived.put(line.rstrip("\n"))
+        self._arrived.put(None)
+
+    def wait_for(self, text):
+        """Return the next line that holds the text."""
+        end = time.monotonic() + DEADLINE
+        while True:
+            try:
+                line = self._arrived.get(timeout=end - time.monotonic())
+            except (queue.Empty, ValueError):
+                line = None
+            if line is None:
+                raise AssertionError(f"no line with {text!r} in\n" + "\n".join(self.lines))
+            self.lines.append(line)
+            if text in line:
+                return line
+
+    @property
+    def pid(self):
+        return self._popen.pid
+
+    def signal(self, number):
+        self._popen.send_signal(number)
+
+    def exit_code(self):
+        code = self._popen.wait(DEADLINE)
+        self._thread.join(DEADLINE)
+        while (line := self._arrived.get()) is not None:
+            self.lines.append(line)
+        return code
+
+    def close(self):
+        if self._popen.poll() is None:
+            self._popen.kill()
+        self._popen.wait()
+        self._thread.join(DEADLINE)
+        self._popen.stdout.close()
+
+
+def clean_environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "STREAMKIT_"))}
+    return {**kept, "NO_COLOR": "1", "AWS_CONFIG_FILE": os.devnull, **more}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """`streamkit local` as a process; what it prints to be exported."""
+    folder = tmp_path_factory.mktemp("local")
+    process = Process(["local", "--port", "0"], cwd=folder, env=clean_environment())
+    try:
+        process.wait_for("AWS_SECRET_ACCESS_KEY")
+        printed = " ".join(process.lines)
+        yield dict(re.findall(r"([A-Z_]+)=(\S+)", printed))
+        process.signal(signal.SIGTERM)
+        assert process.exit_code() == 0
+    finally:
+        process.close()
+
+
+def forget_logging():
+    structlog.reset_defaults()
+    logging.getLogger().handlers = [
+        h for h in logging.getLogger().handlers if not getattr(h, "_of_streamkit", False)
+    ]
+
+
+class Shop:
+    """A folder with an app in it, and a table of its own on the server."""
+
+    def __init__(self, folder, server, table, dynamodb):
+        self.folder = folder
+        self.table = table
+        self.url = server["AWS_ENDPOINT_URL_DYNAMODB"]
+        self.dynamodb = dynamodb
+        self.env = clean_environment(
+            **server,
+            SHOP_TABLE=table,
+            STREAMKIT_POLL_FLOOR="0.01",
+            STREAMKIT_POLL_CEILING="0.05",
+            STREAMKIT_HEARTBEAT="0.2",
+            STREAMKIT_LEASE="1",
+            STREAMKIT_LIST_INTERVAL="0.3",
+        )
+        (folder / "shop.py").write_text(SHOP)
+
+    def run(self, *arguments, **env):
+        """Run a command to its end, in this process: starting Python takes longer than the rest."""
+        out, err = io.StringIO(), io.StringIO()
+        before, path, here = set(sys.modules), list(sys.path), Path.cwd()
+        with (
+            mock.patch.dict(os.environ, {**self.env, **env}, clear=True),
+            mock.patch.object(sys, "argv", ["streamkit", *arguments]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            os.chdir(self.folder)
+            importlib.invalidate_caches()
+            try:
+                main()
+            except SystemExit as stop:
+                code = stop.code or 0
+            finally:
+                os.chdir(here)
+                sys.path[:] = path
+                for name in set(sys.modules) - before:
+                    if str(self.folder) in str(getattr(sys.modules[name], "__file__", "")):
+                        del sys.modules[name]
+                forget_logging()
+        return SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
+
+    def run_apart(self, *arguments, **env):
+        """Run a command to its end, in a process of its own."""
+        return subprocess.run(
+            [sys.executable, "-m", "streamkit", *arguments],
+            cwd=self.folder,
+            env={**self.env, **env},
+            text=True,
+            capture_output=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+
+    def json(self, *arguments):
+        """Run a command that prints JSON."""
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    @contextmanager
+    def start(self, *arguments, **env):
+        """Start a command and leave it running."""
+        process = Process(arguments, cwd=self.folder, env={**self.env, **env})
+        try:
+            yield process
+        finally:
+            process.close()
+
+    def touch(self, name):
+        (self.folder / name).touch()
+
+    def remove(self, name):
+        (self.folder / name).unlink()
+
+    def put(self, number, *statuses):
+        for status in statuses:
+            item = {"number": {"N": str(number)}, "status": {"S": status}}
+            key = {"pk": {"S": f"ORDER#{number}"}, "sk": {"S": "ORDER"}}
+            self.dynamodb.put_item(TableName=self.table, Item=key | item)
+
+    def item(self, pk, sk):
+        key = {"pk": {"S": pk}, "sk": {"S": sk}}
+        reply = self.dynamodb.get_item(TableName=self.table, Key=key, ConsistentRead=True)
+        return reply.get("Item", {})
+
+    def journal(self, number):
+        return self.item(f"JOURNAL#{number}", "JOURNAL").get("lines", {"S": ""})["S"]
+
+    def count(self, status):
+        return int(self.item(f"PER#{status}", "PER").get("orders", {"N": "0"})["N"])
+
+    def until(self, condition):
+        """Ask until the answer is yes; each question is a round trip to the server."""
+        end = time.monotonic() + DEADLINE
+        while not condition():
+            assert time.monotonic() < end
+
+    def command(self, name, **arguments):
+        """Tell the server to split, roll or trim."""
+        body = json.dumps({"table": self.table, **arguments}).encode()
+        request = urllib.request.Request(f"{self.url}/_control/{name}", body, method="POST")
+        with urllib.request.urlopen(request, timeout=DEADLINE) as reply:
+            return json.loads(reply.read())["result"]
+
+
+@pytest.fixture(scope="session")
+def dynamodb(server):
+    client = boto3.client(
+        "dynamodb",
+        endpoint_url=server["AWS_ENDPOINT_URL_DYNAMODB"],
+        region_name="us-east-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+    )
+    yield client
+    client.close()
+
+
+_numbers = count(1)
+
+
+def create_table(dynamodb, name, *, key_type="S", stream=True):
+    dynamodb.create_table(
+        TableName=name,
+        KeySchema=[
+            {"AttributeName": "pk", "KeyType": "HASH"},
+            {"AttributeName": "sk", "KeyType": "RANGE"},
+        ],
+        AttributeDefinitions=[
+            {"AttributeName": "pk", "AttributeType": key_type},
+            {"AttributeName": "sk", "AttributeType": "S"},
+        ],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification=(
+            {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+            if stream
+            else {"StreamEnabled": False}
+        ),
+    )
+
+
+@pytest.fixture
+def shop(tmp_path, server, dynamodb):
+    shop = Shop(tmp_path, server, f"shop-{next(_numbers)}", dynamodb)
+    create_table(dynamodb, shop.table)
+    return shop
+
+
+@pytest.fixture
+def bare_shop(tmp_path, server, dynamodb):
+    """A shop whose table the test creates."""
+    shop = Shop(tmp_path, server, f"shop-{next(_numbers)}", dynamodb)
+    shop.create = lambda **options: create_table(dynamodb, shop.table, **options)
+    return shop

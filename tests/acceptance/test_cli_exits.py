@@ -1,0 +1,196 @@
+"""What goes wrong is said in words, by whose fault it is, with an exit code that scripts can use."""
+
+import json
+import sys
+
+import pytest
+
+
+def write(shop, name, text):
+    (shop.folder / name).write_text(text)
+
+
+def test_a_module_that_is_not_there_is_told_from_one_that_raises(shop):
+    missing = shop.run("check", "nowhere:app")
+    assert missing.returncode == 3
+    assert "no module 'nowhere'" in missing.stderr
+    assert "Traceback" not in missing.stderr
+    write(
+        shop, "raising.py", "import shop\n\n\ndef build():\n    return 1 / 0\n\n\napp = build()\n"
+    )
+    raising = shop.run_apart("check", "raising:app")
+    assert raising.returncode == 3
+    assert "raising raised while it was imported" in raising.stderr
+    assert "ZeroDivisionError" in raising.stderr
+    assert "in build" in raising.stderr
+    assert "importlib" not in raising.stderr
+    assert "streamkit/cli" not in raising.stderr
+
+
+def test_a_module_that_misses_one_of_its_own_imports_is_shown_with_its_line(shop):
+    write(shop, "needy.py", "import no_such_library\n")
+    done = shop.run("check", "needy")
+    assert done.returncode == 3
+    assert "needy raised" in done.stderr
+    assert "No module named 'no_such_library'" in done.stderr
+
+
+def test_a_mistake_in_a_declaration_is_named_with_its_line_and_without_a_traceback(shop):
+    write(
+        shop,
+        "wrong.py",
+        "from streamkit import Entity\n\n\nclass Order(Entity, pk='ORDER#{nmber}'):\n    number: int\n",
+    )
+    done = shop.run("check", "wrong")
+    assert done.returncode == 3
+    assert "wrong.py:4" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        ("x = 1\n", "m", "m has no App"),
+        (
+            "from streamkit import App\na = App('a', table='t')\nb = App('b', table='t')\n",
+            "m",
+            "m:a or m:b",
+        ),
+        (
+            "from streamkit import App\na = App('a', table='t')\nx = 1\n",
+            "m:x",
+            "a int, not an App; say m:a",
+        ),
+        ("x = 1\n", "m.py", "did you mean m?"),
+    ],
+)
+def test_what_is_not_an_app_is_answered_with_what_is(shop, text, name, said):
+    write(shop, "m.py", text)
+    done = shop.run("check", name)
+    assert done.returncode == 3
+    assert said in done.stderr
+
+
+def test_the_app_may_come_from_the_environment(shop):
+    assert shop.run("check", STREAMKIT_APP="shop:app").returncode == 0
+    none = shop.run("check")
+    assert none.returncode == 2
+    assert "STREAMKIT_APP" in none.stderr
+
+
+def test_check_tells_what_a_worker_would_find(shop):
+    found = shop.json("check", "shop")
+    assert found["ok"]
+    assert found["table"]["stream_view"] == "NEW_AND_OLD_IMAGES"
+    assert found["table"]["keys"] == {"pk": "S", "sk": "S"}
+    assert [(h["name"], h["entity"]) for h in found["handlers"]] == [
+        ("PerStatus", "Order"),
+        ("journal", "Order"),
+    ]
+    assert all(permission["allowed"] for permission in found["permissions"])
+    assert len(found["permissions"]) == 8
+
+
+def test_check_changes_nothing_in_the_table(shop):
+    shop.run("check", "shop")
+    assert shop.dynamodb.scan(TableName=shop.table)["Items"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"stream": False}, "no stream"), ({"key_type": "N"}, "control_table")]
+)
+def test_check_exits_with_5_when_a_worker_could_not_start(bare_shop, options, said):
+    bare_shop.create(**options)
+    done = bare_shop.run("check", "shop")
+    assert done.returncode == 5
+    assert said in done.stdout
+    assert bare_shop.run("worker", "shop", "--until-idle").returncode == 4
+
+
+def test_a_table_that_is_not_there_exits_with_4_for_every_command(bare_shop):
+    for command in (["check"], ["status"], ["worker", "--until-idle"], ["parked", "list"]):
+        done = bare_shop.run(*command, "shop")
+        assert done.returncode == 4
+        assert f"no table '{bare_shop.table}'" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_an_endpoint_that_nobody_listens_on_exits_with_4(shop):
+    done = shop.run("status", "shop", AWS_ENDPOINT_URL_DYNAMODB="http://127.0.0.1:9")
+    assert done.returncode == 4
+    assert "127.0.0.1:9" in done.stderr or "EndpointConnectionError" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_region_it_says_so(shop):
+    done = shop.run("status", "shop", AWS_REGION="", AWS_DEFAULT_REGION="")
+    assert done.returncode == 4
+    assert "region" in done.stderr
+
+
+def test_a_setting_that_makes_no_sense_is_a_usage_error(shop):
+    for wrong in (["--lease", "-1"], ["--lease", "long"], ["--log-format", "xml"], ["--nonsense"]):
+        done = shop.run("worker", "shop", *wrong)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+
+
+def test_help_names_the_environment_variable_of_every_setting(shop):
+    text = " ".join(shop.run("worker", "--help").stdout.split())
+    for name in (
+        "HEARTBEAT",
+        "LEASE",
+        "POLL_FLOOR",
+        "CHECKPOINT_INTERVAL",
+        "GRACE",
+        "LOG_LEVEL",
+        "APP",
+    ):
+        assert f"STREAMKIT_{name}" in text
+    codes = shop.run("--help").stdout
+    assert all(f"{code}  " in codes for code in (0, 1, 2, 3, 4, 5, 6, 130))
+
+
+def test_the_version_is_printed(shop):
+    done = shop.run("--version")
+    assert (done.returncode, done.stdout) == (0, "streamkit 0.1.0\n")
+
+
+def test_a_demo_that_is_not_here_says_where_it_was_looked_for(shop):
+    done = shop.run("demo", "nothing")
+    assert done.returncode == 3
+    assert "handlers" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_demo_is_played_with_what_was_given_and_decides_the_exit_code(shop):
+    folder = shop.folder / "handlers" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "demo.py").write_text(
+        "def main(*, writes=5, seed=1):\n    print(writes, seed)\n    return 1\n"
+    )
+    done = shop.run("demo", "mine", "--writes", "7")
+    assert (done.returncode, done.stdout) == (1, "7 1\n")
+
+
+def test_a_port_that_is_taken_is_a_usage_error(shop):
+    port = shop.url.rpartition(":")[2]
+    done = shop.run("local", "--port", port)
+    assert done.returncode == 2
+    assert f"127.0.0.1:{port}" in done.stderr
+
+
+def test_json_is_all_that_stdout_holds(shop):
+    shop.put(1, "A")
+    shop.run("worker", "shop", "--until-idle")
+    for command in (["status"], ["check"], ["parked", "list"]):
+        json.loads(shop.run(*command, "shop", "--json").stdout)
+
+
+def test_the_console_script_is_the_same_program(shop):
+    import subprocess
+    from pathlib import Path
+
+    script = Path(sys.executable).with_name("streamkit")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=False)
+    assert done.stdout == "streamkit 0.1.0\n"

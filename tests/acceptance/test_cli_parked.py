@@ -1,0 +1,100 @@
+"""Parked changes from the command line: listed, shown, redriven in order, discarded."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def parked_shop(shop):
+    """A shop with three changes of one order and one of another parked."""
+    shop.touch("broken")
+    shop.put(1, "A", "B")
+    shop.put(2, "X")
+    assert shop.run("worker", "shop", "--until-idle").returncode == 0
+    shop.put(1, "C")
+    shop.remove("broken")
+    assert shop.run("worker", "shop", "--until-idle").returncode == 0
+    return shop
+
+
+def listed(shop, *more):
+    return shop.json("parked", "list", "shop", *more)
+
+
+def lane_of(shop, length):
+    lanes = [change["lane"] for change in listed(shop)]
+    return next(lane for lane in lanes if lanes.count(lane) == length)
+
+
+def test_a_change_that_arrives_after_the_repair_still_queues_behind_the_parked_ones(parked_shop):
+    changes = listed(parked_shop)
+    assert len(changes) == 4
+    assert {c["error"] for c in changes} == {"RuntimeError", None}
+    assert parked_shop.journal(1) == ""
+    assert parked_shop.count("C") == 1  # the aggregate is another handler: nothing held it up
+    status = parked_shop.json("status", "shop")
+    assert status["parked"] == {"journal": 4}
+    assert status["held_lanes"] == 2
+
+
+def test_a_redrive_keeps_the_order_and_the_next_change_flows_again(parked_shop):
+    done = parked_shop.run("parked", "redrive", "shop", "--all")
+    assert done.returncode == 0, done.stderr
+    assert (parked_shop.journal(1), parked_shop.journal(2)) == ("ABC", "X")
+    assert listed(parked_shop) == []
+    parked_shop.put(1, "D")
+    parked_shop.run("worker", "shop", "--until-idle")
+    assert parked_shop.journal(1) == "ABCD"
+
+
+def test_a_redrive_that_fails_again_exits_with_5_and_leaves_all_in_place(parked_shop):
+    parked_shop.touch("broken")
+    done = parked_shop.run("parked", "redrive", "shop", "--handler", "journal", "--json")
+    assert done.returncode == 5
+    reports = json.loads(done.stdout)
+    assert [report["done"] for report in reports] == [0, 0]
+    assert {report["failure"]["kind"] for report in reports} == {"RuntimeError"}
+    changes = listed(parked_shop)
+    assert len(changes) == 4
+    assert sorted(change["attempts"] for change in changes) == [0, 0, 2, 2]
+
+
+def test_one_lane_is_redriven_alone(parked_shop):
+    lane = lane_of(parked_shop, 3)
+    assert parked_shop.run("parked", "redrive", "shop", "--lane", lane).returncode == 0
+    assert (parked_shop.journal(1), parked_shop.journal(2)) == ("ABC", "")
+    assert len(listed(parked_shop)) == 1
+
+
+def test_discard_drops_the_first_change_of_a_lane_only(parked_shop):
+    lane = lane_of(parked_shop, 3)
+    assert parked_shop.run("parked", "discard", "shop", "--lane", lane).returncode == 0
+    assert parked_shop.run("parked", "redrive", "shop", "--all").returncode == 0
+    assert parked_shop.journal(1) == "BC"
+
+
+def test_show_prints_the_record_and_the_error(parked_shop):
+    lane = lane_of(parked_shop, 1)
+    done = parked_shop.run("parked", "show", "shop", "--lane", lane)
+    shown = json.loads(done.stdout)
+    assert "the downstream is broken" in shown["detail"]
+    assert shown["record"]["dynamodb"]["NewImage"]["status"] == {"S": "X"}
+    gone = parked_shop.run("parked", "show", "shop", "--lane", "nosuchlane")
+    assert gone.returncode == 1
+    assert "no such parked change" in gone.stderr
+
+
+def test_nothing_is_redriven_or_discarded_without_saying_what(parked_shop):
+    for command in ("redrive", "discard"):
+        done = parked_shop.run("parked", command, "shop")
+        assert done.returncode == 2
+        assert "--all" in done.stderr
+    assert len(listed(parked_shop)) == 4
+
+
+def test_a_script_can_ask_whether_anything_is_parked(parked_shop):
+    assert parked_shop.run("parked", "list", "shop", "--exit-code").returncode == 5
+    parked_shop.run("parked", "redrive", "shop", "--all")
+    done = parked_shop.run("parked", "list", "shop", "--exit-code")
+    assert (done.returncode, done.stdout) == (0, "nothing is parked\n")
