@@ -30,7 +30,7 @@ from streamkit.dispatch import Dispatcher
 from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fleet.generation import Generation, join_generation
 from streamkit.fleet.leadership import Leadership
-from streamkit.fleet.members import Member, Watch, new_worker_name
+from streamkit.fleet.members import Member, Watch, new_worker_name, sweep_members
 from streamkit.handler import Handler
 from streamkit.pacing import ByteBudget, Pacing
 from streamkit.preflight import Surroundings, findings, require, survey
@@ -45,6 +45,8 @@ log = structlog.get_logger("streamkit.worker")
 _IDLE_PAGES = 5
 """Quiet pages in a row, on every shard, after which `until_idle` ends: see the facts on empty
 pages in `source.reader`."""
+_SWEEP_LEASES = 10
+"""A worker is swept only long after its shards were taken: it may have been paused."""
 _LATE_SECONDS = 1.0
 """Between listings while children are awaited: one call in ten that the service allows."""
 
@@ -95,18 +97,31 @@ class Worker:
         async with self.app.resources() as resources:
             require(findings(self.app, around, resources))
             store = CursorStore(self._aws.dynamodb, around.space(self.app))
-            member = Member(store, self.name, self._settings.heartbeat, self._clock)
-            await member.join()
-            log.info("worker.started", worker=self.name, app=self.app.name, table=self.app.table)
-            try:
-                async with anyio.create_task_group() as group:
-                    group.start_soon(member.beat_for_ever)
-                    await self._lead_until_stopped(around, store, resources, until_idle)
-                    group.cancel_scope.cancel()
-            except BaseExceptionGroup as errors:
-                raise first_error(errors) from errors
-            await member.leave()
-            log.info("worker.stopped", worker=self.name)
+            while not await self._live(around, store, resources, until_idle):
+                # It stood still so long that others swept it; a name is never used twice.
+                self.name = new_worker_name()
+
+    async def _live(
+        self, around: Surroundings, store: CursorStore, resources: tuple[Any, ...], until_idle: bool
+    ) -> bool:
+        """Work under one name. Return False if others took this worker for dead and swept it."""
+        member = Member(store, self.name, self._settings.heartbeat, self._clock)
+        await member.join()
+        log.info("worker.started", worker=self.name, app=self.app.name, table=self.app.table)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(member.beat_for_ever)
+                await self._lead_until_stopped(around, store, resources, until_idle)
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            error = first_error(errors)
+            if not isinstance(error, LeaseLost):
+                raise error from errors
+            log.info("worker.swept", worker=self.name)
+            return self._stop.is_set()
+        await member.leave()
+        log.info("worker.stopped", worker=self.name)
+        return True
 
     async def _lead_until_stopped(
         self, around: Surroundings, store: CursorStore, resources: tuple[Any, ...], until_idle: bool
@@ -195,7 +210,9 @@ class Worker:
 
     async def _list_for_ever(self, lister: Lister, shards: ShardSet) -> None:
         """List now and then, and often while a finished shard's children are not listed yet."""
+        watch = Watch(lister.store, self._clock, max(_SWEEP_LEASES * self._settings.lease, 60.0))
         while True:
+            await sweep_members(lister.store, watch, self.name)
             created = await lister.once(shards.cursors)
             shards.start(created)
             interval = self._settings.list_interval

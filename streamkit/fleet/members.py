@@ -63,12 +63,7 @@ class Member:
 
     async def leave(self) -> None:
         """Take the heartbeat item away, after everything is released."""
-        space = self.store.space
-        roster = space.update("members")
-        roster.subtractions["names"] = {"SS": [self.name]}
-        await self.store.write(roster)
-        key, table = space.key("member", self.name), space.schema.name
-        await patiently(lambda: self.store.dynamodb.delete_item(TableName=table, Key=key))
+        await _remove(self.store, self.name)
 
     def _beat(self, *, created: bool) -> Action:
         action = self.store.space.update("member", self.name)
@@ -104,3 +99,25 @@ class Watch:
     def forget(self, owner: str) -> None:
         """Stop watching a worker."""
         self._seen.pop(owner, None)
+
+
+async def sweep_members(store: CursorStore, watch: Watch, me: str) -> None:
+    """Remove the heartbeat items of workers that `watch` takes for dead.
+
+    A worker that was only paused finds its item gone at its next beat, and joins under a new name.
+    """
+    roster = await store.item("members") or {}
+    for name in roster.get("names", {"SS": []})["SS"]:
+        if name != me and await watch.is_abandoned(name):
+            await _remove(store, name)
+            watch.forget(name)
+            log.info("member.swept", worker=name)
+
+
+async def _remove(store: CursorStore, name: str) -> None:
+    space = store.space
+    key, table = space.key("member", name), space.schema.name
+    await patiently(lambda: store.dynamodb.delete_item(TableName=table, Key=key))
+    roster = space.update("members")
+    roster.subtractions["names"] = {"SS": [name]}
+    await store.write(roster)
