@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from streamkit.codec import encode
-from streamkit.conditions import all_of, compile_condition
+from streamkit.conditions import all_of, check_condition, compile_condition
 from streamkit.effects import (
     Accumulate,
     Add,
@@ -152,10 +152,11 @@ def compile_effect(effect: Effect, schema: TableSchema, source: GuardSource) -> 
 
     Raises:
         ValueError: a field is unknown or its value cannot be stored; names the field.
-        TypeError: not an effect of this module's kinds.
+        TypeError: not an effect of this module's kinds, or its condition is none.
     """
     action = _compile(effect, schema)
     if effect.guard is not None:
+        check_condition(effect.guard.condition)
         action.guards.append((effect.guard, source))
     return action
 

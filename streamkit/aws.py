@@ -20,6 +20,7 @@ import structlog
 from aiobotocore.config import AioConfig
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from aiobotocore.session import AioSession
+from botocore import UNSIGNED
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 from botocore.loaders import create_loader
@@ -192,7 +193,7 @@ async def connect(
 ) -> AsyncIterator[Aws]:
     """Open the clients, with the SDK's ordinary configuration unless told otherwise.
 
-    `http_session` replaces the HTTP layer; the local engine is reached that way. Account-based
+    `http_session` replaces the HTTP layer; the local engine is reached that way, without keys. Account-based
     stream hosts are switched off, so that allow-lists and VPC endpoints keep working.
     """
     session = AioSession(profile=profile)
@@ -208,7 +209,7 @@ async def connect(
         "user_agent": f"streamkit/{streamkit.__version__}",
     }
     if http_session is not None:
-        options["http_session_cls"] = http_session
+        options |= {"http_session_cls": http_session, "signature_version": UNSIGNED}
     # botocore itself knows AWS_DEFAULT_REGION only; every other SDK and AWS's hosts say AWS_REGION.
     region = region or os.environ.get("AWS_REGION")
     boto = aioboto3.Session(botocore_session=session, region_name=region)
@@ -216,8 +217,7 @@ async def connect(
     if endpoint_url is not None:
         arguments["endpoint_url"] = endpoint_url
     if http_session is not None:
-        arguments |= {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
-        arguments.setdefault("region_name", region or "us-east-1")
+        arguments["region_name"] = region or "us-east-1"
     async with AsyncExitStack() as stack:
         dynamodb = await stack.enter_async_context(boto.client("dynamodb", **arguments))
         streams = await stack.enter_async_context(boto.client("dynamodbstreams", **arguments))

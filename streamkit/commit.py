@@ -125,7 +125,7 @@ class Committer:
             except AwsError as error:
                 trouble = trouble_of(error)
                 if trouble is not Trouble.UNKNOWN:
-                    return self._verdict(batch, error, trouble)
+                    return await self._verdict(batch, error, trouble)
                 log.warning("commit.unknown", cursor=self.cursor.name, code=code_of(error))
                 await anyio.sleep(pause * (0.5 + self._rng.random()))
                 pause = min(pause * 2, 5.0)
@@ -174,10 +174,10 @@ class Committer:
         self._sent.clear()
         return Applied(batch)
 
-    def _verdict(self, batch: Batch, error: Exception, trouble: Trouble) -> Verdict:
+    async def _verdict(self, batch: Batch, error: Exception, trouble: Trouble) -> Verdict:
         if trouble is Trouble.CANCELED:
             response: dict[str, Any] = getattr(error, "response", {})
-            return self._canceled(batch, response.get("CancellationReasons", []))
+            return await self._canceled(batch, response.get("CancellationReasons", []))
         if trouble is Trouble.INVALID:
             return Invalid((), code_of(error))
         if trouble in (Trouble.CONFLICT, Trouble.THROTTLED):
@@ -189,7 +189,7 @@ class Committer:
             " write items and the tables' names"
         ) from error
 
-    def _canceled(self, batch: Batch, reasons: Sequence[dict[str, Any]]) -> Verdict:
+    async def _canceled(self, batch: Batch, reasons: Sequence[dict[str, Any]]) -> Verdict:
         codes = [reason.get("Code", "None") for reason in reasons]
         if not codes:
             return Again(throttled=False)
@@ -206,7 +206,9 @@ class Committer:
             source
             for action, code in zip(batch.actions, codes[1:], strict=True)
             if code == "ConditionalCheckFailed"
-            for _, source in action.guards
+            for source in await failing(
+                self._dynamodb, self._schemas[action.ref.table], action
+            )
         ]
         if refused:
             return Refused(tuple(refused))

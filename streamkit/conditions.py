@@ -4,14 +4,30 @@
 is the only module that knows boto3's classes; the rest asks `compile_condition` for an expression.
 """
 
+from collections.abc import Hashable
 from enum import Enum
 from typing import Any
 
-from boto3.dynamodb.conditions import Attr, ConditionBase, ConditionExpressionBuilder
+from boto3.dynamodb.conditions import (
+    Attr,
+    AttributeBase,
+    ConditionBase,
+    ConditionExpressionBuilder,
+)
 
 from streamkit.codec import encode
 
-__all__ = ["Attr", "Condition", "Existence", "absent", "all_of", "compile_condition", "present"]
+__all__ = [
+    "Attr",
+    "Condition",
+    "Existence",
+    "absent",
+    "all_of",
+    "check_condition",
+    "compile_condition",
+    "identity",
+    "present",
+]
 
 
 class Existence(Enum):
@@ -36,11 +52,42 @@ def _concrete(condition: Condition, pk_name: str) -> ConditionBase:
 
 
 def all_of(conditions: list[Condition], pk_name: str) -> ConditionBase:
-    """Join conditions with AND; `pk_name` is what `absent` and `present` look at."""
-    joined = _concrete(conditions[0], pk_name)
-    for condition in conditions[1:]:
-        joined = joined & _concrete(condition, pk_name)
+    """Join conditions with AND, each once; `pk_name` is what `absent` and `present` look at."""
+    different = {identity(condition): condition for condition in conditions}
+    joined, *others = (_concrete(condition, pk_name) for condition in different.values())
+    for condition in others:
+        joined = joined & condition
     return joined
+
+
+def identity(condition: object) -> Hashable:
+    """Return something that is equal only for conditions that say the same.
+
+    Comparing the conditions themselves will not do: to Python, `True` is equal to 1.
+    """
+    if isinstance(condition, ConditionBase):
+        expression = condition.get_expression()
+        return expression["operator"], tuple(map(identity, expression["values"]))
+    if isinstance(condition, AttributeBase):
+        return condition.name
+    return type(condition).__name__, repr(condition)
+
+
+def check_condition(condition: object) -> None:
+    """Find out that a condition cannot be sent while it is still its handler's failure.
+
+    Raises:
+        TypeError: it is not a condition, as `Attr("n") == 3` is not.
+        ValueError: it holds a value of a type that DynamoDB cannot store.
+    """
+    if isinstance(condition, Existence):
+        return
+    if not isinstance(condition, ConditionBase):
+        raise TypeError(
+            f"a condition is absent, present or built as Attr(...).eq(...), not"
+            f" {type(condition).__name__}"
+        )
+    compile_condition(condition)
 
 
 def compile_condition(condition: ConditionBase) -> tuple[str, dict[str, str], dict[str, Any]]:

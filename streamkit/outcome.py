@@ -50,8 +50,18 @@ class Outcome:
     refusals: int = 0
     omitted: frozenset[int] = frozenset()
 
+    def give_up(self, failure: Failure) -> None:
+        """Do what the handler's policy says of a failure: park, drop, or run until it succeeds."""
+        policy = self.handler.policy.on_failure
+        if policy == "skip":
+            self.drop()
+        elif policy == "block":
+            self.waiting, self.refusals = True, 0
+        else:
+            self.fail(failure)
+
     def fail(self, failure: Failure) -> None:
-        """Give up on this handler's run; its policy says what that means."""
+        """Let the change be parked for this handler."""
         self.effects, self.actions, self.reads = (), {}, ()
         self.waiting = False
         self.failure = failure
@@ -107,7 +117,8 @@ def resolve(
             f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
             " spread it over several changes"
         )
-    if sum(action.size() for action in actions.values()) > BYTES_MAX:
+    checks = sum(100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in refs)
+    if checks + sum(action.size() for action in actions.values()) > BYTES_MAX:
         raise ValueError("a result of more than 4 MB does not fit in one transaction")
     outcome.effects, outcome.actions = effects, actions
     outcome.failure, outcome.waiting = None, False

@@ -47,7 +47,7 @@ class Draft:
         changed: dict[ItemRef, Action] = {}
         for action in writes:
             there = changed.get(action.ref) or self.actions.get(action.ref)
-            merged = action if there is None else merge(there, action)
+            merged = action if there is None else _merged(there, action)
             if merged is None:
                 return False
             changed[action.ref] = merged
@@ -209,6 +209,17 @@ class Planner:
             if hold.chunk.startswith(f"{self.shard}.")
         ]
         return f"{self.shard}.{len(mine) // CHUNK_LANES}"
+
+
+def _merged(first: Action, second: Action) -> Action | None:
+    """Merge two actions, unless a sum of theirs has more than 38 digits.
+
+    Alone the second may be fine, or DynamoDB finds it invalid: then its change is parked.
+    """
+    try:
+        return merge(first, second)
+    except ArithmeticError:
+        return None
 
 
 def _mark(work: Work, outcome: Outcome) -> str:

@@ -29,7 +29,7 @@ def module_of(*blocks):
 
 async def first_screen():
     module = module_of(BLOCKS[0])
-    app, likes_of = module["app"], module["BrandLikes"]
+    app = module["app"]
     world = World.create()
     world.engine.call(
         "dynamodb",

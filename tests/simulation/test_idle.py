@@ -62,7 +62,7 @@ def test_an_idle_day_costs_heartbeats_hourly_positions_and_shard_ends():
     assert 4 * SHARDS <= ended <= closed, "each shard's end is one commit, with its child"
     # One position an hour and shard at most, and the last one when the worker stops.
     assert commits - ended <= SHARDS * (24 + 1)
-    assert {kind for kind in writes} <= {"member", "members", "cursor", "dir"}
+    assert set(writes) <= {"member", "members", "cursor", "dir"}
     operations = Counter(call.operation for call in calls)
     assert not operations.keys() & {"PutItem", "Query", "BatchWriteItem"}
     assert operations["DescribeStream"] / DAY < 0.1
