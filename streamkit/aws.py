@@ -193,8 +193,9 @@ async def connect(
 ) -> AsyncIterator[Aws]:
     """Open the clients, with the SDK's ordinary configuration unless told otherwise.
 
-    `http_session` replaces the HTTP layer; the local engine is reached that way, without keys. Account-based
-    stream hosts are switched off, so that allow-lists and VPC endpoints keep working.
+    `http_session` replaces the HTTP layer; the local engine is reached that way, without keys.
+    Account-based stream hosts are switched off, so that allow-lists and VPC endpoints keep
+    working.
     """
     session = AioSession(profile=profile)
     session.register_component("response_parser_factory", _StreamParserFactory())

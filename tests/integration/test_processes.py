@@ -138,8 +138,8 @@ class Site:
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_ENDPOINT_URL": url,
             "STREAMKIT_LOG_FORMAT": "json",
-            "STREAMKIT_POLL_FLOOR": "0.02",
-            "STREAMKIT_POLL_CEILING": "0.1",
+            "STREAMKIT_POLL_FLOOR": "0.05",
+            "STREAMKIT_POLL_CEILING": "0.3",
             **{f"STREAMKIT_{name.upper()}": str(value) for name, value in settings.items()},
         }
 
@@ -331,12 +331,12 @@ def test_workers_killed_and_frozen_at_random_moments_leave_exact_results(tmp_pat
             for death in DEATHS:
                 site.takes_over(leader)
                 waiter.until("waits")
-                writer.after(150)
+                writer.after(100)
                 command = rng.choice(["split", "roll"])
                 site.control(command, shard=rng.choice(site.open_shards()))
-                writer.after(150)
+                writer.after(100)
                 leader.send(death)
-                site.control("split", shard=rng.choice(site.open_shards()))
+                site.control("roll", shard=rng.choice(site.open_shards()))
                 site.takes_over(waiter)
                 if death == signal.SIGSTOP:
                     leader.send(signal.SIGCONT)
