@@ -33,9 +33,8 @@ from streamkit.handler import Policy
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.measures import Avg, Count, Sum
 from streamkit.table import Table
+from streamkit.version import __version__
 from streamkit.when import became, changed, crossed
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Add",
@@ -74,6 +73,7 @@ __all__ = [
     "StreamkitError",
     "Sum",
     "Table",
+    "__version__",
     "absent",
     "became",
     "changed",

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import aioboto3
 import anyio
-import structlog
 from aiobotocore.config import AioConfig
 from aiobotocore.parsers import AioJSONParser, AioResponseParserFactory
 from aiobotocore.session import AioSession
@@ -25,12 +24,13 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 from botocore.loaders import create_loader
 
-import streamkit
 from streamkit.decode import Page, parse_page
+from streamkit.observe.logger import get_logger
+from streamkit.version import __version__
 
 T = TypeVar("T")
 
-log = structlog.get_logger("streamkit.aws")
+log = get_logger("streamkit.aws")
 
 CONNECT_SECONDS = 3.0
 """Time to open a connection; DynamoDB answers in milliseconds, so more only hides a dead route."""
@@ -123,14 +123,22 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def fetch_all(
-    dynamodb: Any, table: str, keys: Sequence[dict[str, Any]]
+    dynamodb: Any, table: str, keys: Sequence[dict[str, Any]], *, patient: bool = True
 ) -> list[dict[str, Any]]:
-    """Read many items by key, strongly consistent, in wire form; missing ones are left out."""
+    """Read many items by key, strongly consistent, in wire form; missing ones are left out.
+
+    Args:
+        dynamodb: the client.
+        table: its name.
+        keys: of the items, each once.
+        patient: repeat a call that is throttled, instead of raising.
+    """
     found: list[dict[str, Any]] = []
     left = list(keys)
     while left:
         request = {table: {"Keys": left[:_BATCH_GET], "ConsistentRead": True}}
-        reply = await patiently(partial(dynamodb.batch_get_item, RequestItems=request))
+        call = partial(dynamodb.batch_get_item, RequestItems=request)
+        reply = await (patiently(call) if patient else call())
         found += reply["Responses"].get(table, [])
         again = reply.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
         if len(again) == len(left[:_BATCH_GET]):
@@ -207,7 +215,7 @@ async def connect(
         "retries": {"mode": "standard", "total_max_attempts": 3},
         "account_id_endpoint_mode": "disabled",
         # botocore puts its own together anew for every call, at a fifth of a call's CPU time.
-        "user_agent": f"streamkit/{streamkit.__version__}",
+        "user_agent": f"streamkit/{__version__}",
     }
     if http_session is not None:
         options |= {"http_session_cls": http_session, "signature_version": UNSIGNED}

@@ -17,14 +17,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
-import structlog
 
 from streamkit.actions import Action, GuardSource, Wire, own_attributes, render
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.control import ControlSpace, Cursor, read_cursor
 from streamkit.cursor import lease_guard
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
+from streamkit.observe.logger import get_logger
 from streamkit.parking import Hold
+from streamkit.probing import failing
 from streamkit.schema import TableSchema
 
 ITEMS_MAX = 99
@@ -34,7 +35,7 @@ BYTES_MAX = 3_900_000
 _SENT_MAX = 16
 """Plans remembered while their fate is unknown; a forgotten one costs reading the lease again."""
 
-log = structlog.get_logger("streamkit.commit")
+log = get_logger("streamkit.commit")
 
 
 @dataclass(slots=True)
@@ -206,9 +207,7 @@ class Committer:
             source
             for action, code in zip(batch.actions, codes[1:], strict=True)
             if code == "ConditionalCheckFailed"
-            for source in await failing(
-                self._dynamodb, self._schemas[action.ref.table], action
-            )
+            for source in await failing(self._dynamodb, self._schemas[action.ref.table], action)
         ]
         if refused:
             return Refused(tuple(refused))

@@ -191,10 +191,11 @@ def child_of(
 ) -> Cursor:
     """Make the cursor of a newly found shard: the one place where cursors come from.
 
-    A child copies what its parent's finished cursor carries: generation and holds. A shard whose
-    parent is gone starts afresh, at the oldest record that is still there.
+    A child copies what its parent's finished cursor carries: generation, holds, and up to when all
+    is read, because its own records are younger than its parent's. A shard whose parent is gone
+    starts afresh, at the oldest record that is still there.
     """
     fresh = Cursor(name=name, parent=parent_name, generation=generation)
     if parent is None:
         return fresh
-    return replace(fresh, generation=parent.generation, holds=parent.holds, seen=parent.ended)
+    return replace(fresh, generation=parent.generation, holds=parent.holds, seen=parent.seen)

@@ -14,21 +14,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-import structlog
 
 from streamkit.changes import Change, ItemKey, Kind
 from streamkit.decode import CONTROL, ImageDecoder, Page, Record, Router
 from streamkit.effects import Result, as_effects
 from streamkit.entity import Entity
-from streamkit.errors import PoisonChange, Unavailable
+from streamkit.errors import PoisonChange, RetryableError, Unavailable
 from streamkit.handler import Handler
 from streamkit.lanes import into_lanes
+from streamkit.observe.logger import get_logger
 from streamkit.outcome import Outcome, Work, resolve
 from streamkit.parking import Failure
 from streamkit.reading import Pending, ReadTracker
 from streamkit.schema import TableSchema
 
-log = structlog.get_logger("streamkit.dispatch")
+log = get_logger("streamkit.dispatch")
 
 _BLOCK_PAUSE_MAX = 30.0
 """Seconds between the tries of a blocked change: soon enough to notice a downstream's recovery."""
@@ -120,7 +120,7 @@ class Dispatcher:
             try:
                 if handler.when is not None and not self._wanted(record, entity, handler):
                     continue
-            except PoisonChange as error:
+            except Exception as error:  # noqa: BLE001 - two values may not be comparable
                 self._failed(outcome, error, 1, shard_id)
             work.outcomes.append(outcome)
         return work
@@ -152,6 +152,8 @@ class Dispatcher:
             tools = self.tools(outcome.handler, ReadTracker()) if outcome.handler.needs else {}
             result: Any = outcome.handler.run(change, **tools)
             resolve(outcome, as_effects(result), (), work.position, self.schema)
+        except RetryableError:
+            return  # it still waits, and is run again before its commit
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
             self._failed(outcome, error, 1, shard_id)
 
@@ -184,15 +186,14 @@ class Dispatcher:
             if handler.name in stopped or held(handler, run.key):
                 stopped.add(handler.name)
                 continue  # it will queue behind the change that failed
-            async with self._limiter:
-                await self.run(run.work, run.outcome, works, shard_id)
+            await self.run(run.work, run.outcome, works, shard_id)
             if run.outcome.failure is not None and not handler.commutes:
                 stopped.add(handler.name)
 
     async def run(self, work: Work, outcome: Outcome, works: Sequence[Work], shard_id: str) -> None:
         """Run one handler for one change, with its retries, and fill in the outcome."""
         policy = outcome.handler.policy
-        outcome.failure = None
+        outcome.failure, outcome.omitted = None, frozenset()
         attempt, pause = 0, policy.backoff_seconds
         while True:
             attempt += 1
@@ -216,6 +217,9 @@ class Dispatcher:
         self, work: Work, outcome: Outcome, works: Sequence[Work], shard_id: str
     ) -> None:
         handler = outcome.handler
+        if handler.when is not None and not self._wanted(*_source(work), handler):
+            outcome.drop()
+            return
         if not handler.is_async:
             change = self._change(work, handler, shard_id)
             tools = self.tools(handler, ReadTracker()) if handler.needs else {}
@@ -223,10 +227,12 @@ class Dispatcher:
             resolve(outcome, as_effects(pure), (), work.position, self.schema)
             return
         tracker = ReadTracker(Pending(works, work.position))
-        with anyio.fail_after(handler.policy.timeout_seconds):
-            change = self._change(work, handler, shard_id)
-            running: Any = handler.run(change, **self.tools(handler, tracker))
-            result: Result = await running
+        change = self._change(work, handler, shard_id)
+        # Not held between attempts: one handler that waits for its downstream stops no other.
+        async with self._limiter:
+            with anyio.fail_after(handler.policy.timeout_seconds):
+                running: Any = handler.run(change, **self.tools(handler, tracker))
+                result: Result = await running
         resolve(outcome, as_effects(result), tracker.reads, work.position, self.schema)
 
     def _change(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
@@ -235,9 +241,7 @@ class Dispatcher:
         Raises:
             DecodeError: an image does not fit the entity.
         """
-        record, entity = work.record, work.entity
-        assert record is not None  # noqa: S101 - marks have no outcomes
-        assert entity is not None  # noqa: S101
+        record, entity = _source(work)
         decoder = self._decoders[entity]
         old = None if record.old_image is None else decoder.decode(record.old_image)
         new = None if record.new_image is None else decoder.decode(record.new_image)
@@ -254,10 +258,13 @@ class Dispatcher:
             attempts=attempts,
             policy=handler.policy.on_failure,
         )
-        if handler.policy.on_failure == "skip":
-            outcome.drop()
-        else:
-            outcome.fail(Failure.of(error, attempts))
+        outcome.give_up(Failure.of(error, attempts))
+
+
+def _source(work: Work) -> tuple[Record, type[Entity]]:
+    assert work.record is not None  # noqa: S101 - marks have no outcomes
+    assert work.entity is not None  # noqa: S101
+    return work.record, work.entity
 
 
 def _log_attempt(handler: Handler, work: Work, error: Exception, attempt: int) -> None:

@@ -61,6 +61,7 @@ class Entity(BaseModel):
     __entity__: ClassVar[EntitySpec | None] = None
     __declaration__: ClassVar[Declaration]
     __own_upcasts__: ClassVar[list[Upcast]] = []
+    __also_read__: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(
         cls,

@@ -15,33 +15,33 @@ In: a leased cursor. Out: `Finished` with the children's cursors, or `Stopped`. 
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import anyio
-import structlog
 
-from streamkit.actions import CHILD, READ, GuardSource
+from streamkit.actions import CHILD, READ
 from streamkit.changes import ItemKey
 from streamkit.clock import Clock
-from streamkit.commit import Again, Applied, Batch, Committer, Invalid, Refused, Verdict
-from streamkit.control import Cursor
+from streamkit.commit import Again, Applied, Batch, Committer, Invalid, Refused
+from streamkit.control import START, Cursor
 from streamkit.cursor import CursorStore, creation
 from streamkit.dispatch import Dispatcher, Run
 from streamkit.errors import InvariantError
 from streamkit.fold import fold
 from streamkit.handler import Handler
-from streamkit.outcome import Outcome, Work, resolve
+from streamkit.observe.logger import get_logger
+from streamkit.outcome import Outcome, Work
 from streamkit.pacing import ByteBudget, Pacing
 from streamkit.parking import Failure, Hold, lane_name
 from streamkit.planning import Planner, Rerun
+from streamkit.refusal import contended, refuse
 from streamkit.source.reader import ShardReader
 
-log = structlog.get_logger("streamkit.shard")
+log = get_logger("streamkit.shard")
 
 _FULL_BYTES = 500_000
 """A page this large is likely followed by another."""
-_REFUSALS_MAX = 5
-"""Times a result may be refused for what it read, or asked to retry, before it is parked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class ShardPipeline:
         self._budget = budget
         self._clock = clock
         self._position = committer.cursor.position
+        self._seen = committer.cursor.seen
         self._persisted_at = clock.monotonic()
         self._business_since = False
         self._stopping = anyio.Event()
@@ -120,11 +121,12 @@ class ShardPipeline:
                 if page is None:
                     continue
                 works, later, business = self._dispatcher.works(page, self.shard)
+                busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
+                self.quiet_pages = 0 if busy else self.quiet_pages + 1
                 if later:
                     await self._run_lanes(later, works)
                 self._budget.take(self.shard, page.size if page.records else 0)
-                busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
-                self.quiet_pages = 0 if busy else self.quiet_pages + 1
+                self._seen = max(self._seen, int(self.reader.seen))
                 if page.records:
                     self._business_since |= business > 0
                     works.append(Work(self.reader.position, page_bytes=page.size))
@@ -184,33 +186,37 @@ class ShardPipeline:
         elif plan.actions or plan.cursor.done:
             await self._send(plan)
         else:
-            self._take(plan.changes)
+            self._drop_until(plan.cursor.position)
 
     async def _send(self, batch: Batch) -> None:
-        seen = int(self.reader.seen) if batch.changes == len(self.works) else self.cursor.seen
-        batch.cursor = replace(batch.cursor, seen=max(seen, self.cursor.seen))
+        seen = self._seen if batch.changes == len(self.works) else self.cursor.seen
+        batch.cursor = replace(batch.cursor, seen=seen)
         verdict = await self.committer.commit(batch)
-        await self._follow(verdict, batch)
-
-    async def _follow(self, verdict: Verdict, sent: Batch) -> None:
         if isinstance(verdict, Applied):
-            won = verdict.batch
-            self._planner.holds |= won.held
-            self._take(won.changes)
-            self._persisted()
-            self._most, self._split = 1_000_000, False
-            self._pacing.committed()
+            self._adopt(verdict.batch)
         elif isinstance(verdict, Refused):
-            for source in dict.fromkeys(verdict.sources):
-                await self._refused(source)
+            await self._refused(verdict)
         elif isinstance(verdict, Invalid):
-            self._narrow(sent, verdict)
+            await self._narrow(batch, verdict)
         elif isinstance(verdict, Again):
             await anyio.sleep(self._pacing.contended(throttled=verdict.throttled))
 
-    def _take(self, count: int) -> None:
-        """Drop works that are done with; their pages' bytes make room for others."""
-        for _ in range(count):
+    def _adopt(self, won: Batch) -> None:
+        """Go on from the commit that has won, which may be an earlier one than was sent last."""
+        self._planner.holds |= won.held
+        self._drop_until(won.cursor.position)
+        self._persisted_at = self._clock.monotonic()
+        self._business_since = bool(self.works)
+        self._most, self._split = 1_000_000, False
+        self._pacing.committed()
+
+    def _drop_until(self, position: str) -> None:
+        """Drop works that are done with; their pages' bytes make room for others.
+
+        By position and not by number, because works without effects are dropped uncommitted, and
+        an earlier plan that held them may yet win.
+        """
+        while position != START and self.works and self.works[0].position <= position:
             work = self.works.popleft()
             self._position = work.position
             if work.page_bytes:
@@ -218,61 +224,50 @@ class ShardPipeline:
 
     async def _rerun(self, rerun: Rerun) -> None:
         outcome = rerun.outcome
-        if outcome.refusals > _REFUSALS_MAX:
-            detail = "what it read or checked kept changing before the commit"
-            outcome.fail(Failure("Contended", detail, outcome.refusals))
+        if contended(outcome):
+            await anyio.sleep(self._pacing.contended(throttled=False))
             return
         await self._dispatcher.run(rerun.work, outcome, tuple(self.works), self.shard)
 
     # -- refusals ------------------------------------------------------------------------------
 
-    async def _refused(self, source: GuardSource) -> None:
+    async def _refused(self, refused: Refused) -> None:
         """Change what made the commit fail, so that the next plan is another one."""
-        if source.effect == CHILD:
-            raise InvariantError("a child's cursor was created by a commit that is not the last")
-        if source.effect < READ:
-            await self._lane_refused(source)
-            return
-        outcome = self._outcome(source)
-        if outcome is None:
-            return
-        outcome.refusals += 1
-        if source.effect == READ:
-            outcome.waiting = True
-            return
-        guard = outcome.effects[source.effect].guard
-        otherwise = guard.otherwise if guard else "park"
-        log.debug("effect.refused", handler=source.handler, otherwise=otherwise)
-        if otherwise == "skip":
-            outcome.drop()
-        elif otherwise == "omit":
-            outcome.omitted |= {source.effect}
-            reads = outcome.reads
-            resolve(outcome, outcome.effects, reads, source.position, self._dispatcher.schema)
-        elif otherwise == "retry":
-            outcome.waiting = True
+        results: dict[tuple[str, str], set[int]] = {}
+        for source in dict.fromkeys(refused.sources):
+            if source.effect == CHILD:
+                raise InvariantError("a child's cursor was created by a commit before the last")
+            if source.effect < READ:
+                await self._lane_refused(source.handler)
+            else:
+                results.setdefault((source.position, source.handler), set()).add(source.effect)
+        again = False
+        for (position, handler), effects in results.items():
+            outcome = self._outcome(position, handler)
+            if outcome is not None:
+                refuse(outcome, effects, position, self._dispatcher.schema)
+                log.debug("effect.refused", handler=handler, refusals=outcome.refusals)
+                again = again or (outcome.waiting and outcome.refusals > 1)
+        if again:
             await anyio.sleep(self._pacing.contended(throttled=False))
-        else:
-            outcome.fail(Failure("ConditionFailed", "the condition of an effect did not hold"))
 
-    async def _lane_refused(self, source: GuardSource) -> None:
+    async def _lane_refused(self, lane: str) -> None:
         """A lane is gone that was held, or is there that was not known: believe the table."""
-        lane = source.handler
         item = await self._store.item("lane", lane)
         if item is None:
             self._planner.holds.pop(lane, None)
         else:
             self._planner.holds[lane] = Hold(item["chunk"]["S"], item["tail"]["S"])
 
-    def _outcome(self, source: GuardSource) -> Outcome | None:
+    def _outcome(self, position: str, handler: str) -> Outcome | None:
         for work in self.works:
-            if work.position == source.position:
+            if work.position == position:
                 for outcome in work.outcomes:
-                    if outcome.handler.name == source.handler:
+                    if outcome.handler.name == handler:
                         return outcome
         return None
 
-    def _narrow(self, sent: Batch, verdict: Invalid) -> None:
+    async def _narrow(self, sent: Batch, verdict: Invalid) -> None:
         """Halve the commit until the change, then the handler, is alone that cannot be stored."""
         if sent.changes > 1:
             self._most = max(1, sent.changes // 2)
@@ -284,7 +279,10 @@ class ShardPipeline:
             if culprit is None or culprit.failure is not None:
                 raise InvariantError(f"the table finds a parking commit invalid: {verdict.code}")
             log.warning("effect.invalid", handler=culprit.handler.name, code=verdict.code)
-            culprit.fail(Failure(verdict.code, "DynamoDB finds an effect of this result invalid"))
+            text = "DynamoDB finds an effect of this result invalid"
+            culprit.give_up(Failure(verdict.code, text))
+            if culprit.waiting:
+                await anyio.sleep(self._pacing.contended(throttled=True))
 
     def _sends(self, work: Work, outcome: Outcome) -> bool:
         done = f"{work.position}:{outcome.handler.name}" in self.cursor.done
@@ -294,7 +292,7 @@ class ShardPipeline:
 
     def _persist_due(self) -> float:
         """Return the seconds until the position has to be written although nothing else is."""
-        if self._position == self.cursor.position and self.reader.seen <= self.cursor.seen + 1:
+        if self._position == self.cursor.position and self._seen <= self.cursor.seen + 1:
             return self._pacing.quiet_seconds
         seconds = (
             self._pacing.checkpoint_seconds if self._business_since else self._pacing.quiet_seconds
@@ -303,18 +301,15 @@ class ShardPipeline:
 
     async def _persist(self) -> None:
         """Write the position alone."""
-        seen = max(int(self.reader.seen), self.cursor.seen)
-        then = replace(self.cursor, position=self._position, seen=seen)
         while True:
-            verdict = await self.committer.commit(Batch(then))
+            batch = Batch(replace(self.cursor, position=self._position, seen=self._seen))
+            verdict = await self.committer.commit(batch)
             if isinstance(verdict, Applied):
-                self._persisted()
-                return
-            await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))
-
-    def _persisted(self) -> None:
-        self._persisted_at = self._clock.monotonic()
-        self._business_since = False
+                self._adopt(verdict.batch)
+                if verdict.batch is batch:
+                    return
+            else:
+                await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))
 
     async def _load_holds(self) -> None:
         """Read which lanes are held, from the chunks that the cursor names."""
@@ -325,16 +320,21 @@ class ShardPipeline:
 
     async def _load_tails(self) -> None:
         """Before planning, learn the tails of held lanes that waiting works will queue behind."""
-        if not self._planner.holds:
-            return
-        for work in tuple(self.works):  # more may arrive while a tail is read
+        while True:  # because more works may arrive while a tail is read
+            lane = next(self._lanes_without_tail(), None)
+            if lane is None:
+                return
+            await self._lane_refused(lane)
+
+    def _lanes_without_tail(self) -> Iterator[str]:
+        holds = self._planner.holds
+        for work in self.works if holds else ():
             for outcome in work.outcomes:
                 if work.key is None or outcome.handler.commutes:
                     continue
                 lane = lane_name(outcome.handler.name, work.key)
-                hold = self._planner.holds.get(lane)
-                if hold is not None and hold.tail is None:
-                    await self._lane_refused(GuardSource("", lane, 0))
+                if lane in holds and holds[lane].tail is None:
+                    yield lane
 
     # -- the end of the shard ------------------------------------------------------------------
 
@@ -345,24 +345,28 @@ class ShardPipeline:
             LeaseLost: another worker owns the shard.
         """
         now = int(self._clock.time())
-        new = list(children)
+        there: set[str] = set()
         while True:
             finished = replace(
                 self.cursor,
                 position=self._position,
                 state="finished",
                 ended=now,
-                seen=now,
+                seen=max(self._seen, int(self.reader.seen)),
                 done=frozenset(),
                 children=frozenset(child.name for child in children),
             )
+            # They inherit what the cursor says now: an adopted commit may have held a lane.
+            heirs = [replace(c, holds=finished.holds, seen=finished.seen) for c in children]
+            new = [child for child in heirs if child.name not in there]
             actions = [action for child in new for action in creation(self._store.space, child)]
             batch = Batch(finished, fold(actions))
             verdict = await self.committer.commit(batch)
             if isinstance(verdict, Applied):
-                return Finished(tuple(children))
-            if isinstance(verdict, Refused):
-                there = {source.handler for source in verdict.sources if source.effect == CHILD}
-                new = [child for child in new if child.name not in there]
+                self._adopt(verdict.batch)
+                if verdict.batch is batch:
+                    return Finished(tuple(heirs))
+            elif isinstance(verdict, Refused):
+                there |= {source.handler for source in verdict.sources if source.effect == CHILD}
             else:
                 await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))

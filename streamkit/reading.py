@@ -77,7 +77,10 @@ def unchanged(entity: type[Entity], item: dict[str, Wire] | None) -> tuple[Condi
     if item is None:
         return (absent,)
     conditions: list[Condition] = [present]
-    for name in attribute_names(entity).values():
+    names = {*attribute_names(entity).values(), *entity.__also_read__}
+    if entity.upcasts():
+        names |= item.keys()  # an older shape may have other attributes, and any may count
+    for name in sorted(names):
         attribute = Attr(name)
         same = attribute.eq(decode(item[name])) if name in item else attribute.not_exists()
         conditions.append(same)

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from streamkit.actions import LANE, READ, Action
+from streamkit.actions import LANE, Action
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.commit import Invalid, Refused
@@ -24,10 +24,11 @@ from streamkit.dispatch import Dispatcher, Tools
 from streamkit.fold import join_read
 from streamkit.handler import Handler
 from streamkit.injection import injector
-from streamkit.outcome import Outcome, Work, resolve, with_reads
+from streamkit.outcome import Outcome, Work, with_reads
 from streamkit.parked import HeldLane, held_lanes, list_parked, open_store, read_head, show
 from streamkit.parking import Failure, Parked
 from streamkit.preflight import Surroundings, findings, require, survey
+from streamkit.refusal import contended, refuse
 from streamkit.schema import TableSchema
 from streamkit.unparking import leave, note_failure
 
@@ -42,9 +43,6 @@ __all__ = [
     "redrive",
     "show",
 ]
-
-_REFUSALS_MAX = 5
-"""Times a result may be refused for what it read, or asked to retry, before it has failed."""
 
 Step = Failure | Literal["done", "overtaken"]
 """What became of a lane's first change: it failed, it is done, or somebody else was faster."""
@@ -245,24 +243,9 @@ def _effects(outcome: Outcome, position: str) -> list[Action]:
 
 def _refused(outcome: Outcome, refused: Refused, schema: TableSchema) -> None:
     """Change what made the transaction fail: the outcome runs again, shrinks, or has failed."""
-    outcome.refusals += 1
-    for source in dict.fromkeys(refused.sources):
-        guard = None if source.effect == READ else outcome.effects[source.effect].guard
-        otherwise = "retry" if source.effect == READ else guard.otherwise if guard else "park"
-        if otherwise == "skip":
-            outcome.drop()
-            return
-        if otherwise == "omit":
-            outcome.omitted |= {source.effect}
-            resolve(outcome, outcome.effects, outcome.reads, source.position, schema)
-        elif otherwise == "retry":
-            outcome.waiting = True
-        else:
-            outcome.fail(Failure("ConditionFailed", "the condition of an effect did not hold"))
-            return
-    if outcome.refusals > _REFUSALS_MAX:
-        detail = "what it read or checked kept changing before the commit"
-        outcome.fail(Failure("Contended", detail, outcome.refusals))
+    effects = {source.effect for source in refused.sources}
+    refuse(outcome, effects, refused.sources[0].position, schema)
+    contended(outcome)
 
 
 async def _discard_lane(

@@ -1,61 +1,19 @@
-"""Refusals: what a commit that was refused means for the results in it.
+"""Refusals: what a commit that was refused means for a result in it. Pure.
 
-A cancelled transaction names the action whose condition failed, not which part of it: the
-conditions of several effects, and of what handlers read, may have been joined on one item.
-`failing` asks about each part alone, so that a stale read of one handler never drops the effect of
-another. `refuse` then changes an outcome as its effects' `otherwise` say.
+In: an outcome, and which of its conditions did not hold. Out: the outcome, changed as its effects'
+`otherwise` say: parked, dropped, without the effect, or to be made again. Used for commits and for
+redrives alike.
 """
 
 from collections.abc import Collection
-from typing import Any
 
-import anyio
-
-from streamkit.actions import READ, Action, GuardSource, Verb, render
-from streamkit.aws import AwsError, Trouble, patiently, trouble_of
-from streamkit.conditions import identity
+from streamkit.actions import READ
 from streamkit.outcome import Outcome, resolve
 from streamkit.parking import Failure
 from streamkit.schema import TableSchema
 
 REFUSALS_MAX = 5
 """Times a result may be refused for what it read, or asked to retry, before it has failed."""
-_CONFLICT_PAUSE = 0.05
-
-
-async def failing(dynamodb: Any, schema: TableSchema, action: Action) -> list[GuardSource]:
-    """Return whose conditions on a refused item do not hold; none if the item has changed since.
-
-    Raises:
-        ClientError: the credentials may not check items.
-    """
-    parts = {identity(guard.condition): guard for guard, _ in action.guards}
-    failed = {
-        name
-        for name, guard in parts.items()
-        if len(parts) == 1
-        or not await _holds(dynamodb, schema, Action(action.ref, Verb.CHECK, guards=[(guard, _A)]))
-    }
-    return [source for guard, source in action.guards if identity(guard.condition) in failed]
-
-
-_A = GuardSource("", "", 0)
-
-
-async def _holds(dynamodb: Any, schema: TableSchema, check: Action) -> bool:
-    request = [render(check, schema)]
-    while True:
-        try:
-            await patiently(lambda: dynamodb.transact_write_items(TransactItems=request))
-        except AwsError as error:
-            if trouble_of(error) not in (Trouble.CANCELED, Trouble.CONFLICT):
-                raise
-            reasons = getattr(error, "response", {}).get("CancellationReasons", [])
-            if any(reason.get("Code") == "ConditionalCheckFailed" for reason in reasons):
-                return False
-            await anyio.sleep(_CONFLICT_PAUSE)
-        else:
-            return True
 
 
 def refuse(outcome: Outcome, effects: Collection[int], position: str, schema: TableSchema) -> None:
@@ -99,9 +57,7 @@ def _otherwise(outcome: Outcome, index: int) -> str:
     return guard.otherwise if guard else "park"
 
 
-def _omit(
-    outcome: Outcome, indexes: Collection[int], position: str, schema: TableSchema
-) -> None:
+def _omit(outcome: Outcome, indexes: Collection[int], position: str, schema: TableSchema) -> None:
     outcome.omitted |= set(indexes)
     outcome.run += 1  # who saw the effects that are left out now has to look again
     try:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import anyio
 import anyio.abc
-import structlog
 
 from streamkit.aws import Aws
 from streamkit.clock import Clock
@@ -18,6 +17,7 @@ from streamkit.commit import Committer
 from streamkit.control import Cursor, child_of
 from streamkit.cursor import CursorStore
 from streamkit.dispatch import Dispatcher
+from streamkit.observe.logger import get_logger
 from streamkit.pacing import ByteBudget, Pace, Pacing
 from streamkit.pipeline import ShardPipeline
 from streamkit.planning import Planner
@@ -25,7 +25,7 @@ from streamkit.preflight import Surroundings
 from streamkit.source.listing import list_children
 from streamkit.source.reader import ShardReader
 
-log = structlog.get_logger("streamkit.worker")
+log = get_logger("streamkit.worker")
 
 _CHILDREN_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds between look-ups of a finished shard's children; after them the lister looks."""
@@ -52,12 +52,18 @@ class ShardSet:
     running: dict[str, ShardPipeline] = field(default_factory=dict)
     cursors: dict[str, Cursor] = field(default_factory=dict)
     stopping: bool = False
+    listed: bool = False
+    enabled: bool = True
+    _begun: set[str] = field(default_factory=set)
 
     def start(self, cursors: Iterable[Cursor]) -> None:
         """Begin to run these shards, but for the finished ones and those that run already."""
         for cursor in cursors:
+            if cursor.name in self._begun:
+                continue  # what is known of it here is newer
             self.cursors[cursor.name] = cursor
-            if not cursor.finished and cursor.name not in self.running and not self.stopping:
+            if not cursor.finished and not self.stopping:
+                self._begun.add(cursor.name)
                 self.group.start_soon(self._run, cursor)
 
     def stop(self) -> None:
@@ -67,14 +73,31 @@ class ShardSet:
             pipeline.stop()
 
     def idle(self, pages: int) -> bool:
-        """Say whether every shard has served so many pages in a row without a change."""
-        return bool(self.running) and all(
-            pipeline.quiet_pages >= pages and not pipeline.works
+        """Say whether every shard has served so many pages in a row without a change.
+
+        Not while one is being taken or finished, or its children may be listed late.
+        """
+        if not self.listed or self._begun - self.running.keys() or self.awaits_children():
+            return False
+        return all(
+            pipeline.quiet_pages >= pages and not pipeline.works and not pipeline.reader.ended
             for pipeline in self.running.values()
         )
 
+    def count_anew(self) -> None:
+        """Count quiet pages from now on: somebody has written, and wants to see it processed."""
+        for pipeline in self.running.values():
+            pipeline.quiet_pages = 0
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget cursors that were swept."""
+        for name in names:
+            self.cursors.pop(name, None)
+
     def awaits_children(self) -> bool:
         """Say whether a shard that finished lately has no child yet: it may be listed late."""
+        if not self.enabled:
+            return False  # its shards are closed, and never get any
         parents = {cursor.parent for cursor in self.cursors.values()}
         now = self.clock.time()
         return any(
@@ -85,6 +108,10 @@ class ShardSet:
     async def _run(self, cursor: Cursor) -> None:
         taken = await self.store.take(cursor, self.owner, self.generation)
         self.cursors[cursor.name] = taken
+        if taken.finished:  # by an owner before, after the cursor was read: the lister goes on
+            self._begun.discard(cursor.name)
+            self.childless.set()
+            return
         pipeline = self._pipeline(taken)
         self.running[cursor.name] = pipeline
         log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
@@ -99,6 +126,7 @@ class ShardSet:
                 log.info("shard.released", shard=cursor.name)
         finally:
             del self.running[cursor.name]
+            self._begun.discard(cursor.name)
             self.budget.forget(cursor.name)
 
     def _pipeline(self, cursor: Cursor) -> ShardPipeline:
@@ -136,6 +164,7 @@ class ShardSet:
         arn = self.around.table.stream_arn or ""
         for pause in _CHILDREN_PAUSES:
             listing = await list_children(self.aws, arn, parent)
+            self.enabled = listing.enabled
             if listing.shards or not listing.enabled:
                 return [shard.id for shard in listing.shards]
             await anyio.sleep(pause)

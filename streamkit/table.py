@@ -10,9 +10,10 @@ commit, the handler runs again. `check=False` leaves that out. Queries and scans
 """
 
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from decimal import Decimal
 from typing import Any, TypeVar
 
-from streamkit.actions import ItemRef, Wire, item_ref
+from streamkit.actions import Action, ItemRef, Wire, item_ref
 from streamkit.aws import AwsError, Trouble, code_of, fetch_all, trouble_of
 from streamkit.codec import encode_key
 from streamkit.decode import ImageDecoder
@@ -95,11 +96,20 @@ class Table:
         request: dict[str, Any] = {"TableName": self.schema.name}
         if index is not None:
             request["IndexName"] = index.name
+        written = self._tracker.pending.refs() if index is None else set()
         async for item in self._pages("scan", request):
+            if written:
+                written.discard(item_ref(self.schema, item))
             if self._is_of(entity, item):
                 found = self._own(entity, item, on_table=index is None)
                 if found is not None:
                     yield found
+        for ref in written:  # what is left is not in the table yet
+            versions, actions = self._tracker.pending.of(ref)
+            new = _applied(actions, None)
+            if new is not None and self._is_of(entity, {**new, **ref.key(self.schema)}):
+                self._tracker.note(ref, versions, entity, None, check=False)
+                yield self._decode(entity, new)
 
     def _written_under(self, query: Query[Any]) -> list[ItemRef]:
         """Name the items that earlier changes have written where the query looks."""
@@ -120,7 +130,7 @@ class Table:
         found = {item_ref(self.schema, item): item async for item in pages}
         for ref in written:
             found.setdefault(ref, ref.key(self.schema))
-        for ref in sorted(found, key=_sort_text, reverse=query.descending):
+        for ref in sorted(found, key=_sort_value, reverse=query.descending):
             yield found[ref]
 
     async def _pages(self, operation: str, request: dict[str, Any]) -> AsyncIterator[Any]:
@@ -144,27 +154,27 @@ class Table:
         return spec.sk.matches(str(item[schema.sk].get("S", "")))
 
     async def _fetch(self, keys: list[dict[str, Wire]]) -> dict[ItemRef, dict[str, Wire]]:
-        items = await _available(fetch_all(self._dynamodb, self.schema.name, keys))
+        items = await _available(fetch_all(self._dynamodb, self.schema.name, keys, patient=False))
         return {item_ref(self.schema, item): item for item in items}
 
     def _seen(
         self, ref: ItemRef, entity: type[E], stored: dict[str, Wire] | None, *, check: bool
     ) -> E | None:
         versions, actions = self._tracker.pending.of(ref)
-        item = stored
-        for action in actions:
-            item = apply(action, item)
+        item = _applied(actions, stored)
         self._tracker.note(ref, versions, entity, stored, check=check)
         return None if item is None else self._decode(entity, item)
 
     def _own(self, entity: type[E], stored: Mapping[str, Wire], *, on_table: bool) -> E | None:
         item: dict[str, Wire] | None = dict(stored)
         if on_table and item is not None:
-            actions = self._tracker.pending.of(item_ref(self.schema, item))[1]
+            ref = item_ref(self.schema, item)
+            versions, actions = self._tracker.pending.of(ref)
+            if versions:  # so that the handler runs again if they do not happen
+                self._tracker.note(ref, versions, entity, None, check=False)
             if len(item) == len(self.schema.key_attributes) and actions:
                 item = None  # it was found among the pending effects only
-            for action in actions:
-                item = apply(action, item)
+            item = _applied(actions, item)
         return None if item is None else self._decode(entity, item)
 
     def _decode(self, entity: type[E], item: Mapping[str, Wire]) -> E:
@@ -211,17 +221,32 @@ async def _available(call: Awaitable[T]) -> T:
         raise
 
 
-def _sort_text(ref: ItemRef) -> str:
-    return "" if ref.sk is None else ref.sk[1]
+def _applied(actions: Iterable[Action], item: dict[str, Wire] | None) -> dict[str, Wire] | None:
+    for action in actions:
+        item = apply(action, item)
+    return item
+
+
+def _sort_value(ref: ItemRef) -> Any:
+    return "" if ref.sk is None else _comparable(*ref.sk)
+
+
+def _comparable(kind: str, text: Any) -> Any:
+    return Decimal(text) if kind == "N" else text
 
 
 def _in_bounds(query: Query[Any], ref: ItemRef) -> bool:
-    sort = _sort_text(ref)
-    return (
-        sort.startswith(query.sk_prefix or "")
-        and (query.lower is None or sort >= query.lower)
-        and (query.upper is None or sort <= query.upper)
+    if ref.sk is None:
+        return True
+    kind, text = ref.sk
+    sort = _comparable(kind, text)
+    if query.sk_prefix is not None and not text.startswith(encode_key(query.sk_prefix, kind)[kind]):
+        return False
+    low, high = (
+        None if bound is None else _comparable(kind, encode_key(bound, kind)[kind])
+        for bound in (query.lower, query.upper)
     )
+    return (low is None or sort >= low) and (high is None or sort <= high)
 
 
 def _sort_condition(given: Mapping[str, str]) -> str:

@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
-import structlog
 
 from streamkit.actions import Action, render
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.commit import Invalid, Refused
 from streamkit.errors import ConfigurationError
+from streamkit.observe.logger import get_logger
+from streamkit.probing import failing
 from streamkit.schema import TableSchema
 
 ACTIONS_MAX = 100
@@ -30,7 +31,7 @@ _TRIES = 12
 _PAUSE_SECONDS = (0.05, 5.0)
 _INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
 
-log = structlog.get_logger("streamkit.transaction")
+log = get_logger("streamkit.transaction")
 
 
 async def transact(
@@ -52,7 +53,7 @@ async def transact(
         try:
             await dynamodb.transact_write_items(TransactItems=request, ClientRequestToken=token)
         except AwsError as error:
-            verdict = _verdict(error, actions)
+            verdict = await _verdict(error, actions, dynamodb, schemas)
             if verdict is not None:
                 return verdict
             if not tries_left:
@@ -65,13 +66,28 @@ async def transact(
     return None
 
 
-def _verdict(error: Exception, actions: Sequence[Action]) -> Refused | Invalid | None:
+async def _verdict(
+    error: Exception,
+    actions: Sequence[Action],
+    dynamodb: Any,
+    schemas: Mapping[str, TableSchema],
+) -> Refused | Invalid | None:
     """Return what an error means for good; None means that it is worth another try."""
     trouble = trouble_of(error)
     if trouble is Trouble.CANCELED:
         response: dict[str, Any] = getattr(error, "response", {})
         reasons = response.get("CancellationReasons", [])
-        return _canceled([reason.get("Code", "None") for reason in reasons], actions)
+        codes = [reason.get("Code", "None") for reason in reasons]
+        invalid = tuple(index for index, code in enumerate(codes) if code in _INVALID)
+        if invalid:
+            return Invalid(invalid, "ValidationError")
+        refused = [
+            source
+            for action, code in zip(actions, codes, strict=False)
+            if code == "ConditionalCheckFailed"
+            for source in await failing(dynamodb, schemas[action.ref.table], action)
+        ]
+        return Refused(tuple(refused)) if refused else None
     if trouble is Trouble.INVALID:
         return Invalid((), code_of(error))
     if trouble in (Trouble.CONFLICT, Trouble.THROTTLED, Trouble.UNKNOWN):
@@ -80,16 +96,3 @@ def _verdict(error: Exception, actions: Sequence[Action]) -> Refused | Invalid |
         f"the table refuses a transaction: {code_of(error)}; check the credentials' permission to"
         " write items and the tables' names"
     ) from error
-
-
-def _canceled(codes: Sequence[str], actions: Sequence[Action]) -> Refused | Invalid | None:
-    invalid = tuple(index for index, code in enumerate(codes) if code in _INVALID)
-    if invalid:
-        return Invalid(invalid, "ValidationError")
-    refused = [
-        source
-        for action, code in zip(actions, codes, strict=False)
-        if code == "ConditionalCheckFailed"
-        for _, source in action.guards
-    ]
-    return Refused(tuple(refused)) if refused else None

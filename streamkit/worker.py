@@ -18,7 +18,6 @@ import random
 from typing import Any
 
 import anyio
-import structlog
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -32,6 +31,7 @@ from streamkit.fleet.generation import Generation, join_generation
 from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.members import Member, Watch, new_worker_name, sweep_members
 from streamkit.handler import Handler
+from streamkit.observe.logger import get_logger
 from streamkit.pacing import ByteBudget, Pacing
 from streamkit.preflight import Surroundings, findings, require, survey
 from streamkit.reading import ReadTracker
@@ -40,7 +40,7 @@ from streamkit.shardset import ShardSet
 from streamkit.source.lister import Lister
 from streamkit.table import Table
 
-log = structlog.get_logger("streamkit.worker")
+log = get_logger("streamkit.worker")
 
 _IDLE_PAGES = 5
 """Quiet pages in a row, on every shard, after which `until_idle` ends: see the facts on empty
@@ -85,6 +85,15 @@ class Worker:
         self._stop.set()
         if self._shards is not None:
             self._shards.stop()
+
+    def is_idle(self, pages: int = _IDLE_PAGES) -> bool:
+        """Say whether every shard has served so many pages in a row without a change."""
+        return self._shards is not None and self._shards.idle(pages)
+
+    def count_anew(self) -> None:
+        """Let only pages that are read from now on count for `is_idle`."""
+        if self._shards is not None:
+            self._shards.count_anew()
 
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until stopped, or until the stream has nothing more to read.
@@ -213,8 +222,10 @@ class Worker:
         watch = Watch(lister.store, self._clock, max(_SWEEP_LEASES * self._settings.lease, 60.0))
         while True:
             await sweep_members(lister.store, watch, self.name)
-            created = await lister.once(shards.cursors)
+            created, swept = await lister.once(shards.cursors)
+            shards.forget(swept)
             shards.start(created)
+            shards.listed = True
             interval = self._settings.list_interval
             seconds = min(interval, _LATE_SECONDS) if shards.awaits_children() else interval
             shards.childless = anyio.Event()

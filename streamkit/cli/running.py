@@ -11,7 +11,7 @@ from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import load_app
-from streamkit.observe import configure
+from streamkit.observe.logs import configure
 from streamkit.settings import Settings
 
 T = TypeVar("T")

@@ -4,16 +4,16 @@ import os
 from collections.abc import Sequence
 
 import anyio
-import structlog
 
 from streamkit import __version__
 from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.cli.signals import graceful
+from streamkit.observe.logger import get_logger
 from streamkit.settings import Settings
 from streamkit.worker import Worker
 
-log = structlog.get_logger("streamkit.process")
+log = get_logger("streamkit.process")
 
 
 async def run_workers(apps: Sequence[App], settings: Settings, *, until_idle: bool) -> bool:

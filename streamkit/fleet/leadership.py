@@ -7,7 +7,6 @@ next epoch. Who waits says so, once.
 from dataclasses import dataclass
 
 import anyio
-import structlog
 
 from streamkit.actions import OURS
 from streamkit.conditions import absent
@@ -16,9 +15,10 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.fleet.members import Watch
+from streamkit.observe.logger import get_logger
 from streamkit.source.lister import NAME
 
-log = structlog.get_logger("streamkit.fleet")
+log = get_logger("streamkit.fleet")
 
 
 @dataclass

@@ -12,7 +12,6 @@ import uuid
 from dataclasses import dataclass, field
 
 import anyio
-import structlog
 
 from streamkit.actions import OURS, Action
 from streamkit.aws import patiently
@@ -20,8 +19,9 @@ from streamkit.clock import Clock
 from streamkit.conditions import present
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
+from streamkit.observe.logger import get_logger
 
-log = structlog.get_logger("streamkit.fleet")
+log = get_logger("streamkit.fleet")
 
 
 def new_worker_name() -> str:
@@ -87,14 +87,14 @@ class Watch:
 
     async def is_abandoned(self, owner: str) -> bool:
         """Read a worker's heartbeat, and say whether it has stood still for a lease duration."""
+        asked = self.clock.monotonic()  # a reply that took long must not make the silence longer
         item = await self.store.item("member", owner)
         counter = None if item is None else item["counter"]["N"]
-        now = self.clock.monotonic()
         before = self._seen.get(owner)
         if before is None or before[0] != counter:
-            self._seen[owner] = (counter, now)
+            self._seen[owner] = (counter, self.clock.monotonic())
             return False
-        return now - before[1] >= self.lease_seconds
+        return asked - before[1] >= self.lease_seconds
 
     def forget(self, owner: str) -> None:
         """Stop watching a worker."""

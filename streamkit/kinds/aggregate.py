@@ -63,6 +63,9 @@ class Aggregate(Entity, Generic[E]):
         }
         means = {name: m for name, m in cls.__measures__.items() if isinstance(m, Avg)}
         if means:
+            cls.__also_read__ = tuple(
+                f"{name}_{part}" for name in means for part in ("sum", "count")
+            )
             cls.upcast(lambda item: _read_means(means, item))
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
-import structlog
 
 from streamkit.actions import CHILD, Action
 from streamkit.aws import Aws
@@ -19,11 +18,12 @@ from streamkit.control import Cursor
 from streamkit.cursor import CursorStore, creation
 from streamkit.errors import InvariantError
 from streamkit.fold import fold
+from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pacing
 from streamkit.source.lineage import Shard, forgotten, next_step
 from streamkit.source.listing import is_gone, list_shards
 
-log = structlog.get_logger("streamkit.lister")
+log = get_logger("streamkit.lister")
 
 NAME = "lister"
 """The lister's cursor; no shard can be called so."""
@@ -45,8 +45,11 @@ class Lister:
     pacing: Pacing
     gone: set[str] = field(default_factory=set)
 
-    async def once(self, cursors: Mapping[str, Cursor]) -> list[Cursor]:
-        """List the stream and create every cursor that may exist now; return the new ones.
+    async def once(self, cursors: Mapping[str, Cursor]) -> tuple[list[Cursor], list[str]]:
+        """List the stream, create every cursor that may exist now, and sweep what can go.
+
+        Returns:
+            The new cursors, and the names of those that were swept.
 
         Args:
             cursors: all cursors of the consumer, read under this lister's lease.
@@ -68,8 +71,7 @@ class Lister:
             if not probed:
                 break
             self.gone.update(probed)
-        await self._sweep(listing.shards, known)
-        return created
+        return created, await self._sweep(listing.shards, known)
 
     async def _is_gone(self, shard: str) -> bool:
         return await is_gone(self.aws, self.stream_arn, shard)
@@ -85,7 +87,7 @@ class Lister:
                 left = [cursor for cursor in left if cursor.name not in there]
             log.info("lister.created", shards=len(left))
 
-    async def _sweep(self, listed: Sequence[Shard], cursors: Mapping[str, Cursor]) -> None:
+    async def _sweep(self, listed: Sequence[Shard], cursors: Mapping[str, Cursor]) -> list[str]:
         old = forgotten(listed, cursors, now=self.clock.time(), keep_seconds=_KEEP_SECONDS)
         space = self.store.space
         for start in range(0, len(old), _PER_COMMIT):
@@ -93,6 +95,7 @@ class Lister:
             removals = [space.delete("cursor", cursor.name) for cursor in some]
             await self._commit(fold([*removals, *(space.leave(c.name) for c in some)]))
             log.info("lister.swept", shards=len(some))
+        return [cursor.name for cursor in old]
 
     async def _commit(self, actions: list[Action]) -> set[str]:
         """Commit with the lister's cursor; return the cursors that exist already, if any do."""

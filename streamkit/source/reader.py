@@ -15,13 +15,13 @@ import random
 from dataclasses import dataclass
 
 import anyio
-import structlog
 
 from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
 from streamkit.clock import Clock
 from streamkit.control import START
 from streamkit.decode import Page
 from streamkit.errors import RetentionLost, RetryableError
+from streamkit.observe.logger import get_logger
 
 RETENTION_SECONDS = 24 * 3600
 """How long a stream keeps its records."""
@@ -30,7 +30,7 @@ _SAFE_SECONDS = RETENTION_SECONDS - 3600
 _TIP_PAGES = 10
 """Empty pages in a row that mean the tip: sparse shards were measured to need four or five."""
 
-log = structlog.get_logger("streamkit.source")
+log = get_logger("streamkit.source")
 
 
 @dataclass(slots=True)
@@ -94,6 +94,11 @@ class ShardReader:
 
     async def _open(self) -> str:
         if self.position == START:
+            if self.seen and self.clock.time() - self.seen > RETENTION_SECONDS:
+                raise RetentionLost(
+                    f"shard {self.shard_id}: its first records may have been trimmed before it was"
+                    " ever read"
+                )
             return await self._iterator_at(ShardIteratorType="TRIM_HORIZON")
         try:
             return await self._iterator_at(

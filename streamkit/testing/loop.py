@@ -61,15 +61,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The wall clock of a virtual-time run: its loop's time, counted from `EPOCH`."""
+    """The wall clock of a virtual-time run: a loop's time, counted from `EPOCH`.
+
+    Without a loop it is that of whichever runs when it is asked.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop
 
     def time(self) -> float:
         """Return epoch seconds."""
-        return EPOCH + asyncio.get_running_loop().time()
+        return EPOCH + self.monotonic()
 
     def monotonic(self) -> float:
         """Return the loop's seconds."""
-        return asyncio.get_running_loop().time()
+        return (self._loop or asyncio.get_running_loop()).time()
 
 
 def run_virtually(main: Callable[..., Awaitable[T]], *args: Any, seed: int = 0) -> T:

@@ -71,9 +71,11 @@ class World:
     calls: list[CallRecord] = field(default_factory=list)
 
     @classmethod
-    def create(cls, seed: int = 0, *, shards: int = 2) -> "World":
+    def create(
+        cls, seed: int = 0, *, shards: int = 2, clock: VirtualClock | None = None
+    ) -> "World":
         """Make a world; the same seed makes the same one."""
-        clock, rng = VirtualClock(), random.Random(seed)
+        clock, rng = clock or VirtualClock(), random.Random(seed)
         engine = Engine(clock=clock.time, rng=random.Random(seed), shards=shards)
         world = cls(engine, Control(engine), clock, rng)
         engine.observers.append(world.calls.append)

@@ -3,13 +3,12 @@
 Each test has a small app of its own, and looks at the table or at the engine's log of calls.
 """
 
-import asyncio
-from collections import defaultdict
+import re
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
-import msgspec
 import pytest
 
 from streamkit import (
@@ -27,13 +26,19 @@ from streamkit import (
     Set,
     Table,
     absent,
+    crossed,
     present,
 )
+from streamkit.control import Cursor, child_of
 from streamkit.errors import RetentionLost
+from streamkit.fleet.members import Watch
+from streamkit.local.errors import ApiError
+from streamkit.local.transport import Response
 from streamkit.settings import Settings
-from streamkit.testing.loop import EPOCH, run_virtually
+from streamkit.testing.loop import EPOCH, VirtualClock, run_virtually
 from streamkit.testing.world import Process, World
-from tests.simulation.shop import TABLE, create_table
+from tests.simulation.shop import TABLE, Traffic, create_table, expected, found
+from tests.simulation.shop import make_app as shop_app
 
 
 class Thing(Entity, pk="THING#{name}", sk="THING#{name}"):
@@ -45,6 +50,53 @@ class Note(Entity, pk="NOTE#{name}", sk="NOTE#{name}"):
     name: str
     n: Decimal = Decimal(0)
     text: str = ""
+
+
+class Box(Entity, pk="BOX#{name}", sk="BOX#{name}"):
+    name: str
+    size: int | str = 0
+
+
+class Document(Entity, pk="DOC#{name}", sk="{number}"):
+    name: str
+    number: int
+    title: str
+
+
+class Line(Entity, pk="LINE#{name}", sk="{number}"):
+    name: str
+    number: int
+
+
+class Ratings(Aggregate[Thing], pk="RATINGS#{of}", sk="RATINGS#{of}"):
+    of: str
+    ratings: Annotated[int, Count()] = 0
+    rating: Annotated[Decimal | None, Avg("n")] = None
+
+    @classmethod
+    def group(cls, thing: Thing) -> Key["Ratings"]:
+        return cls.key(of="others")
+
+
+def small(change: Inserted[Box]) -> Put[Note]:
+    return Put(Note(name=change.new.name))
+
+
+def create_numbers(world):
+    request = {
+        "TableName": "Numbers",
+        "KeySchema": [
+            {"AttributeName": "PK", "KeyType": "HASH"},
+            {"AttributeName": "SK", "KeyType": "RANGE"},
+        ],
+        "AttributeDefinitions": [
+            {"AttributeName": "PK", "AttributeType": "S"},
+            {"AttributeName": "SK", "AttributeType": "N"},
+        ],
+        "BillingMode": "PAY_PER_REQUEST",
+        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    }
+    assert world.engine.call("dynamodb", "CreateTable", request)[0] == 200
 
 
 def make_app():
@@ -172,7 +224,7 @@ def test_a_reader_of_an_omitted_effect_runs_again():
 
         @app.on
         async def copies(change: Modified[Thing], table: Table) -> Set[Note]:
-            found = await table.get(Note.key(name="sum"))
+            found = await table.get(Note.key(name="sum"), check=False)
             return Set(Note.key(name="copy"), n=found.n)
 
         world = make_world()
@@ -292,3 +344,640 @@ def test_sums_that_do_not_fit_together_are_committed_one_by_one():
         assert len(control_items(world, "parked")) == 2
 
     run_virtually(scenario)
+
+
+def test_a_condition_that_cannot_be_evaluated_parks_its_change_alone():
+    async def scenario():
+        app = make_app()
+        app.on(when=crossed("size", below=3))(small)
+        world = make_world()
+        for name, size in (("a", {"N": "1"}), ("bad", {"S": "large"}), ("b", {"N": "2"})):
+            item = {**key("BOX", name), "name": {"S": name}, "size": size}
+            world.engine.call("dynamodb", "PutItem", {"TableName": TABLE, "Item": item})
+        await world.run_worker(app)
+        assert notes(world) == {"a": 0, "b": 0}
+        assert len(control_items(world, "parked")) == 1
+
+    run_virtually(scenario)
+
+
+# -- what handlers read ----------------------------------------------------------------------------
+
+
+def test_a_query_that_saw_an_omitted_effect_runs_again():
+    async def scenario():
+        app = make_app()
+
+        @app.on
+        def marks(change: Inserted[Thing]) -> Set[Note]:
+            mark = Set(Note.key(name="one"), text="marked")
+            return mark.only_if(Attr("open").exists(), otherwise="omit")
+
+        @app.on
+        async def copies(change: Modified[Thing], table: Table) -> list[Set[Note]]:
+            found = [note async for note in table.query(Note.query(name="one"))]
+            return [Set(Note.key(name="copy"), text=note.text) for note in found]
+
+        world = make_world()
+        put(world, "one", "NOTE", n=1)
+        put(world, "x")
+        put(world, "x", n=1)
+        await world.run_worker(app)
+        (copy,) = [i for i in world.items(TABLE) if i["PK"] == {"S": "NOTE#copy"}]
+        assert copy["text"] == {"S": ""}
+
+    run_virtually(scenario)
+
+
+def test_a_scan_sees_items_that_earlier_changes_are_about_to_create():
+    async def scenario():
+        app, seen = make_app(), []
+
+        @app.on
+        def notes_it(change: Inserted[Thing]) -> Put[Note]:
+            return Put(Note(name=change.new.name))
+
+        @app.on
+        async def counts(change: Modified[Thing], table: Table) -> Set[Note]:
+            seen.append([note.name async for note in table.scan(Note)])
+            return Set(Note.key(name="count"), n=len(seen[-1]))
+
+        world = make_world()
+        put(world, "x")
+        put(world, "x", n=1)
+        await world.run_worker(app)
+        assert notes(world) == {"x": 0, "count": 1}
+
+    run_virtually(scenario)
+
+
+def test_a_query_finds_pending_items_in_the_order_of_numeric_sort_keys():
+    async def scenario():
+        app, seen = App("adversary", table="Numbers", type_attribute="type", entities=[Line]), []
+
+        @app.on
+        def writes(change: Inserted[Document]) -> list[Put[Line]]:
+            return [Put(Line(name="x", number=number)) for number in (10, 9, 100)]
+
+        @app.on
+        async def reads(change: Modified[Document], table: Table) -> None:
+            query = Line.query(name="x").between(9, 50)
+            seen.append([line.number async for line in table.query(query)])
+
+        world = World.create(0, shards=1)
+        create_numbers(world)
+        for title in "ab":
+            item = {"PK": {"S": "DOC#x"}, "SK": {"N": "1"}, "title": {"S": title}}
+            item |= {"name": {"S": "x"}, "number": {"N": "1"}, "type": {"S": "Document"}}
+            world.engine.call("dynamodb", "PutItem", {"TableName": "Numbers", "Item": item})
+        await world.run_worker(app)
+        assert seen[-1] == [9, 10]
+
+    run_virtually(scenario)
+
+
+def test_a_mean_that_changes_after_it_was_read_is_read_again():
+    async def scenario():
+        app, seen = make_app(), []
+        app.aggregate(Ratings)
+        world = make_world()
+
+        def rate(total, count):
+            item = {**key("RATINGS", "all"), "of": {"S": "all"}, "ratings": {"N": "9"}}
+            item |= {"rating_sum": {"N": str(total)}, "rating_count": {"N": str(count)}}
+            world.engine.call("dynamodb", "PutItem", {"TableName": TABLE, "Item": item})
+
+        @app.on
+        async def copies(change: Inserted[Thing], table: Table) -> Set[Note]:
+            found = await table.get(Ratings.key(of="all"))
+            seen.append(found.rating)
+            if len(seen) == 1:
+                rate(20, 4)
+            return Set(Note.key(name="copy"), n=found.rating)
+
+        rate(8, 4)
+        put(world, "x")
+        await world.run_worker(app)
+        assert notes(world) == {"copy": 5}
+
+    run_virtually(scenario)
+
+
+def test_a_table_that_throttles_batch_reads_parks_nothing():
+    async def scenario():
+        app = make_app()
+
+        @app.on(timeout=5)
+        async def copies(change: Inserted[Thing], table: Table) -> Set[Note]:
+            found = await table.batch_get([Note.key(name="a"), Note.key(name="b")])
+            return Set(Note.key(name="copy"), n=len(found))
+
+        class Throttled(Process):
+            async def intercept(self, call, apply):
+                late = world.clock.time() > EPOCH + 90
+                if call.operation == "BatchGetItem" and b"NOTE#" in call.payload and not late:
+                    error = ApiError("ProvisionedThroughputExceededException", "slow down")
+                    return Response.of_error(error)
+                return apply()
+
+        world = make_world()
+        put(world, "a", "NOTE")
+        put(world, "x")
+        await world.run_worker(app, process=Throttled("worker"))
+        assert notes(world) == {"a": 0, "copy": 1}
+        assert not control_items(world, "parked")
+
+    run_virtually(scenario)
+
+
+def test_what_many_changes_read_of_one_item_is_checked_once():
+    async def scenario():
+        app = make_app()
+
+        @app.on
+        async def copies(change: Inserted[Thing], table: Table) -> Add[Note]:
+            await table.get(Note.key(name="rules"))
+            return Add(Note.key(name="sum"), n=1)
+
+        world = make_world()
+        put(world, "rules", "NOTE")
+        for number in range(300):
+            put(world, str(number))
+        await world.run_worker(app)
+        assert notes(world) == {"rules": 0, "sum": 300}
+        refused = [
+            c for c in world.calls if c.operation == "TransactWriteItems" and c.status != 200
+        ]
+        assert not refused
+
+    run_virtually(scenario)
+
+
+def test_a_handler_that_waits_for_its_downstream_stops_no_other_shard():
+    async def scenario():
+        app, down = make_app(), anyio.Event()
+
+        @app.on(on_failure="block")
+        async def sends(change: Inserted[Thing]) -> Put[Note]:
+            if change.new.name == "bad" and not down.is_set():
+                raise ValueError("its downstream is down")
+            return Put(Note(name=change.new.name))
+
+        async def look(worker):
+            await anyio.sleep(3)
+            for number in range(12):
+                put(world, str(number))
+            await anyio.sleep(60)
+            meanwhile.append(len(notes(world)))
+            down.set()
+            await anyio.sleep(60)
+            worker.stop()
+
+        world, meanwhile = make_world(shards=2), []
+        put(world, "bad")
+        settings = Settings(concurrency=1)
+        await world.run_worker(app, settings=settings, until_idle=False, started=look)
+        assert 0 < meanwhile[0] < 12
+        assert len(notes(world)) == 13
+
+    run_virtually(scenario)
+
+
+# -- held lanes ------------------------------------------------------------------------------------
+
+
+def test_works_that_arrive_while_a_tail_is_read_queue_as_well():
+    async def scenario():
+        app = make_app()
+
+        @app.on
+        def fails(change: Modified[Thing]) -> Put[Note]:
+            raise ValueError("never")
+
+        class Slow(Process):
+            async def intercept(self, call, apply):
+                if call.operation == "GetItem" and b"#lane#" in call.payload and not slowed:
+                    slowed.append(call)
+                    put(world, "b", n=2)
+                    await anyio.sleep(5)
+                return apply()
+
+        world, slowed = make_world(), []
+        for name in "ab":
+            put(world, name)
+            put(world, name, n=1)
+        await world.run_worker(app)
+        put(world, "a", n=2)
+        await world.run_worker(app, process=Slow("worker"))
+        assert slowed
+        assert len(control_items(world, "parked")) == 4
+        assert len(control_items(world, "lane")) == 2
+
+    run_virtually(scenario)
+
+
+# -- late and ambiguous commits --------------------------------------------------------------------
+
+
+@dataclass
+class Later(Process):
+    """Its first commit that matters is delivered late, when a second plan is about to be sent."""
+
+    late: Any = None
+    tries: int = 0
+    refuse: Any = None
+    allow: Any = None
+
+    async def intercept(self, call, apply):
+        if call.operation == "TransactWriteItems" and b"NOTE#" in call.payload:
+            self.tries += 1
+            if self.tries == 1:
+                self.late = apply
+                raise ConnectionResetError("the connection broke")
+            if self.tries == 2:
+                self.refuse()
+            elif self.late is not None and b"THING#" not in call.payload:
+                if b"ConditionCheck" in call.payload and b'"Update"' not in call.payload:
+                    return apply()  # a probe
+                await anyio.sleep(5)
+                self.allow()
+                late, self.late = self.late, None
+                assert late().status == 200
+        return apply()
+
+
+def test_an_earlier_plan_that_wins_late_finishes_its_own_changes_and_no_other():
+    async def scenario():
+        app = make_app()
+
+        @app.on
+        def writes(change: Inserted[Thing]) -> Put[Note]:
+            return Put(Note(name=change.new.name)).only_if(absent, otherwise="skip")
+
+        @app.on
+        async def copies(change: Modified[Thing], table: Table) -> Set[Note]:
+            found = await table.get(Note.key(name=change.new.name))
+            return Set(Note.key(name="copy"), n=found.n)
+
+        world, process = make_world(), Later("worker")
+        process.refuse = lambda: [put(world, "x", "NOTE", n=7), put(world, "y"), put(world, "z")]
+        process.allow = lambda: delete(world, "x")
+        put(world, "x")
+        put(world, "x", n=1)
+        await world.run_worker(app, process=process)
+        assert process.late is None
+        assert notes(world) == {"x": 0, "copy": 0, "y": 0, "z": 0}
+
+    run_virtually(scenario)
+
+
+# -- the end: idle, finished, swept ----------------------------------------------------------------
+
+
+def counting_app():
+    app = make_app()
+
+    @app.on
+    def counts(change: Inserted[Thing]) -> Add[Note]:
+        return Add(Note.key(name="count"), n=1)
+
+    return app
+
+
+def test_until_idle_waits_for_children_that_are_listed_late():
+    async def scenario():
+        world = make_world(shards=2, children_hidden=20.0)
+        app = counting_app()
+        await world.run_worker(app)
+        world.control.roll(TABLE, shard_of(world, "x"))
+        put(world, "x")
+        await world.run_worker(app)
+        assert notes(world) == {"count": 2}  # one is the probe
+
+    run_virtually(scenario)
+
+
+def shard_of(world, name):
+    """Find the shard that a thing's records go to."""
+    before = {s["id"]: s["last"] for s in world.control.shards(TABLE)}
+    put(world, name, probe=1)
+    delete(world, name, "THING")
+    after = {s["id"]: s["last"] for s in world.control.shards(TABLE)}
+    return next(shard for shard in after if after[shard] > before[shard])
+
+
+def test_until_idle_waits_for_a_shard_that_is_slow_to_be_taken():
+    async def scenario():
+        class Slow(Process):
+            async def intercept(self, call, apply):
+                take = call.operation == "UpdateItem" and b"#cursor#" + last in call.payload
+                if take and not slowed:
+                    slowed.append(call)
+                    await anyio.sleep(30)
+                return apply()
+
+        world, app, slowed = make_world(shards=3), counting_app(), []
+        await world.run_worker(app)
+        last = max(shard["id"] for shard in world.control.shards(TABLE)).encode()
+        for number in range(10):
+            put(world, str(number))
+        await world.run_worker(app, process=Slow("worker"))
+        assert notes(world) == {"count": 10}
+
+    run_virtually(scenario)
+
+
+def test_until_idle_does_not_end_while_a_page_is_being_handled():
+    async def scenario():
+        app = make_app()
+
+        @app.on(timeout=60)
+        async def slow(change: Inserted[Thing]) -> Put[Note]:
+            if change.new.n == 1:
+                await anyio.sleep(10)
+                for number in range(1200):
+                    put(world, str(number))
+            return Put(Note(name=change.new.name))
+
+        async def look(worker):
+            for number in range(12):
+                await anyio.sleep(0.5)
+                put(world, busy, n=number)
+                if number == 10:
+                    put(world, "first", n=1)
+
+        world = make_world(shards=2)
+        other = shard_of(world, "first")
+        busy = next(str(n) for n in range(2000, 2100) if shard_of(world, str(n)) != other)
+        await world.run_worker(app, started=look)
+        assert notes(world).keys() >= {str(number) for number in range(1200)}
+
+    run_virtually(scenario)
+
+
+def test_until_idle_ends_when_the_stream_is_disabled():
+    async def scenario():
+        async def look(worker):
+            await anyio.sleep(1)
+            put(world, "x")
+            world.control.disable(TABLE)
+
+        world = make_world()
+        with anyio.fail_after(60):
+            await world.run_worker(counting_app(), started=look)
+        assert notes(world) == {"count": 1}
+
+    run_virtually(scenario)
+
+
+def test_a_finished_cursor_is_swept_once():
+    async def scenario():
+        async def stop(worker):
+            await anyio.sleep(75 * 3600)
+            worker.stop()
+
+        world = make_world(roll_after=12 * 3600.0)
+        settings = Settings(heartbeat=3000, lease=9000, poll_ceiling=600, list_interval=3000)
+        await world.run_worker(counting_app(), settings=settings, until_idle=False, started=stop)
+        deleted = [
+            action["Delete"]["Key"]["PK"]["S"]
+            for call in commits(world)
+            for action in call.payload["TransactItems"]
+            if "Delete" in action
+        ]
+        assert deleted
+        assert len(deleted) == len(set(deleted))
+
+    run_virtually(scenario)
+
+
+def test_records_trimmed_before_their_shard_was_ever_read_are_reported():
+    async def scenario():
+        world, app = make_world(roll_after=None), counting_app()
+        app.control_table = "Numbers"  # so that the shard holds none of streamkit's own records
+        create_numbers(world)
+        put(world, "x")
+        await world.run_worker(app)
+        world.control.roll(TABLE)
+        await world.run_worker(app)  # the child's cursor is there, and nothing is in it
+        put(world, "lost")
+        await anyio.sleep(30 * 3600)
+        put(world, "y")
+        with pytest.raises(RetentionLost):
+            await world.run_worker(app)
+        assert notes(world) == {"count": 1}
+
+    run_virtually(scenario)
+
+
+def test_a_child_is_only_known_to_be_read_as_far_as_its_parent():
+    parent = Cursor("parent", state="finished", seen=1000, ended=50_000)
+    assert child_of("child", parent, generation=1, parent_name="parent").seen == 1000
+
+
+# -- several workers -------------------------------------------------------------------------------
+
+
+def test_a_slow_reply_does_not_make_a_worker_silent():
+    async def scenario():
+        clock = VirtualClock()
+
+        class Store:
+            async def item(self, kind, name):
+                counter = {"counter": {"N": str(int(clock.monotonic() // 3))}}
+                await anyio.sleep(20)
+                return counter
+
+        watch = Watch(Store(), clock, 7.0)
+        assert not await watch.is_abandoned("alive")
+        for _ in range(5):
+            # Its beat is read at once, and the reply takes long.
+            watch._seen["alive"] = (str(int(clock.monotonic() // 3)), clock.monotonic())
+            assert not await watch.is_abandoned("alive")
+
+    run_virtually(scenario)
+
+
+def lease_log(world):
+    """The accepted takes, releases and commits of cursors: (what, cursor, owner, epoch, from)."""
+    entries = []
+    for call in world.calls:
+        if call.status != 200 or call.operation not in ("UpdateItem", "TransactWriteItems"):
+            continue
+        request = call.payload
+        if call.operation == "TransactWriteItems":
+            request = request["TransactItems"][0].get("Update", {})
+        _, _, kind = request.get("Key", {}).get("PK", {}).get("S", "").partition("#cursor#")
+        if kind:
+            entries.append((call.operation, kind, *_lease_of(request)))
+    return entries
+
+
+def _lease_of(request):
+    names, values = request["ExpressionAttributeNames"], request["ExpressionAttributeValues"]
+    condition = request.get("ConditionExpression", "")
+    known = {}
+    for name, value in re.findall(r"(#\w+) (?:=|<=) (:\w+)", condition):
+        known[names[name].removeprefix("_sk_")] = next(iter(values[value].values()))
+    new = {}
+    for name, value in re.findall(r"(#u\d+) = (:u\d+)", request.get("UpdateExpression", "")):
+        new[names[name].removeprefix("_sk_")] = next(iter(values[value].values()))
+    return known, new
+
+
+@dataclass
+class Zombie(Process):
+    """From one call on its transport is frozen, until it is thawed."""
+
+    freeze_at: int | None = None
+    thawed: anyio.Event = field(default_factory=anyio.Event)
+
+    async def intercept(self, call, apply):
+        number, self.calls = self.calls, self.calls + 1
+        if self.freeze_at is not None and number >= self.freeze_at:
+            await self.thawed.wait()
+        return apply()
+
+
+def test_nothing_that_a_zombie_sends_after_it_was_replaced_is_accepted():
+    async def scenario(freeze_at, seed):
+        world = World.create(seed)
+        create_table(world)
+        traffic = Traffic(world, seed)
+        traffic.write(12, poison=0.2)
+        world.control.split(TABLE, world.control.shards(TABLE)[0]["id"])
+        traffic.write(12, poison=0.2)
+        zombie, stops = Zombie("zombie"), []
+        zombie.freeze_at = freeze_at
+
+        async def keep(worker):
+            stops.append(worker)
+
+        async def old():
+            await world.run_worker(shop_app(), process=zombie, until_idle=False, started=keep)
+
+        async def new():
+            await world.run_worker(shop_app(), until_idle=False, started=keep)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(old)
+            await anyio.sleep(5)
+            traffic.write(6)
+            group.start_soon(new)
+            await anyio.sleep(30)
+            traffic.write(6)
+            zombie.thawed.set()
+            await anyio.sleep(30)
+            traffic.write(6)
+            await anyio.sleep(10)
+            for worker in stops:
+                worker.stop()
+        assert await world.run_worker(shop_app())
+        assert found(world) == expected(traffic)
+        check_leases(world)
+        return zombie.calls
+
+    seed = 11
+    calls = run_virtually(scenario, None, seed, seed=seed)
+    for freeze_at in range(3, 100, 7):
+        assert freeze_at < calls
+        run_virtually(scenario, freeze_at, seed, seed=seed)
+
+
+def check_leases(world):
+    """No commit of an ended lease is accepted, and none from one position under two leases."""
+    epochs, froms = {}, {}
+    for operation, name, known, new in lease_log(world):
+        if operation == "UpdateItem" and "owner" in new:
+            assert int(new["epoch"]) == epochs.get(name, 0) + 1, name
+            epochs[name] = int(new["epoch"])
+        elif operation == "TransactWriteItems":
+            assert int(known["epoch"]) == epochs[name], f"{name}: a commit of an ended lease"
+            place = name, known["position"], known["commit"]
+            assert froms.setdefault(place, known["epoch"]) == known["epoch"]
+
+
+def test_two_workers_started_at_the_same_moment_never_both_lead():
+    async def scenario(seed):
+        world = World.create(seed)
+        create_table(world)
+        traffic = Traffic(world, seed)
+        traffic.write(10)
+        workers = []
+
+        async def keep(worker):
+            workers.append(worker)
+
+        async def run():
+            await world.run_worker(shop_app(), until_idle=False, started=keep)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            group.start_soon(run)
+            await anyio.sleep(20)
+            traffic.write(10)
+            await anyio.sleep(5)
+            leader = check_one_leads(world, 1)
+            next(w for w in workers if w.name == leader).stop()
+            await anyio.sleep(5)
+            traffic.write(10)
+            await anyio.sleep(20)
+            assert check_one_leads(world, 2) != leader
+            for worker in workers:
+                worker.stop()
+        assert found(world) == expected(traffic)
+        check_leases(world)
+
+    def check_one_leads(world, leads):
+        """Every cursor is taken by whoever has the lister's lease then."""
+        leaders = []
+        for operation, name, _, new in lease_log(world):
+            if operation == "UpdateItem" and name == "lister" and "owner" in new:
+                leaders.append(new["owner"])
+            elif operation == "UpdateItem" and "owner" in new:
+                assert new["owner"] == leaders[-1]
+        assert len(leaders) == leads
+        return leaders[-1]
+
+    for seed in range(6):
+        run_virtually(scenario, seed, seed=seed)
+
+
+def test_a_shard_that_its_old_owner_finishes_while_it_is_taken_is_run_once():
+    async def scenario(seed):
+        world, app = make_world(seed), counting_app()
+        zombie, workers = Zombie("zombie"), []
+        zombie.freeze_at = None
+
+        class Successor(Process):
+            async def intercept(self, call, apply):
+                taking = b"#cursor#shardId" in call.payload and call.operation == "UpdateItem"
+                if taking and not zombie.thawed.is_set():
+                    zombie.thawed.set()
+                    await anyio.sleep(1.2)
+                return apply()
+
+        async def keep(worker):
+            workers.append(worker)
+
+        async def run(process):
+            await world.run_worker(app, process=process, until_idle=False, started=keep)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, zombie)
+            await anyio.sleep(3)
+            zombie.freeze_at = 0
+            put(world, "x")
+            world.control.roll(TABLE)
+            put(world, "y")
+            group.start_soon(run, Successor("successor"))
+            await anyio.sleep(60)
+            put(world, "z")
+            await anyio.sleep(10)
+            for worker in workers:
+                worker.stop()
+        assert notes(world) == {"count": 3}
+        check_leases(world)
+
+    for seed in range(4):
+        run_virtually(scenario, seed, seed=seed)

@@ -1,0 +1,24 @@
+"""Loggers that cost nothing until something is logged.
+
+`import structlog` imports rich wherever rich is installed, 60 ms that a Lambda's cold start would
+pay before the first change is seen; so the import waits for the first log line.
+"""
+
+from typing import Any
+
+
+class Logger:
+    """A structlog logger, made when it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        import structlog
+
+        return getattr(structlog.get_logger(self._name), method)
+
+
+def get_logger(name: str) -> Logger:
+    """Return the logger of a part of streamkit; event names are dotted and stable."""
+    return Logger(name)

@@ -1,0 +1,316 @@
+"""The harness: an app on the local engine, in virtual time, for tests of handlers.
+
+    def test_likes_are_counted(harness_of):
+        harness = harness_of(app)
+        harness.put(BrandLike(brand="APPLE", username="ann"))
+        harness.settle()
+        assert harness.get(BrandLikes.key(brand="APPLE")).likes == 1
+
+The real worker runs, through the real AWS client. Calls are plain and synchronous; between them
+time stands still, and in them it costs nothing: `advance("25h")` takes milliseconds. One seed is
+one order of events.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.cursor import CursorStore
+from streamkit.entity import Entity
+from streamkit.keys import Key, Query
+from streamkit.parked import list_parked
+from streamkit.parking import Parked
+from streamkit.preflight import Surroundings, survey
+from streamkit.redrive import redrive
+from streamkit.settings import Settings
+from streamkit.table import Table
+from streamkit.testing.loop import VirtualClock, VirtualLoop
+from streamkit.testing.world import CrashPoint, Process, World
+from streamkit.worker import Worker
+
+E = TypeVar("E", bound=Entity)
+T = TypeVar("T")
+
+Moment = Literal["before", "after"]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SETTLE_SECONDS = 3600.0
+"""Virtual seconds that `settle` waits at most: longer than any retry, lease or listing takes."""
+_PAGES = 3
+_IDLE_STEP = 0.25
+
+
+class NotSettledError(AssertionError):
+    """The worker still has something to do after an hour of virtual time."""
+
+
+def seconds_of(duration: str | float) -> float:
+    """Read a duration such as `"90s"`, `"15m"`, `"25h"` or `"2d"`; a number is seconds.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if not isinstance(duration, str):
+        return float(duration)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", duration)
+    if match is None:
+        raise ValueError(f"a duration is a number with s, m, h or d, not {duration!r}")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+class Harness:
+    """Runs one app. Use it as a context manager, or through the pytest fixture `harness_of`.
+
+    Args:
+        app: what to run; its table is made by `create_table`, or with keys `PK` and `SK`.
+        create_table: a `CreateTable` request for another table than that; the stream is added.
+        seed: chooses the order of events.
+        shards: how many shards the stream begins with.
+        settings: of the worker.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        create_table: dict[str, Any] | None = None,
+        seed: int = 0,
+        shards: int = 2,
+        settings: Settings | None = None,
+    ) -> None:
+        self.app = app
+        self._loop = VirtualLoop(seed)
+        self.world = World.create(seed, shards=shards, clock=VirtualClock(self._loop))
+        self._settings = settings or Settings()
+        self._process = Process("worker")
+        self._task: asyncio.Task[bool] | None = None
+        self._worker: Worker | None = None
+        self._alive = asyncio.Event()
+        self.restarts = 0
+        self._run(self._open(create_table or _plain_table(app.table)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker without waiting, and free the loop."""
+        self._drop_worker()
+        self._run(self._clients.__aexit__(None, None, None))
+        self._loop.close()
+
+    # -- the table -----------------------------------------------------------------------------
+
+    def put(self, *items: Entity) -> None:
+        """Write whole items, as the application would."""
+        for item in items:
+            wire = item.attributes(self.around.table)
+            self._run(self._aws.dynamodb.put_item(TableName=self.app.table, Item=wire))
+
+    def delete(self, key: Key[Any]) -> None:
+        """Delete an item, as the application would."""
+        wire = key.wire(self.around.table)
+        self._run(self._aws.dynamodb.delete_item(TableName=self.app.table, Key=wire))
+
+    def get(self, key: Key[E]) -> E | None:
+        """Read one item."""
+        return self._run(self.table.get(key))
+
+    def query(self, query: Query[E]) -> list[E]:
+        """Read the items of a query."""
+
+        async def collect() -> list[E]:
+            return [item async for item in self.table.query(query)]
+
+        return self._run(collect())
+
+    def scan(self, entity: type[E]) -> list[E]:
+        """Read every item of an entity."""
+
+        async def collect() -> list[E]:
+            return [item async for item in self.table.scan(entity)]
+
+        return self._run(collect())
+
+    def expire(self) -> int:
+        """Delete the items whose time to live is over; return how many."""
+        return self.world.control.expire(self.app.table)
+
+    # -- time and the worker -------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Let the worker run until it has processed everything.
+
+        Raises:
+            NotSettledError: it has not within an hour of virtual time.
+            StreamkitError: what ended the worker.
+        """
+        self._run(self._settle())
+
+    def advance(self, duration: str | float) -> None:
+        """Let time pass: seconds, or `"15m"`, `"25h"`, `"2d"`. The worker, if alive, runs on."""
+        self._run(asyncio.sleep(seconds_of(duration)))
+
+    def crash(self, *, at: int | None = None, moment: Moment = "before") -> None:
+        """Kill the worker as `kill -9` does; the next `settle` starts another.
+
+        Args:
+            at: kill it at its n-th call from now instead, while a later `settle` runs.
+            moment: whether the engine applies that call.
+        """
+        if at is None:
+            self._drop_worker()
+            return
+        self._ensure_worker()
+        self._process.crash = CrashPoint(self._process.calls + at, moment)
+
+    def stop(self) -> None:
+        """Stop the worker gracefully, as SIGTERM does."""
+        if self._task is not None:
+            self._run(self._stop())
+
+    @property
+    def calls(self) -> int:
+        """How many calls the worker's process has made."""
+        return self._process.calls
+
+    # -- the stream ----------------------------------------------------------------------------
+
+    def split(self) -> None:
+        """Split every open shard in two."""
+        self.world.control.split(self.app.table)
+
+    def roll(self) -> None:
+        """Let every open shard end and go on in another."""
+        self.world.control.roll(self.app.table)
+
+    # -- parked changes ------------------------------------------------------------------------
+
+    def parked(self) -> list[Parked]:
+        """Return the parked changes, each lane in order."""
+        store = CursorStore(self._aws.dynamodb, self.around.space(self.app))
+        return self._run(list_parked(store))
+
+    def redrive(self) -> None:
+        """Run the parked changes again, in order."""
+        self._run(redrive(self.app, self._aws))
+
+    # -- inside --------------------------------------------------------------------------------
+
+    async def _open(self, request: dict[str, Any]) -> None:
+        self._clients = self.world.clients()
+        self._aws: Aws = await self._clients.__aenter__()
+        await self._aws.dynamodb.create_table(**request)
+        self.around: Surroundings = await survey(self.app, self._aws)
+        self.table = Table(self._aws.dynamodb, self.around.table)
+
+    async def _settle(self) -> None:
+        self._ensure_worker()
+        if self._worker is not None:
+            self._worker.count_anew()
+        deadline = self._loop.time() + _SETTLE_SECONDS
+        quiet = False
+        while not quiet:
+            await asyncio.sleep(_IDLE_STEP)
+            if self._task is None or self._task.done():
+                self._revive()
+            quiet = self._worker is not None and self._worker.is_idle(_PAGES)
+            if self._loop.time() > deadline:
+                raise NotSettledError(f"busy after {_SETTLE_SECONDS:.0f} virtual seconds")
+
+    def _revive(self) -> None:
+        """Start another worker after a kill; an error of the worker's own is raised."""
+        if self._task is not None and not self._process.dead.is_set():
+            self._task.result()
+        self._drop_worker()
+        self.restarts += 1
+        self._ensure_worker()
+
+    def _ensure_worker(self) -> None:
+        if self._task is None:
+            self._process = Process("worker")
+            self._alive = asyncio.Event()
+            self._task = self._loop.create_task(
+                self.world.run_worker(
+                    self.app,
+                    process=self._process,
+                    settings=self._settings,
+                    until_idle=False,
+                    started=self._started,
+                )
+            )
+
+    async def _started(self, worker: Worker) -> None:
+        self._worker = worker
+        self._alive.set()
+
+    async def _stop(self) -> None:
+        await self._alive.wait()
+        if self._worker is not None and self._task is not None:
+            self._worker.stop()
+            await self._task
+        self._task = self._worker = None
+
+    def _drop_worker(self) -> None:
+        task, self._task, self._worker = self._task, None, None
+        if task is None:
+            return
+        self._process.kill()
+        task.cancel()
+        if not self._loop.is_running():
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(task)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+
+def every_crash(scenario: Callable[[Harness], None], make: Callable[[], Harness]) -> Iterator[int]:
+    """Run a scenario once for each of the worker's calls, killing it there, before and after.
+
+        for _ in every_crash(scenario, lambda: Harness(make_app())):
+            pass
+
+    Yields:
+        The number of the call, after the scenario has passed both ways.
+    """
+    with make() as harness:
+        scenario(harness)
+        calls = harness.calls
+    for call in range(calls):
+        for moment in ("before", "after"):
+            with make() as harness:
+                harness.crash(at=call, moment=moment)
+                scenario(harness)
+        yield call
+
+
+def _plain_table(name: str) -> dict[str, Any]:
+    return {
+        "TableName": name,
+        "KeySchema": [
+            {"AttributeName": "PK", "KeyType": "HASH"},
+            {"AttributeName": "SK", "KeyType": "RANGE"},
+        ],
+        "AttributeDefinitions": [
+            {"AttributeName": "PK", "AttributeType": "S"},
+            {"AttributeName": "SK", "AttributeType": "S"},
+        ],
+        "BillingMode": "PAY_PER_REQUEST",
+        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    }
+
+
+__all__ = ["Harness", "NotSettledError", "every_crash", "seconds_of"]

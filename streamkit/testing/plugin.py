@@ -1,0 +1,26 @@
+"""The pytest plugin: a fixture that runs an app on the local engine in virtual time.
+
+Put `pytest_plugins = ["streamkit.testing.plugin"]` into your conftest.py.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from streamkit.testing.harness import Harness
+
+
+@pytest.fixture
+def harness_of() -> Iterator[Callable[..., Harness]]:
+    """Make a `Harness` of an app; it is closed when the test ends.
+
+    Takes what `Harness` takes: `harness_of(app, shards=4, seed=7)`.
+    """
+    with ExitStack() as stack:
+
+        def make(app: Any, **options: Any) -> Harness:
+            return stack.enter_context(Harness(app, **options))
+
+        yield make

@@ -1,0 +1,173 @@
+"""The harness runs a user's app for a user's test, and finds a planted bug."""
+
+from typing import Annotated
+
+import pytest
+
+from streamkit import Add, Aggregate, App, Count, Entity, EpochSeconds, Inserted, Key, Modified
+from streamkit.clock import utc
+from streamkit.testing import Harness, every_crash
+from streamkit.testing.harness import seconds_of
+from streamkit.testing.loop import EPOCH
+
+
+class Like(Entity, pk="LIKE#{brand}#{username}", sk="LIKE"):
+    brand: str
+    username: str
+    until: EpochSeconds | None = None
+
+
+class Likes(Aggregate[Like], pk="LIKES#{brand}", sk="LIKES"):
+    brand: str
+    likes: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, like: Like) -> Key["Likes"]:
+        return cls.key(brand=like.brand)
+
+
+class Edits(Entity, pk="EDITS#{brand}", sk="EDITS"):
+    brand: str
+    edits: int = 0
+
+
+def make_app():
+    app = App("likes", table="Likes", entities=[Edits])
+    app.aggregate(Likes)
+    return app
+
+
+def like(username, brand="APPLE", **fields):
+    return Like(brand=brand, username=username, **fields)
+
+
+def test_a_put_is_processed_and_read_back(harness_of):
+    harness = harness_of(make_app())
+    harness.put(like("ann"), like("bob"))
+    harness.settle()
+    assert harness.get(Likes.key(brand="APPLE")).likes == 2
+    harness.delete(like("ann").item_key)
+    harness.settle()
+    assert harness.get(Likes.key(brand="APPLE")).likes == 1
+
+
+def test_a_worker_that_is_killed_is_replaced_and_nothing_counts_twice(harness_of):
+    harness = harness_of(make_app())
+    harness.put(*(like(f"user{n}") for n in range(5)))
+    harness.crash(at=20, moment="after")
+    harness.split()
+    harness.settle()
+    harness.put(like("late"))
+    harness.crash()
+    harness.roll()
+    harness.settle()
+    assert harness.get(Likes.key(brand="APPLE")).likes == 6
+
+
+def test_days_pass_in_no_time_and_items_expire(harness_of):
+    request = {
+        "TableName": "Likes",
+        "KeySchema": [
+            {"AttributeName": "PK", "KeyType": "HASH"},
+            {"AttributeName": "SK", "KeyType": "RANGE"},
+        ],
+        "AttributeDefinitions": [
+            {"AttributeName": "PK", "AttributeType": "S"},
+            {"AttributeName": "SK", "AttributeType": "S"},
+        ],
+        "BillingMode": "PAY_PER_REQUEST",
+        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    }
+    harness = harness_of(make_app(), create_table=request)
+    setting = {"Enabled": True, "AttributeName": "until"}
+    harness.world.engine.call(
+        "dynamodb", "UpdateTimeToLive", {"TableName": "Likes", "TimeToLiveSpecification": setting}
+    )
+    harness.put(like("ann", until=utc(EPOCH + 3600)), like("bob"))
+    harness.settle()
+    harness.advance("2h")
+    assert harness.expire() == 1
+    harness.settle()
+    assert harness.get(Likes.key(brand="APPLE")).likes == 1
+
+
+def test_a_parked_change_is_redriven_in_order(harness_of):
+    app = make_app()
+    down = [True]
+
+    @app.on
+    def edits(change: Modified[Like]) -> Add[Edits]:
+        if down[0]:
+            raise RuntimeError("not yet")
+        return Add(Edits.key(brand=change.new.brand), edits=1)
+
+    harness = harness_of(app)
+    harness.put(like("ann"), like("ann", until=utc(EPOCH)))
+    harness.settle()
+    harness.put(like("ann", until=utc(EPOCH + 1)))
+    harness.settle()
+    assert len(harness.parked()) == 2
+    down[0] = False
+    harness.redrive()
+    assert harness.parked() == []
+    assert harness.get(Edits.key(brand="APPLE")).edits == 2
+
+
+def counting_app(memory):
+    """An app with a planted bug: its handler counts in the memory of the process."""
+    app = make_app()
+
+    @app.on
+    def edits(change: Inserted[Like]) -> Add[Edits] | None:
+        memory.add(change.event_id)
+        return Add(Edits.key(brand=change.new.brand), edits=2) if len(memory) == 2 else None
+
+    return app
+
+
+def two_likes(harness, memory):
+    harness.put(like("ann"))
+    harness.settle()
+    if harness.restarts:
+        memory.clear()  # a process that is started anew remembers nothing
+    harness.put(like("bob"))
+    harness.settle()
+    assert harness.get(Likes.key(brand="APPLE")).likes == 2
+    assert harness.get(Edits.key(brand="APPLE")) == Edits(brand="APPLE", edits=2)
+
+
+def test_every_crash_passes_over_every_call_of_a_sound_handler():
+    def scenario(harness):
+        harness.put(like("ann"), like("bob"))
+        harness.settle()
+        assert harness.get(Likes.key(brand="APPLE")).likes == 2
+
+    calls = list(every_crash(scenario, lambda: Harness(make_app(), shards=1)))
+    assert len(calls) > 20
+
+
+def test_every_crash_finds_a_handler_that_keeps_its_state_in_memory():
+    memory = set()
+
+    def make():
+        memory.clear()
+        return Harness(counting_app(memory), shards=1)
+
+    def scenario(harness):
+        two_likes(harness, memory)
+
+    with make() as harness:
+        scenario(harness)
+    with pytest.raises(AssertionError):
+        for _ in every_crash(scenario, make):
+            pass
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("15m", 900), ("2d", 172800), (3, 3)])
+def test_durations_are_read_with_their_unit(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+def test_a_duration_without_unit_is_refused():
+    with pytest.raises(ValueError, match="25"):
+        seconds_of("25")

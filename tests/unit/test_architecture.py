@@ -1,0 +1,323 @@
+"""What the code promises about itself: sizes, docstrings, and which way imports go."""
+
+import ast
+import functools
+import graphlib
+import inspect
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import streamkit
+
+ROOT = Path(__file__).parents[2]
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+
+LAYERS = (
+    # From the bottom to the top: a module imports its own layer and those above it in this list.
+    ("foundation", "clock codec declaration errors observe pacing schema settings version"),
+    (
+        "model",
+        """actions changes conditions control effects entity fields handler keys lanes spec
+        templates when""",
+    ),
+    ("records", "decode"),
+    # Above `decode`: the clients answer `GetRecords` with decoded pages.
+    ("service", "aws"),
+    ("state", "cursor fold probing"),
+    # With the gateway for reads: it shows the pending effects of outcomes.
+    (
+        "commit",
+        "commit dispatch injection outcome parking planning reading refusal table transaction",
+    ),
+    ("parts", "fleet kinds source"),
+    ("app", "app"),
+    ("public", "streamkit"),
+    (
+        "hosts",
+        "inspection lag parked pipeline preflight redrive shardset status unparking worker",
+    ),
+    ("command line", "cli __main__"),
+)
+"""The layers; a package stands for all of its modules. `local` and `testing` are beside them."""
+
+EXCEPTIONS: dict[tuple[str, str], str] = {}
+"""Imports against the direction, and why each is there."""
+
+SDK = {"aioboto3", "aiobotocore", "boto3", "botocore"}
+SDK_IMPORTERS = {
+    "aws": SDK - {"boto3"},
+    "conditions": {"boto3"},
+    "local.transport": {"aiobotocore", "botocore"},
+}
+"""Which modules know the SDK, and which parts of it."""
+
+ONLY_IN = {"typer": {"cli"}, "rich": {"cli"}, "moto": set(), "pytest": {"testing"}}
+"""Libraries that only these packages may use."""
+
+PURE = (
+    "actions changes control effects entity fold handler keys kinds.aggregate kinds.measures"
+    " lanes outcome parking planning reading schema source.lineage spec templates when"
+)
+"""Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file; `name` is without the leading `streamkit.`."""
+
+    name: str
+    path: Path
+    text: str
+
+    @functools.cached_property
+    def tree(self):
+        return ast.parse(self.text)
+
+    @property
+    def package(self):
+        return self.name.partition(".")[0]
+
+    @functools.cached_property
+    def imports(self):
+        """Every module that it imports anywhere, but for those that only types need."""
+        skipped = {
+            id(node)
+            for guard in ast.walk(self.tree)
+            if isinstance(guard, ast.If) and ast.unparse(guard.test).endswith("TYPE_CHECKING")
+            for statement in guard.body
+            for node in ast.walk(statement)
+        }
+        found = set()
+        for node in ast.walk(self.tree):
+            if id(node) in skipped:
+                continue
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{self.path}: import absolutely"
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                submodules = inner & names_of_files()
+                found |= submodules or {node.module}
+        return found
+
+    @property
+    def own_imports(self):
+        """Imports of streamkit's modules, without the leading `streamkit.`."""
+        ours = {name for name in self.imports if name.partition(".")[0] == "streamkit"}
+        return {name.removeprefix("streamkit.") for name in ours}
+
+    @property
+    def libraries(self):
+        return {name.partition(".")[0] for name in self.imports}
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+@functools.cache
+def names_of_files():
+    return {name_of(path) for path in (ROOT / "streamkit").rglob("*.py")}
+
+
+@functools.cache
+def modules():
+    paths = sorted((ROOT / "streamkit").rglob("*.py"))
+    found = [Module(name_of(p).removeprefix("streamkit."), p, p.read_text()) for p in paths]
+    assert len(found) > 100
+    return found
+
+
+def functions(module):
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in ast.walk(module.tree) if isinstance(node, kinds)]
+
+
+def level(package):
+    """The number of a package's or module's layer; None for what is beside the layers."""
+    for number, (_, members) in enumerate(LAYERS):
+        if package in members.split():
+            return number
+    return None
+
+
+BESIDE = ("local", "testing")
+
+
+def test_every_module_says_what_it_is_for():
+    assert [m.name for m in modules() if not ast.get_docstring(m.tree)] == []
+
+
+def test_no_file_is_too_long():
+    lengths = {m.name: len(m.text.splitlines()) for m in modules()}
+    assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_no_function_is_too_long():
+    lengths = {
+        f"{module.name}.{function.name}": function.end_lineno - function.lineno + 1
+        for module in modules()
+        for function in functions(module)
+    }
+    assert {name: n for name, n in lengths.items() if n > FUNCTION_LINES_MAX} == {}
+
+
+def test_no_module_is_called_after_nothing():
+    nouns = {part for m in modules() for part in m.name.split(".")}
+    assert nouns.isdisjoint({"utils", "util", "helpers", "common", "misc", "base"})
+
+
+def test_every_module_has_its_layer():
+    names = [name for _, members in LAYERS for name in members.split()]
+    assert len(names) == len(set(names))
+    packages = {m.package for m in modules()} - set(BESIDE)
+    assert packages == set(names), "say in LAYERS where a new module belongs"
+
+
+def test_imports_go_one_way_down_the_layers():
+    upwards = {
+        (module.name, imported)
+        for module in modules()
+        for imported in module.own_imports
+        if module.package not in BESIDE and imported.partition(".")[0] not in BESIDE
+        if level(imported.partition(".")[0]) > level(module.package)
+    }
+    assert upwards == set(EXCEPTIONS)
+
+
+def test_imports_make_no_circle():
+    graph = {
+        module.name: {name for name in module.own_imports if (module.name, name) not in EXCEPTIONS}
+        for module in modules()
+    }
+    list(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_the_local_engine_knows_nothing_of_the_rest():
+    strangers = {
+        (module.name, imported)
+        for module in modules()
+        if module.package == "local"
+        for imported in module.own_imports
+        if imported.partition(".")[0] != "local"
+    }
+    assert strangers == set()
+
+
+def test_only_the_command_line_and_the_testing_tools_know_the_local_engine():
+    importers = {
+        beside: {
+            module.package
+            for module in modules()
+            if any(name.partition(".")[0] == beside for name in module.own_imports)
+        }
+        for beside in BESIDE
+    }
+    assert importers["local"] <= {"local", "testing", "cli"}
+    assert importers["testing"] <= {"testing"}
+
+
+def test_only_named_modules_know_the_sdk():
+    known = {
+        module.name: module.libraries & SDK
+        for module in modules()
+        if module.package != "testing" and module.libraries & SDK
+    }
+    assert known == SDK_IMPORTERS
+
+
+@pytest.mark.parametrize("library", ONLY_IN)
+def test_a_library_stays_in_its_package(library):
+    importers = {module.package for module in modules() if library in module.libraries}
+    assert importers <= ONLY_IN[library]
+
+
+@pytest.mark.parametrize("name", PURE.split())
+def test_pure_modules_neither_wait_nor_log(name):
+    (module,) = [module for module in modules() if module.name == name]
+    assert not any(isinstance(function, ast.AsyncFunctionDef) for function in functions(module))
+    assert module.libraries.isdisjoint(
+        {"anyio", "asyncio", "logging", "random", "socket", "structlog", "time"}
+    )
+
+
+@functools.cache
+def loaded_after(statement):
+    """The modules that a fresh interpreter has loaded after a statement."""
+    program = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, cwd=ROOT, text=True
+    )
+    return frozenset(json.loads(done.stdout))
+
+
+IMPORTS = ("import streamkit", "import streamkit.worker")
+
+
+@pytest.mark.parametrize("statement", IMPORTS)
+def test_an_import_loads_no_command_line_no_engine_and_no_test_tools(statement):
+    loaded = loaded_after(statement)
+    assert "streamkit.app" in loaded
+    unwanted = {"typer", "click", "moto", "pytest", "hypothesis", "werkzeug"}
+    unwanted |= {"streamkit.cli", "streamkit.local", "streamkit.testing"}
+    assert loaded.isdisjoint(unwanted)
+
+
+@pytest.mark.parametrize("statement", IMPORTS)
+def test_an_import_loads_no_terminal_rendering(statement):
+    assert "rich" not in loaded_after(statement)
+
+
+def test_importing_the_public_names_starts_no_worker_code():
+    assert "streamkit.worker" not in loaded_after("import streamkit")
+
+
+def defining_module(name):
+    """Find where a public name comes from."""
+    (root,) = [module for module in modules() if module.name == "streamkit"]
+    for node in root.tree.body:
+        if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
+            wanted = node.module.removeprefix("streamkit.")
+            return next(module for module in modules() if module.name == wanted)
+    raise AssertionError(f"{name} is not imported in streamkit/__init__.py")
+
+
+def documented_below(module, name):
+    """Say whether an assignment of a name is followed by a string that describes it."""
+    for statement, following in zip(module.tree.body, module.tree.body[1:], strict=False):
+        targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
+        if name in [getattr(target, "id", None) for target in targets]:
+            value = getattr(following, "value", None)
+            return isinstance(value, ast.Constant) and isinstance(value.value, str)
+    return False
+
+
+@pytest.mark.parametrize("name", streamkit.__all__)
+def test_every_public_name_can_be_imported_and_is_described(name):
+    thing = getattr(streamkit, name)
+    if inspect.isclass(thing):
+        assert vars(thing).get("__doc__"), f"{name} inherits its docstring"
+    elif inspect.isroutine(thing):
+        assert thing.__doc__
+    else:
+        member_of_ours = type(thing).__module__.startswith("streamkit.") and type(thing).__doc__
+        assert documented_below(defining_module(name), name) or member_of_ours
+
+
+def test_the_public_names_are_sorted_and_complete():
+    assert streamkit.__all__ == sorted(streamkit.__all__)
+    (root,) = [module for module in modules() if module.name == "streamkit"]
+    imported = {
+        alias.asname or alias.name
+        for node in root.tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert set(streamkit.__all__) == imported
