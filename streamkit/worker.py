@@ -221,6 +221,7 @@ class Worker:
         """List now and then, and often while a finished shard's children are not listed yet."""
         watch = Watch(lister.store, self._clock, max(_SWEEP_LEASES * self._settings.lease, 60.0))
         while True:
+            await lister.require_lease()
             await sweep_members(lister.store, watch, self.name)
             created, swept = await lister.once(shards.cursors)
             shards.forget(swept)

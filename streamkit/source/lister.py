@@ -16,7 +16,7 @@ from streamkit.clock import Clock
 from streamkit.commit import Again, Applied, Batch, Committer, Refused
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore, creation
-from streamkit.errors import InvariantError
+from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fold import fold
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pacing
@@ -44,6 +44,17 @@ class Lister:
     clock: Clock
     pacing: Pacing
     gone: set[str] = field(default_factory=set)
+
+    async def require_lease(self) -> None:
+        """Look whether this worker still leads: on a quiet table no commit would tell it.
+
+        Raises:
+            LeaseLost: another worker has taken the lease.
+        """
+        mine = self.committer.cursor
+        there = await self.store.read(NAME)
+        if there is None or (there.owner, there.epoch) != (mine.owner, mine.epoch):
+            raise LeaseLost("another worker leads")
 
     async def once(self, cursors: Mapping[str, Cursor]) -> tuple[list[Cursor], list[str]]:
         """List the stream, create every cursor that may exist now, and sweep what can go.

@@ -68,6 +68,11 @@ def test_the_first_screen_counts_likes_and_reads_them():
     run_virtually(first_screen)
 
 
+def test_the_example_of_a_test_passes(harness_of):
+    example = next(block for block in BLOCKS if "harness_of" in block)
+    module_of(BLOCKS[0], example)["test_likes_are_counted_once"](harness_of)
+
+
 def test_the_how_tos_declare_what_they_say():
     entity, handler, reader = (
         next(block for block in BLOCKS if text in block)

@@ -3,7 +3,9 @@
 Each test has a small app of its own, and looks at the table or at the engine's log of calls.
 """
 
+import random
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any
@@ -35,8 +37,9 @@ from streamkit.fleet.members import Watch
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.settings import Settings
+from streamkit.testing.faults import Faults
 from streamkit.testing.loop import EPOCH, VirtualClock, run_virtually
-from streamkit.testing.world import Process, World
+from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.shop import TABLE, Traffic, create_table, expected, found
 from tests.simulation.shop import make_app as shop_app
 
@@ -980,4 +983,178 @@ def test_a_shard_that_its_old_owner_finishes_while_it_is_taken_is_run_once():
         check_leases(world)
 
     for seed in range(4):
+        run_virtually(scenario, seed, seed=seed)
+
+
+# -- everything at once ----------------------------------------------------------------------------
+
+
+ROOM = Attr("n").not_exists() | Attr("n").lt(4)
+
+
+def mixture_app():
+    """Refusals of each sort on shared items, and a reader of what they leave."""
+    app = make_app()
+
+    @app.on
+    def skips(change: Modified[Thing]) -> list[Add[Note]]:
+        first = Add(Note.key(name=f"a{change.new.n % 3}"), n=1)
+        return [first.only_if(ROOM, otherwise="skip"), Add(Note.key(name="b"), n=1)]
+
+    @app.on
+    def omits(change: Modified[Thing]) -> list[Add[Note]]:
+        first = Add(Note.key(name=f"a{change.new.n % 3}"), n=1)
+        return [Add(Note.key(name="c"), n=1), first.only_if(ROOM, otherwise="omit")]
+
+    @app.on
+    def parks(change: Modified[Thing]) -> list[Add[Note]]:
+        first = Add(Note.key(name=f"d{change.new.n % 3}"), n=1)
+        return [first.only_if(ROOM), Add(Note.key(name="e"), n=1)]
+
+    @app.on
+    async def retries(change: Modified[Thing]) -> list[Add[Note]]:
+        first = Add(Note.key(name=f"f{change.new.n % 3}"), n=1)
+        return [first.only_if(ROOM, otherwise="retry"), Add(Note.key(name="e"), n=1)]
+
+    @app.on
+    async def reads(change: Modified[Box], table: Table) -> Set[Note]:
+        names = ("a0", "b", "c", "d1", "e", "f2")
+        found = [await table.get(Note.key(name=name)) for name in names]
+        total = sum(note.n * (index + 1) for index, note in enumerate(found) if note)
+        return Set(Note.key(name=f"r{change.new.name}"), n=total)
+
+    return app
+
+
+def one_pass(log):
+    """What the mixture makes of a log of changes, one after the other."""
+    n, held = Counter(), set()
+
+    def room(name):
+        return n[name] < 4
+
+    for kind, name, number in log:
+        if kind == "BOX":
+            names = ("a0", "b", "c", "d1", "e", "f2")
+            n[f"r{name}"] = sum(n[other] * (i + 1) for i, other in enumerate(names))
+            continue
+        place = number % 3
+        if room(f"a{place}"):
+            n.update([f"a{place}", "b"])
+        n.update(["c", f"a{place}"] if room(f"a{place}") else ["c"])
+        for handler, item in (("parks", f"d{place}"), ("retries", f"f{place}")):
+            if (handler, name) not in held and room(item):
+                n.update([item, "e"])
+            else:
+                held.add((handler, name))
+    return {name: number for name, number in n.items() if number}
+
+
+def test_any_mixture_of_refusals_and_reads_equals_one_pass_in_order():
+    async def scenario(seed):
+        rng = random.Random(seed)
+        world, log = make_world(seed, roll_after=None), []
+        app = mixture_app()
+        for name in "xyz":
+            put(world, name, n=0)
+            put(world, name, "BOX", size=0)
+        faults = Faults(rng, lost_request=0.04, lost_reply=0.04, late=0.04, conflict=0.1, slow=0.2)
+
+        async def write(worker):
+            for number in range(1, 50):
+                kind, name = rng.choice(["THING", "THING", "BOX"]), rng.choice("xyz")
+                log.append((kind, name, number))
+                put(world, name, kind, **{"n" if kind == "THING" else "size": number})
+                if rng.random() < 0.2:
+                    await anyio.sleep(rng.random() * 5)
+            faults.active = False
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(write, None)
+            while faults.active:
+                crash = CrashPoint(rng.randrange(15, 120), rng.choice(["before", "after"]))
+                await world.run_worker(app, process=Process("worker", crash, faults))
+        await anyio.sleep(25)  # the last late call
+        await world.run_worker(app)
+        left = {name: n for name, n in notes(world).items() if n}
+        assert left == one_pass(log)
+        check_leases(world)
+
+    for seed in range(8):
+        run_virtually(scenario, seed, seed=seed)
+
+
+def test_a_worker_cancelled_at_any_moment_leaves_what_one_pass_would():
+    async def scenario(moment, seed):
+        world = World.create(seed)
+        create_table(world)
+        traffic = Traffic(world, seed)
+        traffic.write(12, poison=0.2)
+        world.control.split(TABLE, world.control.shards(TABLE)[0]["id"])
+        traffic.write(12, poison=0.2)
+        process = Process("cancelled", faults=Faults(world.rng, slow=0.5))
+        with anyio.move_on_after(moment):
+            await world.run_worker(shop_app(), process=process, until_idle=False)
+        traffic.write(6)
+        assert await world.run_worker(shop_app())
+        assert found(world) == expected(traffic)
+        check_leases(world)
+
+    for number in range(1, 17):
+        run_virtually(scenario, number * 0.53, number, seed=number)
+
+
+def test_two_roll_outs_at_once_count_each_change_once_or_say_rebuild():
+    def version(number):
+        app = make_app()
+
+        @app.aggregate
+        class Old(Aggregate[Thing], pk="OLD", sk="OLD"):
+            things: Annotated[int, Count()] = 0
+
+            @classmethod
+            def group(cls, thing: Thing) -> Key["Old"]:
+                return cls.key()
+
+        if number == 2:
+
+            @app.aggregate
+            class New(Aggregate[Thing], pk="NEW", sk="NEW"):
+                things: Annotated[int, Count()] = 0
+
+                @classmethod
+                def group(cls, thing: Thing) -> Key["New"]:
+                    return cls.key()
+
+        return app
+
+    async def scenario(seed):
+        rng = random.Random(seed)
+        world, count = make_world(seed, shards=2), 0
+
+        async def run(number):
+            async def stop(worker):
+                await anyio.sleep(rng.random() * 20)
+                worker.stop()
+
+            crash = CrashPoint(rng.randrange(10, 200), "after")
+            process = Process("worker", crash if rng.random() < 0.5 else None)
+            await world.run_worker(version(number), process=process, until_idle=False, started=stop)
+
+        for _ in range(4):
+            async with anyio.create_task_group() as group:
+                for number in (1, 2):
+                    group.start_soon(run, number)
+                for _ in range(6):
+                    await anyio.sleep(rng.random() * 3)
+                    put(world, str(count))
+                    count += 1
+        await world.run_worker(version(2))
+        counted = {i["PK"]["S"]: int(i["things"]["N"]) for i in world.items(TABLE) if "things" in i}
+        assert counted["OLD"] == count
+        (consumer,) = control_items(world, "consumer")
+        assert "New" in consumer.get("_sk_rebuild", {"SS": []})["SS"] or counted["NEW"] == count
+        check_leases(world)
+
+    for seed in range(8):
         run_virtually(scenario, seed, seed=seed)
