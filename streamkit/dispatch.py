@@ -164,6 +164,7 @@ class Dispatcher:
         shard_id: str,
         *,
         held: Callable[..., bool],
+        until: anyio.Event | None = None,
     ) -> None:
         """Run the async handlers of a page, lane by lane.
 
@@ -172,13 +173,19 @@ class Dispatcher:
             works: all works of the page, for handlers that read what earlier changes will write.
             shard_id: the shard.
             held: says whether a handler's lane is held, so that the change will only queue.
+            until: is set when what cannot run now is to be left to another worker.
         """
         async with anyio.create_task_group() as group:
             for lane in into_lanes(runs):
-                group.start_soon(self._run_lane, lane, works, shard_id, held)
+                group.start_soon(self._run_lane, lane, works, shard_id, held, until)
 
     async def _run_lane(
-        self, lane: Sequence[Run], works: Sequence[Work], shard_id: str, held: Callable[..., bool]
+        self,
+        lane: Sequence[Run],
+        works: Sequence[Work],
+        shard_id: str,
+        held: Callable[..., bool],
+        until: anyio.Event | None,
     ) -> None:
         stopped: set[str] = set()
         for run in lane:
@@ -186,12 +193,25 @@ class Dispatcher:
             if handler.name in stopped or held(handler, run.key):
                 stopped.add(handler.name)
                 continue  # it will queue behind the change that failed
-            await self.run(run.work, run.outcome, works, shard_id)
+            await self.run(run.work, run.outcome, works, shard_id, until=until)
+            if run.outcome.waiting:
+                return
             if run.outcome.failure is not None and not handler.commutes:
                 stopped.add(handler.name)
 
-    async def run(self, work: Work, outcome: Outcome, works: Sequence[Work], shard_id: str) -> None:
-        """Run one handler for one change, with its retries, and fill in the outcome."""
+    async def run(
+        self,
+        work: Work,
+        outcome: Outcome,
+        works: Sequence[Work],
+        shard_id: str,
+        *,
+        until: anyio.Event | None = None,
+    ) -> None:
+        """Run one handler for one change, with its retries, and fill in the outcome.
+
+        It still waits afterwards if it cannot run now, and `until` was set.
+        """
         policy = outcome.handler.policy
         outcome.failure, outcome.omitted = None, frozenset()
         attempt, pause = 0, policy.backoff_seconds
@@ -208,7 +228,11 @@ class Dispatcher:
                     self._failed(outcome, error, attempt, shard_id)
                     return
                 _log_attempt(outcome.handler, work, error, attempt)
-                await anyio.sleep(pause * (0.5 + self.rng.random()))
+                await _sleep(pause * (0.5 + self.rng.random()), until)
+                endless = hopeless or isinstance(error, Unavailable)
+                if endless and until is not None and until.is_set():
+                    outcome.waiting = True
+                    return
                 pause = min(pause * 2, _BLOCK_PAUSE_MAX)
             else:
                 return
@@ -259,6 +283,11 @@ class Dispatcher:
             policy=handler.policy.on_failure,
         )
         outcome.give_up(Failure.of(error, attempts))
+
+
+async def _sleep(seconds: float, until: anyio.Event | None) -> None:
+    with anyio.move_on_after(seconds):
+        await (anyio.sleep_forever() if until is None else until.wait())
 
 
 def _source(work: Work) -> tuple[Record, type[Entity]]:

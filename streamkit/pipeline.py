@@ -84,6 +84,7 @@ class ShardPipeline:
         self._quiet = anyio.Event()
         self._quiet.set()
         self._drained = False
+        self._left = False
         self._most = 1_000_000
         self._split = False
         self.quiet_pages = 0
@@ -94,7 +95,10 @@ class ShardPipeline:
         return self.committer.cursor
 
     def stop(self) -> None:
-        """Ask for a graceful end: what is dispatched is committed, then `run` returns."""
+        """Ask for a graceful end: what is dispatched is committed, then `run` returns.
+
+        A change that cannot be handled now, and what is behind it, is left to the next owner.
+        """
         self._stopping.set()
         self._arrived.set()
 
@@ -143,7 +147,10 @@ class ShardPipeline:
         So they see what came before, know which lanes are held, and run at most once a commit.
         """
         await self._quiet.wait()
-        await self._dispatcher.run_lanes(later, works, self.shard, held=self._is_held)
+        if not self._left:
+            await self._dispatcher.run_lanes(
+                later, works, self.shard, held=self._is_held, until=self._stopping
+            )
 
     def _is_held(self, handler: Handler, key: ItemKey) -> bool:
         return bool(self._planner.holds) and lane_name(handler.name, key) in self._planner.holds
@@ -161,11 +168,11 @@ class ShardPipeline:
 
     async def _commit_until_drained(self) -> None:
         while True:
-            if self.works:
+            if self.works and not self._left:
                 await self._commit_once()
                 continue
             self._quiet.set()
-            if self._drained:
+            if self._drained or self._left:
                 break
             due = self._persist_due()
             if due <= 0:
@@ -226,8 +233,11 @@ class ShardPipeline:
         outcome = rerun.outcome
         if contended(outcome):
             await anyio.sleep(self._pacing.contended(throttled=False))
-            return
-        await self._dispatcher.run(rerun.work, outcome, tuple(self.works), self.shard)
+        else:
+            await self._dispatcher.run(
+                rerun.work, outcome, tuple(self.works), self.shard, until=self._stopping
+            )
+        self._left = outcome.waiting and self._stopping.is_set()
 
     # -- refusals ------------------------------------------------------------------------------
 
@@ -282,6 +292,7 @@ class ShardPipeline:
             text = "DynamoDB finds an effect of this result invalid"
             culprit.give_up(Failure(verdict.code, text))
             if culprit.waiting:
+                self._left = self._stopping.is_set()
                 await anyio.sleep(self._pacing.contended(throttled=True))
 
     def _sends(self, work: Work, outcome: Outcome) -> bool:

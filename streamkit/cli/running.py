@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 
 from streamkit.app import App
-from streamkit.aws import Aws, connect
+from streamkit.aws import Aws, AwsError, connect
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import load_app
 from streamkit.observe.logs import configure
@@ -36,9 +36,26 @@ def with_aws(work: Callable[[Aws], Awaitable[T]]) -> T:
 
     async def connected() -> T:
         async with connect() as aws:
+            await reach(aws)
             return await work(aws)
 
     return run(connected)
+
+
+async def reach(aws: Aws) -> None:
+    """See that somebody answers: a worker waits for ever for a service that has gone away.
+
+    Any answer will do, a refusal too; what is allowed is found out later.
+
+    Raises:
+        BotoCoreError: an endpoint cannot be reached, or there is no region or no credentials.
+    """
+    for call in (aws.dynamodb.describe_endpoints, aws.streams.list_streams):
+        try:
+            await call()
+        except AwsError as error:
+            if not hasattr(error, "response"):
+                raise
 
 
 def apps_named(names: list[str] | None) -> list[App]:

@@ -8,6 +8,7 @@ import anyio
 from streamkit import __version__
 from streamkit.app import App
 from streamkit.aws import Aws, connect
+from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.observe.logger import get_logger
 from streamkit.settings import Settings
@@ -34,6 +35,7 @@ async def run_workers(apps: Sequence[App], settings: Settings, *, until_idle: bo
         lease=settings.lease,
     )
     async with connect() as aws:
+        await reach(aws)
         fleet = _Fleet(apps, aws, settings)
         with graceful(fleet.interrupt):
             drained = await fleet.run(until_idle=until_idle)

@@ -180,10 +180,11 @@ class Shop:
 
     def run(self, *arguments, **env):
         """Run a command to its end, in this process: starting Python takes longer than the rest."""
+        env = {name: text for name, text in {**self.env, **env}.items() if text is not None}
         out, err = io.StringIO(), io.StringIO()
         before, path, here = set(sys.modules), list(sys.path), Path.cwd()
         with (
-            mock.patch.dict(os.environ, {**self.env, **env}, clear=True),
+            mock.patch.dict(os.environ, env, clear=True),
             mock.patch.object(sys, "argv", ["streamkit", *arguments]),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),

@@ -773,9 +773,74 @@ def test_records_trimmed_before_their_shard_was_ever_read_are_reported():
     run_virtually(scenario)
 
 
+@pytest.mark.parametrize("own_records", [False, True])
+def test_a_quiet_shard_outlives_the_retention_of_its_last_record(own_records):
+    async def scenario():
+        async def stop(worker):
+            await anyio.sleep(60 * 3600)
+            worker.stop()
+
+        world, app = make_world(roll_after=None), counting_app()
+        if not own_records:
+            app.control_table = "Numbers"
+            create_numbers(world)
+        put(world, "x")
+        settings = Settings(heartbeat=3000, lease=9000, poll_ceiling=60, list_interval=3000)
+        await world.run_worker(app, settings=settings, until_idle=False, started=stop)
+        await anyio.sleep(20 * 3600)
+        put(world, "y")
+        await world.run_worker(app)
+        assert notes(world) == {"count": 2}
+
+    run_virtually(scenario)
+
+
 def test_a_child_is_only_known_to_be_read_as_far_as_its_parent():
     parent = Cursor("parent", state="finished", seen=1000, ended=50_000)
     assert child_of("child", parent, generation=1, parent_name="parent").seen == 1000
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_a_worker_that_is_stopped_leaves_a_blocked_change_to_the_next(pure):
+    async def scenario():
+        app, down = make_app(), [True]
+
+        def send(change):
+            if down and change.new.name == "bad":
+                raise ValueError("its downstream is down")
+            return Put(Note(name=change.new.name, n=change.new.n))
+
+        if pure:
+
+            @app.on(on_failure="block")
+            def sends(change: Inserted[Thing] | Modified[Thing]) -> Put[Note]:
+                return send(change)
+
+        else:
+
+            @app.on(on_failure="block")
+            async def sends(change: Inserted[Thing] | Modified[Thing]) -> Put[Note]:
+                return send(change)
+
+        async def stop(worker):
+            await anyio.sleep(2)
+            put(world, "bad", n=1)
+            await anyio.sleep(3)
+            worker.stop()
+
+        world = make_world()
+        for name in ("a", "bad", "b"):
+            put(world, name)
+        with anyio.fail_after(60):
+            await world.run_worker(app, until_idle=False, started=stop)
+        (cursor,) = [i for i in control_items(world, "cursor") if i["_sk_name"] != {"S": "lister"}]
+        assert "_sk_owner" not in cursor
+        assert notes(world) == {"a": 0}
+        down.clear()
+        await world.run_worker(app)
+        assert notes(world) == {"a": 0, "bad": 1, "b": 0}
+
+    run_virtually(scenario)
 
 
 # -- several workers -------------------------------------------------------------------------------
@@ -802,13 +867,19 @@ def test_a_slow_reply_does_not_make_a_worker_silent():
 
 
 def lease_log(world):
-    """The accepted takes, releases and commits of cursors: (what, cursor, owner, epoch, from)."""
-    entries = []
+    """What happened to cursors: (operation, cursor, values it was conditional on, values set).
+
+    A transaction repeated under its token is answered as if it was applied again, and is not.
+    """
+    entries, tokens = [], set()
     for call in world.calls:
         if call.status != 200 or call.operation not in ("UpdateItem", "TransactWriteItems"):
             continue
         request = call.payload
         if call.operation == "TransactWriteItems":
+            if request["ClientRequestToken"] in tokens:
+                continue
+            tokens.add(request["ClientRequestToken"])
             request = request["TransactItems"][0].get("Update", {})
         _, _, kind = request.get("Key", {}).get("PK", {}).get("S", "").partition("#cursor#")
         if kind:
@@ -1009,7 +1080,8 @@ def mixture_app():
     @app.on
     def parks(change: Modified[Thing]) -> list[Add[Note]]:
         first = Add(Note.key(name=f"d{change.new.n % 3}"), n=1)
-        return [first.only_if(ROOM), Add(Note.key(name="e"), n=1)]
+        second = Add(Note.key(name=f"g{change.new.n % 4}"), n=1)
+        return [first.only_if(ROOM), second.only_if(ROOM), Add(Note.key(name="e"), n=1)]
 
     @app.on
     async def retries(change: Modified[Thing]) -> list[Add[Note]]:
@@ -1042,12 +1114,28 @@ def one_pass(log):
         if room(f"a{place}"):
             n.update([f"a{place}", "b"])
         n.update(["c", f"a{place}"] if room(f"a{place}") else ["c"])
-        for handler, item in (("parks", f"d{place}"), ("retries", f"f{place}")):
-            if (handler, name) not in held and room(item):
-                n.update([item, "e"])
+        for handler, *items in (
+            ("parks", f"d{place}", f"g{number % 4}"),
+            ("retries", f"f{place}"),
+        ):
+            if (handler, name) not in held and all(map(room, items)):
+                n.update([*items, "e"])
             else:
                 held.add((handler, name))
     return {name: number for name, number in n.items() if number}
+
+
+def scribble(world, name, number):
+    """Change something that everybody reads and nothing follows from, if the item is there."""
+    request = {
+        "TableName": TABLE,
+        "Key": key("NOTE", name),
+        "UpdateExpression": "SET #t = :t",
+        "ConditionExpression": "attribute_exists(PK)",
+        "ExpressionAttributeNames": {"#t": "text"},
+        "ExpressionAttributeValues": {":t": {"S": str(number)}},
+    }
+    world.engine.call("dynamodb", "UpdateItem", request)
 
 
 def test_any_mixture_of_refusals_and_reads_equals_one_pass_in_order():
@@ -1065,6 +1153,7 @@ def test_any_mixture_of_refusals_and_reads_equals_one_pass_in_order():
                 kind, name = rng.choice(["THING", "THING", "BOX"]), rng.choice("xyz")
                 log.append((kind, name, number))
                 put(world, name, kind, **{"n" if kind == "THING" else "size": number})
+                scribble(world, rng.choice(["a0", "b", "c", "d1", "e", "f2"]), number)
                 if rng.random() < 0.2:
                     await anyio.sleep(rng.random() * 5)
             faults.active = False

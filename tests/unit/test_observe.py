@@ -1,0 +1,134 @@
+"""Logs are structured, their events are catalogued, and item data stays out of them."""
+
+import ast
+import io
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import structlog
+from botocore.exceptions import ClientError
+
+import streamkit
+from streamkit.observe.events import EVENTS
+from streamkit.observe.logs import configure
+from streamkit.observe.redaction import redact, traceback_text
+
+SECRET = "4111-1111"
+
+
+@pytest.fixture
+def out():
+    stream = io.StringIO()
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield stream
+    structlog.reset_defaults()
+    root.handlers, root.level = before, level
+
+
+def client_error():
+    response = {
+        "Error": {"Code": "TransactionCanceledException", "Message": f"item {SECRET}"},
+        "CancellationReasons": [{"Item": {"card": {"S": SECRET}}}],
+    }
+    return ClientError(response, "TransactWriteItems")
+
+
+def lines(stream):
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_every_event_that_is_logged_is_in_the_catalogue_and_no_other():
+    logged = set()
+    for path in Path(streamkit.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and isinstance(node.func.value, ast.Name)
+                and node.func.value.id == "log"
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                logged.add(node.args[0].value)
+    assert logged == set(EVENTS)
+
+
+def test_json_lines_carry_time_level_event_and_logger_first(out):
+    configure("json", stream=out)
+    structlog.get_logger("streamkit.worker").info("worker.started", app="deals")
+    (line,) = lines(out)
+    assert list(line) == ["timestamp", "level", "event", "logger", "app"]
+    assert (line["level"], line["logger"]) == ("info", "streamkit.worker")
+
+
+def test_auto_means_json_where_there_is_no_terminal(out):
+    configure("auto", stream=out)
+    structlog.get_logger("streamkit.worker").info("worker.started")
+    assert lines(out)[0]["event"] == "worker.started"
+
+
+def test_a_person_gets_text(out):
+    configure("console", stream=out)
+    structlog.get_logger("streamkit.worker").info("worker.started", app="deals")
+    assert "worker.started" in out.getvalue()
+    assert "app=deals" in out.getvalue()
+
+
+def test_what_is_below_the_level_is_not_written(out):
+    configure("json", "warning", stream=out)
+    structlog.get_logger("streamkit.worker").info("worker.started")
+    assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize(("form", "level"), [("xml", "info"), ("json", "loud")])
+def test_an_unknown_format_or_level_is_refused(form, level, out):
+    with pytest.raises(ValueError, match="none of"):
+        configure(form, level, stream=out)
+
+
+def test_the_warnings_of_other_libraries_take_the_same_form_and_their_chatter_is_left_out(out):
+    configure("json", stream=out)
+    configure("json", stream=out)
+    logging.getLogger("asyncio").warning("slow %s", "callback")
+    logging.getLogger("botocore").info("found credentials")
+    (line,) = lines(out)
+    assert (line["event"], line["logger"], line["level"]) == ("slow callback", "asyncio", "warning")
+
+
+@pytest.mark.parametrize("name", ["item", "image", "record", "old", "new", "keys", "Item"])
+def test_values_under_names_of_data_are_dropped_at_any_depth(name):
+    event = {"event": "x", name: SECRET, "reasons": [{"Code": "None", name: {"card": SECRET}}]}
+    cleaned = redact(None, "info", event)
+    assert SECRET not in json.dumps(cleaned)
+    assert cleaned["reasons"][0]["Code"] == "None"
+
+
+def test_an_exception_of_the_sdk_is_logged_by_its_code(out):
+    configure("json", stream=out)
+    log = structlog.get_logger("streamkit.worker")
+    log.warning("x", error=client_error())
+    try:
+        raise client_error()
+    except ClientError as error:
+        try:
+            raise RuntimeError("wrapped") from error
+        except RuntimeError:
+            log.exception("y")
+            logging.getLogger("other").exception("z")
+    assert SECRET not in out.getvalue()
+    first, second, third = lines(out)
+    assert first["error"] == "ClientError: TransactionCanceledException"
+    for line in (second, third):
+        assert "ClientError: TransactionCanceledException" in line["exception"]
+        assert "RuntimeError: wrapped" in line["exception"]
+
+
+def test_a_traceback_shows_the_members_of_a_group_and_ends_with_loops():
+    looped = ValueError("outer")
+    looped.__context__ = inner = KeyError("inner")
+    inner.__context__ = looped
+    text = traceback_text(ExceptionGroup("several", [looped, client_error()]))
+    assert "ValueError: outer" in text
+    assert SECRET not in text

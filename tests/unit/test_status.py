@@ -1,0 +1,233 @@
+"""Status is read from control items and a look into the stream; its tree is drawn as one."""
+
+import json
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+
+from streamkit import App, Entity, Inserted, Modified, Set
+from streamkit.aws import connect
+from streamkit.cli.describing import stems
+from streamkit.control import Cursor
+from streamkit.lag import bound
+from streamkit.local.control import Control
+from streamkit.local.engine import Engine
+from streamkit.local.transport import session_class
+from streamkit.settings import Settings
+from streamkit.status import in_tree_order, read_status
+from streamkit.worker import Worker
+
+TABLE = {
+    "TableName": "shop",
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+    "BillingMode": "PAY_PER_REQUEST",
+    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+}
+
+
+class Order(Entity, pk="ORDER#{number}"):
+    number: int
+    status: str = "NEW"
+
+
+class Seen(Entity, pk="SEEN#{number}"):
+    number: int
+    status: str = ""
+
+
+app = App("shop", table="shop")
+
+
+@app.on(attempts=1)
+def seen(change: Inserted[Order] | Modified[Order]) -> Set[Seen]:
+    if change.new.status == "POISON":
+        raise ValueError("poison")
+    return Set(Seen.key(number=change.new.number), status=change.new.status)
+
+
+class Clock:
+    """The engine's clock and status's, in one; workers keep the loop's for durations."""
+
+    def __init__(self):
+        self.now = 1_700_000_000.0
+
+    def time(self):
+        return self.now
+
+    def monotonic(self):
+        return self.now
+
+
+class World:
+    def __init__(self, engine, aws, clock, calls):
+        self.engine, self.aws, self.clock, self.calls = engine, aws, clock, calls
+        self.control = Control(engine)
+
+    def put(self, number, status="NEW", kind="ORDER"):
+        item = {"pk": {"S": f"{kind}#{number}"}, "number": {"N": str(number)}}
+        payload = {"TableName": "shop", "Item": item | {"status": {"S": status}}}
+        assert self.engine.call("dynamodb", "PutItem", payload)[0] == 200
+
+    async def work(self):
+        settings = Settings(poll_floor=0.0, poll_ceiling=0.01, heartbeat=60)
+        worker = Worker(app, self.aws, settings, clock=_Wall(self.clock), rng=random.Random(1))
+        await worker.run(until_idle=True)
+
+    async def status(self, **options):
+        return await read_status(app, self.aws, clock=self.clock, **options)
+
+
+class _Wall:
+    def __init__(self, clock):
+        self._clock = clock
+
+    def time(self):
+        return self._clock.now
+
+    def monotonic(self):
+        return self._clock.now
+
+
+@asynccontextmanager
+async def opened(shards):
+    clock, calls = Clock(), []
+    engine = Engine(clock=clock.time, rng=random.Random(5), shards=shards)
+    engine.observers.append(calls.append)
+    engine.call("dynamodb", "CreateTable", TABLE)
+    async with connect(http_session=session_class(engine)) as aws:
+        yield World(engine, aws, clock, calls)
+
+
+@pytest.fixture
+async def world():
+    async with opened(shards=1) as world:
+        yield world
+
+
+async def test_before_the_first_worker_there_is_no_generation_and_no_shard(world):
+    status = await world.status()
+    assert (status.generation, status.current) == (None, False)
+    assert (status.shards, status.workers, status.lag_seconds) == ((), (), None)
+
+
+async def test_a_quiet_shard_is_not_behind_however_long_ago_its_position_was_written(world):
+    world.put(1)
+    await world.work()
+    world.clock.now += 3000
+    assert (await world.status()).lag_seconds == 0
+    (shard,) = (await world.status(look_into_stream=False)).shards
+    assert (shard.lag, shard.lag_seconds) == ("at most", 3000)
+
+
+async def test_lag_is_the_age_of_the_oldest_change_that_a_handler_waits_for(world):
+    world.put(1)
+    await world.work()
+    world.clock.now += 10
+    world.put(9, kind="UNKNOWN")
+    world.clock.now += 10
+    world.put(2)
+    world.clock.now += 10
+    world.put(3)
+    world.clock.now += 10
+    status = await world.status()
+    assert status.lag_seconds == 20
+    assert status.shards[0].lag == "measured"
+
+
+async def test_a_position_whose_records_are_gone_is_called_lost(world):
+    world.put(1)
+    await world.work()
+    world.put(2)
+    world.control.roll("shop")
+    world.control.trim("shop")
+    world.clock.now += 60
+    (shard,) = (await world.status()).shards
+    assert (shard.lag, shard.lag_seconds) == ("lost", None)
+    assert (await world.status()).lag_seconds is None
+
+
+async def test_children_stand_behind_their_parents_with_their_depth(world):
+    await world.work()
+    world.control.split("shop")
+    await world.work()
+    world.control.split("shop")
+    await world.work()
+    status = await world.status()
+    assert [shard.depth for shard in status.shards] == [0, 1, 2, 2, 1, 2, 2]
+    names = {shard.name for shard in status.shards}
+    assert all(shard.parent in names for shard in status.shards if shard.depth)
+    assert {s.state for s in status.shards if s.depth < 2} == {"finished"}
+
+
+async def test_parked_changes_are_counted_where_they_were_parked_and_held_lanes_inherited(world):
+    world.put(1, "POISON")
+    world.put(1, "later")
+    await world.work()
+    world.control.split("shop")
+    await world.work()
+    status = await world.status()
+    assert (status.parked, status.held_lanes) == ({"seen": 2}, 1)
+    assert [shard.parked for shard in status.shards] == [{"seen": 2}, {}, {}]
+    assert [shard.held_lanes for shard in status.shards] == [1, 1, 1]
+
+
+async def test_other_code_than_the_generations_is_said_to_be_other(world):
+    await world.work()
+    other = App("shop", table="shop")
+
+    @other.on
+    def renamed(change: Inserted[Order]) -> None:
+        return None
+
+    status = await read_status(other, world.aws, clock=world.clock)
+    assert (status.generation, status.current) == (1, False)
+
+
+async def test_status_never_scans_and_never_writes(world):
+    world.put(1, "POISON")
+    await world.work()
+    world.calls.clear()
+    await world.status()
+    operations = {call.operation for call in world.calls}
+    assert operations <= {
+        "DescribeTable",
+        "DescribeTimeToLive",
+        "GetItem",
+        "BatchGetItem",
+        "GetShardIterator",
+        "GetRecords",
+    }
+
+
+async def test_a_status_is_json(world):
+    world.put(1, "POISON")
+    await world.work()
+    status = await world.status()
+    assert json.loads(json.dumps(status.to_dict()))["parked"] == {"seen": 1}
+
+
+def test_a_shard_whose_parent_is_forgotten_is_a_root():
+    cursors = {"b": Cursor("b", parent="gone"), "c": Cursor("c", parent="b"), "a": Cursor("a")}
+    assert [(d, c.name) for d, c in in_tree_order(cursors)] == [(0, "a"), (0, "b"), (1, "c")]
+
+
+def test_a_cursor_alone_says_at_most_how_far_it_is_behind():
+    assert bound(Cursor("a"), 100).measure == "unread"
+    assert bound(Cursor("a", seen=40), 100).seconds == 60
+    assert bound(Cursor("a", state="finished", seen=40), 100).seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("depths", "drawn"),
+    [
+        ([], []),
+        ([0, 0], ["", ""]),
+        ([0, 1, 1], ["", "├─ ", "└─ "]),
+        ([0, 1, 2, 2, 1, 2], ["", "├─ ", "│  ├─ ", "│  └─ ", "└─ ", "   └─ "]),
+        ([0, 1, 0, 1], ["", "└─ ", "", "└─ "]),
+    ],
+)
+def test_branches_join_a_node_to_its_parent_and_its_next_sibling(depths, drawn):
+    assert stems(depths) == drawn
