@@ -9,7 +9,7 @@ policy `block` the run is tried until it succeeds.
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -305,11 +305,3 @@ def _log_attempt(handler: Handler, work: Work, error: Exception, attempt: int) -
         error=type(error).__name__,
         attempt=attempt,
     )
-
-
-def listeners_of(handlers: Iterable[Handler]) -> Mapping[type[Entity], list[Handler]]:
-    """Group handlers by the entity they listen to."""
-    grouped: dict[type[Entity], list[Handler]] = {}
-    for handler in handlers:
-        grouped.setdefault(handler.entity, []).append(handler)
-    return grouped

@@ -324,10 +324,14 @@ class ShardPipeline:
 
     async def _load_holds(self) -> None:
         """Read which lanes are held, from the chunks that the cursor names."""
-        for item in await self._store.items([("holds", c) for c in sorted(self.cursor.holds)]):
-            chunk = item["chunk"]["S"]
-            for lane in item.get("lanes", {"SS": []})["SS"]:
+        for chunk, lanes in (await self._held_lanes()).items():
+            for lane in lanes:
                 self._planner.holds[lane] = Hold(chunk)
+
+    async def _held_lanes(self) -> dict[str, list[str]]:
+        names = [("holds", chunk) for chunk in sorted(self.cursor.holds)]
+        items = await self._store.items(names) if names else []
+        return {item["chunk"]["S"]: item["lanes"]["SS"] for item in items if "lanes" in item}
 
     async def _load_tails(self) -> None:
         """Before planning, learn the tails of held lanes that waiting works will queue behind."""
@@ -358,6 +362,8 @@ class ShardPipeline:
         now = int(self._clock.time())
         there: set[str] = set()
         while True:
+            # Only this shard's owner held lanes in its chunks, so that an empty one stays empty.
+            chunks = frozenset(await self._held_lanes())
             finished = replace(
                 self.cursor,
                 position=self._position,
@@ -365,6 +371,7 @@ class ShardPipeline:
                 ended=now,
                 seen=max(self._seen, int(self.reader.seen)),
                 done=frozenset(),
+                holds=chunks,
                 children=frozenset(child.name for child in children),
             )
             # They inherit what the cursor says now: an adopted commit may have held a lane.

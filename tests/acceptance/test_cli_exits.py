@@ -166,6 +166,7 @@ def test_a_demo_that_is_not_here_says_where_it_was_looked_for(shop):
 def test_a_demo_is_played_with_what_was_given_and_decides_the_exit_code(shop):
     folder = shop.folder / "handlers" / "mine"
     folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
     (folder / "demo.py").write_text(
         "def main(*, writes=5, seed=1):\n    print(writes, seed)\n    return 1\n"
     )

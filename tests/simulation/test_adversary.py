@@ -36,6 +36,7 @@ from streamkit.errors import RetentionLost
 from streamkit.fleet.members import Watch
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
+from streamkit.redrive import redrive
 from streamkit.settings import Settings
 from streamkit.testing.faults import Faults
 from streamkit.testing.loop import EPOCH, VirtualClock, run_virtually
@@ -579,6 +580,36 @@ def test_works_that_arrive_while_a_tail_is_read_queue_as_well():
     run_virtually(scenario)
 
 
+def test_children_inherit_only_holds_that_still_hold_something():
+    async def scenario():
+        app, broken = make_app(), [True]
+
+        @app.on
+        def fails(change: Inserted[Thing]) -> Put[Note]:
+            if broken:
+                raise ValueError("not yet")
+            return Put(Note(name=change.new.name))
+
+        world = make_world()
+        put(world, "x")
+        await world.run_worker(app)
+        world.control.roll(TABLE)
+        await world.run_worker(app)
+        held = [item for item in control_items(world, "cursor") if "_sk_holds" in item]
+        assert len(held) == 2
+        broken.clear()
+        async with world.clients() as aws:
+            await redrive(app, aws)
+        world.control.roll(TABLE)
+        put(world, "x", n=1)
+        await world.run_worker(app)
+        newest = max(control_items(world, "cursor"), key=lambda item: item["_sk_name"]["S"])
+        assert "_sk_holds" not in newest
+        assert notes(world) == {"x": 0}
+
+    run_virtually(scenario)
+
+
 # -- late and ambiguous commits --------------------------------------------------------------------
 
 
@@ -630,6 +661,37 @@ def test_an_earlier_plan_that_wins_late_finishes_its_own_changes_and_no_other():
         await world.run_worker(app, process=process)
         assert process.late is None
         assert notes(world) == {"x": 0, "copy": 0, "y": 0, "z": 0}
+
+    run_virtually(scenario)
+
+
+def test_an_earlier_plan_that_wins_when_the_shard_is_finished_is_not_taken_for_the_end():
+    async def scenario():
+        app = make_app()
+
+        @app.on
+        def writes(change: Inserted[Thing]) -> Put[Note]:
+            return Put(Note(name=change.new.name)).only_if(absent, otherwise="skip")
+
+        class Last(Later):
+            async def intercept(self, call, apply):
+                if self.late is not None and b'"finished"' in call.payload:
+                    self.allow()
+                    late, self.late = self.late, None
+                    assert late().status == 200
+                return await super().intercept(call, apply)
+
+        world, process = make_world(), Last("worker")
+        process.refuse = lambda: put(world, "x", "NOTE", n=7)
+        process.allow = lambda: delete(world, "x")
+        put(world, "x")
+        world.control.roll(TABLE)
+        put(world, "y")
+        await world.run_worker(app, process=process)
+        assert process.late is None
+        assert notes(world) == {"x": 0, "y": 0}
+        takes = [new["epoch"] for what, _, _, new in lease_log(world) if "owner" in new]
+        assert set(takes) == {"1"}  # no lease was lost over it
 
     run_virtually(scenario)
 
@@ -953,7 +1015,7 @@ def test_nothing_that_a_zombie_sends_after_it_was_replaced_is_accepted():
 
     seed = 11
     calls = run_virtually(scenario, None, seed, seed=seed)
-    for freeze_at in range(3, 100, 7):
+    for freeze_at in range(3, 100, 10):
         assert freeze_at < calls
         run_virtually(scenario, freeze_at, seed, seed=seed)
 
@@ -1169,7 +1231,7 @@ def test_any_mixture_of_refusals_and_reads_equals_one_pass_in_order():
         assert left == one_pass(log)
         check_leases(world)
 
-    for seed in range(8):
+    for seed in range(6):
         run_virtually(scenario, seed, seed=seed)
 
 
@@ -1189,8 +1251,8 @@ def test_a_worker_cancelled_at_any_moment_leaves_what_one_pass_would():
         assert found(world) == expected(traffic)
         check_leases(world)
 
-    for number in range(1, 17):
-        run_virtually(scenario, number * 0.53, number, seed=number)
+    for number in range(1, 11):
+        run_virtually(scenario, number * 0.83, number, seed=number)
 
 
 def test_two_roll_outs_at_once_count_each_change_once_or_say_rebuild():
@@ -1245,5 +1307,5 @@ def test_two_roll_outs_at_once_count_each_change_once_or_say_rebuild():
         assert "New" in consumer.get("_sk_rebuild", {"SS": []})["SS"] or counted["NEW"] == count
         check_leases(world)
 
-    for seed in range(8):
+    for seed in range(4):
         run_virtually(scenario, seed, seed=seed)

@@ -1,0 +1,244 @@
+"""Bugs on a change's way from dispatch to a plan: lanes, folds, reads, parking, redriving."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    # -- lanes and runs ----------------------------------------------------------------------------
+    Mutant(
+        "lane-order-broken",
+        "dispatch.py",
+        "            for lane in into_lanes(runs):\n",
+        "            for lane in ([run] for run in runs):\n",
+        "changes of one item run beside each other",
+        "A7",
+    ),
+    Mutant(
+        "lane-reversed",
+        "lanes.py",
+        "    return list(lanes.values())\n",
+        "    return [lane[::-1] for lane in lanes.values()]\n",
+        "changes of one item run in the wrong order",
+        "A7",
+    ),
+    Mutant(
+        "pending-effects-not-seen",
+        "reading.py",
+        "        if not self.works:\n            return _NOTHING\n",
+        "        return _NOTHING\n",
+        "a handler reads the table without what earlier changes of its page will write",
+    ),
+    Mutant(
+        "read-not-checked",
+        "outcome.py",
+        "        if guards:\n",
+        "        if guards and not outcome.handler.is_async:\n",
+        "what a handler has read is not checked when its result is committed",
+        "peers",
+    ),
+    Mutant(
+        "stale-read-planned",
+        "planning.py",
+        "                if read.seen != written.get(read.ref, ()):\n",
+        "                if read.seen != written.get(read.ref, ()) and not outcome.effects:\n",
+        "a result is committed although what it read came out otherwise: no planning again",
+        "A7",
+    ),
+    Mutant(
+        "retry-without-running-again",
+        "refusal.py",
+        '    if way == "retry":\n        outcome.waiting = True\n',
+        '    if way == "retry":\n        outcome.reads = ()\n',
+        "a result whose read was stale is committed as it is",
+    ),
+    Mutant(
+        "omit-is-skip",
+        "refusal.py",
+        "        _omit(outcome, ways, position, schema)\n",
+        "        outcome.drop()\n",
+        "one effect that may be omitted takes its whole result with it",
+    ),
+    Mutant(
+        "skip-is-omit",
+        "refusal.py",
+        '    elif way == "skip":\n        outcome.drop()\n',
+        '    elif way == "skip":\n        _omit(outcome, ways, position, schema)\n',
+        "a result is applied in part",
+    ),
+    Mutant(
+        "omitted-for-ever",
+        "dispatch.py",
+        "        outcome.failure, outcome.omitted = None, frozenset()\n",
+        "        outcome.failure = None\n",
+        "an effect omitted from one run is left out of the next one's, whatever that is",
+    ),
+    Mutant(
+        "old-contribution-ignored",
+        "kinds/aggregate.py",
+        "    before, after = contributions(aggregate, old), contributions(aggregate, new)\n",
+        "    before, after = contributions(aggregate, None), contributions(aggregate, new)\n",
+        "an aggregate adds the new image and does not take the old one away",
+        "peers",
+    ),
+    # -- fold and plan -----------------------------------------------------------------------------
+    Mutant(
+        "merge-across-a-condition",
+        "fold.py",
+        "    if second.guards:\n        return None\n",
+        "    if second.guards:\n        second = second.copy()\n",
+        "an effect with a condition is folded into what comes before it",
+        "peers",
+    ),
+    Mutant(
+        "condition-lost-in-a-fold",
+        "fold.py",
+        "    merged.guards = [*earlier.guards]\n",
+        "    merged.guards = []\n",
+        "a put that follows a conditional effect drops its condition",
+    ),
+    Mutant(
+        "first-put-wins",
+        "fold.py",
+        "    if second.verb in (Verb.PUT, Verb.DELETE):\n        return _with_guards(second, first)\n",
+        "    if second.verb is first.verb is Verb.PUT:\n        return first\n"
+        "    if second.verb in (Verb.PUT, Verb.DELETE):\n        return _with_guards(second, first)\n",
+        "of two puts of one item the first one wins",
+    ),
+    Mutant(
+        "read-lost-beside-a-write",
+        "fold.py",
+        "    joined.guards += read.guards\n",
+        "",
+        "a read of an item that the commit also writes is not checked",
+    ),
+    Mutant(
+        "result-cut-in-two",
+        "planning.py",
+        "                done |= self._handler_by_handler(work, todo, draft, only_one=split)\n"
+        "                if any(_mark(work, outcome) not in done for outcome in todo):\n"
+        "                    break\n",
+        "                done |= self._handler_by_handler(work, todo, draft, only_one=split)\n",
+        "the position passes a change whose last handlers did not fit",
+        "D13",
+    ),
+    Mutant(
+        "done-mark-not-read",
+        "planning.py",
+        "            todo = [outcome for outcome in work.outcomes if _mark(work, outcome) not in done]\n",
+        "            todo = list(work.outcomes)\n",
+        "a handler that is done with a change takes effect again",
+        "D13",
+    ),
+    Mutant(
+        "one-item-too-many",
+        "planning.py",
+        "        if size > BYTES_MAX or len(self.actions.keys() | changed.keys()) > ITEMS_MAX:\n",
+        "        if size > BYTES_MAX or len(self.actions.keys() | changed.keys()) > ITEMS_MAX + 1:\n",
+        "a commit has 101 actions",
+        "peers",
+    ),
+    # -- parking -----------------------------------------------------------------------------------
+    Mutant(
+        "successor-let-through",
+        "planning.py",
+        "        return lane in self.holds or lane in draft.held\n",
+        "        return lane in self.holds\n",
+        "a change overtakes the parked one before it in the same commit",
+        "C7",
+    ),
+    Mutant(
+        "hold-not-remembered",
+        "planning.py",
+        "        return lane in self.holds or lane in draft.held\n",
+        "        return lane in draft.held\n",
+        "a change overtakes a parked one of an earlier commit",
+        "C7",
+    ),
+    Mutant(
+        "holds-not-written",
+        "commit.py",
+        '            ("holds", now.holds, then.holds),\n',
+        "",
+        "the cursor does not name its holds: the next owner lets successors through",
+        "C7",
+    ),
+    Mutant(
+        "holds-not-loaded",
+        "pipeline.py",
+        "        await self._load_holds()\n        async with",
+        "        async with",
+        "a new owner does not know which lanes are held",
+        "C7",
+    ),
+    Mutant(
+        "queue-without-a-lane",
+        "parking.py",
+        "    if guarded:\n",
+        "    if guarded and not lane:\n",
+        "a change queues behind a lane that was lifted, and is stranded",
+        "C6",
+    ),
+    Mutant(
+        "park-over-a-lane",
+        "parking.py",
+        "    head.guards.append((Guard(absent), GuardSource(parked.position, lane, LANE)))\n",
+        "",
+        "a lane begins anew over one that exists, and its changes are stranded",
+        "C5",
+    ),
+    Mutant(
+        "parked-out-of-order",
+        "parking.py",
+        '    link.sets["next"] = {"S": parked.position}\n',
+        "",
+        "a parked change does not name the next one",
+    ),
+    # -- redriving ---------------------------------------------------------------------------------
+    Mutant(
+        "hold-lifted-with-a-queued-change",
+        "unparking.py",
+        "    action.guards.append((Guard(is_first & is_last), source))\n",
+        "    action.guards.append((Guard(is_first), source))\n",
+        "a lane is lifted while a change queues behind it",
+        "C5",
+    ),
+    Mutant(
+        "redrive-checks-neither",
+        "unparking.py",
+        "    everything = [advance, *unhold, *removal, *effects]\n",
+        "    for action in (advance, *removal):\n"
+        "        action.guards.clear()\n"
+        "    everything = [advance, *unhold, *removal, *effects]\n",
+        "a redrive checks neither the lane's head nor that its change is still parked",
+        "C2 C4",
+    ),
+    Mutant(
+        "large-redrive-ignores-the-head",
+        "unparking.py",
+        "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
+        "    advance.guards.clear()\n"
+        "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
+        "a redrive of a large result does not check the lane's head",
+        "C4",
+    ),
+    Mutant(
+        "redrive-in-two-transactions",
+        "unparking.py",
+        "    if len(everything) <= ACTIONS_MAX and size <= BYTES_MAX:\n",
+        "    if effects:\n"
+        "        sent = await transact(store.dynamodb, schemas, effects, rng)\n"
+        "        if sent is not None:\n"
+        "            return sent\n"
+        "        everything = [advance, *unhold, *removal]\n"
+        "    if len(everything) <= ACTIONS_MAX and size <= BYTES_MAX:\n",
+        "the effects of a redrive and the end of its parking are two transactions",
+        "C2",
+    ),
+    Mutant(
+        "chunk-cleared-while-held",
+        "unparking.py",
+        "            unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))\n",
+        "            del gone\n",
+        "a lane held again meanwhile is taken off its holds after a large redrive",
+        "C5",
+    ),
+)

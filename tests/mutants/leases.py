@@ -1,0 +1,299 @@
+"""Bugs of leases, commits, generations and membership."""
+
+from tests.mutants.mutant import Mutant
+
+_SEND = """                await self._dynamodb.transact_write_items(
+                    TransactItems=request, ClientRequestToken=batch.id
+                )
+"""
+_SEND_TWICE = """                for number, part in enumerate(({first}, {second})):
+                    if part:
+                        await self._dynamodb.transact_write_items(
+                            TransactItems=part, ClientRequestToken=f"{{number}}{{batch.id}}"
+                        )
+"""
+
+MUTANTS = (
+    # -- the condition of a commit -----------------------------------------------------------------
+    Mutant(
+        "no-owner-condition",
+        "cursor.py",
+        """        Attr("owner").eq(cursor.owner)
+        & Attr("epoch").eq(cursor.epoch)
+        & Attr("generation")""",
+        """        Attr("epoch").eq(cursor.epoch)
+        & Attr("generation")""",
+        "a commit does not ask who owns the cursor",
+        "A3",
+    ),
+    Mutant(
+        "no-epoch-condition",
+        "cursor.py",
+        """        & Attr("epoch").eq(cursor.epoch)
+        & Attr("generation")""",
+        """        & Attr("generation")""",
+        "a commit does not ask for the lease's epoch",
+        "A3",
+    ),
+    Mutant(
+        "no-owner-and-epoch-condition",
+        "cursor.py",
+        """        Attr("owner").eq(cursor.owner)
+        & Attr("epoch").eq(cursor.epoch)
+        & Attr("generation")""",
+        """        Attr("generation")""",
+        "a commit asks neither for the owner nor for the epoch: zombies may write",
+        "A3",
+    ),
+    Mutant(
+        "no-generation-condition",
+        "cursor.py",
+        """        & Attr("generation").eq(cursor.generation)
+""",
+        "",
+        "a commit does not ask for the generation of handlers",
+        "D8",
+    ),
+    Mutant(
+        "no-position-and-commit-condition",
+        "cursor.py",
+        """
+        & Attr("position").eq(cursor.position)
+        & Attr("commit").eq(cursor.commit)
+""",
+        "\n",
+        "a commit does not ask what was committed before it, so that a late one counts twice",
+        "A2",
+    ),
+    Mutant(
+        "no-condition-at-all",
+        "commit.py",
+        "        action.guards.append(lease_guard(now))\n",
+        "",
+        "the cursor is moved without any condition",
+        "A2 A3",
+    ),
+    # -- one transaction ---------------------------------------------------------------------------
+    Mutant(
+        "position-before-effects",
+        "commit.py",
+        _SEND,
+        _SEND_TWICE.format(first="request[:1]", second="request[1:]"),
+        "the position is moved first and the effects follow, like a consumer that checkpoints early",
+        "peers",
+    ),
+    Mutant(
+        "effects-before-position",
+        "commit.py",
+        _SEND,
+        _SEND_TWICE.format(first="request[1:]", second="request[:1]"),
+        "the effects go first and the position follows: at least once, like most consumers",
+        "peers",
+    ),
+    Mutant(
+        "token-reused",
+        "commit.py",
+        "TransactItems=request, ClientRequestToken=batch.id",
+        'TransactItems=request, ClientRequestToken=f"{now}"[:36]'.replace(
+            "now", "self.cursor.name"
+        ),
+        "every commit of a cursor has the same client token",
+        "peers",
+    ),
+    Mutant(
+        "commit-id-not-written",
+        "commit.py",
+        '            "commit": {"S": batch.id},\n',
+        '            "commit": {"S": now.commit},\n',
+        "the cursor does not say which commit it has last taken",
+        "A6",
+    ),
+    Mutant(
+        "losing-plan-adopted",
+        "commit.py",
+        "        return self._applied(self._sent[there.commit])\n",
+        "        return self._applied(list(self._sent.values())[-1])\n",
+        "after a time-out the plan sent last is taken for the one that has won",
+        "A6 A7",
+    ),
+    Mutant(
+        "unknown-commit-adopted",
+        "commit.py",
+        "            or there.commit not in self._sent\n        ):",
+        "        ):\n            raise LeaseLost(mine.name)\n"
+        "        if there.commit not in self._sent and there.position < mine.position:",
+        "only a position that went back is suspicious, an unknown commit is not",
+        "A6",
+    ),
+    Mutant(
+        "lost-lease-ignored",
+        "commit.py",
+        """            or (there.owner, there.epoch, there.generation)
+            != (mine.owner, mine.epoch, mine.generation)
+""",
+        "",
+        "a refused cursor is not compared with the lease, only with the commits that were sent",
+        "A3",
+    ),
+    Mutant(
+        "refused-is-applied",
+        "commit.py",
+        "            return Refused(tuple(refused))\n",
+        "            return self._applied(batch)\n",
+        "a commit refused for an effect's condition is taken for done",
+    ),
+    Mutant(
+        "refused-is-dropped",
+        "pipeline.py",
+        "            await self._refused(verdict)\n",
+        "            self._drop_until(batch.cursor.position)\n",
+        "changes whose commit was refused are dropped",
+    ),
+    Mutant(
+        "conflict-is-a-lost-lease",
+        "commit.py",
+        """        return Again(throttled=not throttles.isdisjoint(codes))
+""",
+        """        if throttles.isdisjoint(codes):
+            raise LeaseLost(self.cursor.name)
+        return Again(throttled=True)
+""",
+        "a transaction conflict is read as a lost lease",
+        "peers",
+    ),
+    Mutant(
+        "done-mark-not-written",
+        "commit.py",
+        """            ("done", now.done, then.done),
+""",
+        "",
+        "which handlers are done with a change that needs several commits is not in the table",
+        "D13",
+    ),
+    Mutant(
+        "seen-too-early",
+        "pipeline.py",
+        "        seen = self._seen if batch.changes == len(self.works) else self.cursor.seen\n",
+        "        seen = self._seen\n",
+        "a cursor says that its shard is read to the tip while read changes are not committed",
+    ),
+    # -- take and release --------------------------------------------------------------------------
+    Mutant(
+        "epoch-reset-on-release",
+        "cursor.py",
+        '        action.removes.add("owner")\n',
+        '        action.removes.add("owner")\n        action.sets["epoch"] = {"N": "0"}\n',
+        "a release starts the epochs again",
+        "A5",
+    ),
+    Mutant(
+        "epoch-not-raised",
+        "cursor.py",
+        '            "epoch": {"N": str(cursor.epoch + 1)},\n',
+        '            "epoch": {"N": str(cursor.epoch)},\n',
+        "a take leaves the epoch as it is",
+        "A5",
+    ),
+    Mutant(
+        "take-without-condition",
+        "cursor.py",
+        """        action.guards.append((Guard(condition), OURS))
+        try:
+            return read_cursor""",
+        """        try:
+            return read_cursor""",
+        "a cursor is taken whoever has taken it since it was read",
+        "A3",
+    ),
+    Mutant(
+        "take-ignores-generation",
+        "cursor.py",
+        '        condition = Attr("epoch").eq(cursor.epoch) & Attr("generation").lte(generation)\n',
+        '        condition = Attr("epoch").eq(cursor.epoch)\n',
+        "an older roll-out takes a cursor of a newer one",
+        "D9",
+    ),
+    Mutant(
+        "take-that-lost-believed",
+        "cursor.py",
+        "            if now is None or now.owner != owner or now.epoch != cursor.epoch + 1:\n",
+        "            if now is None:\n",
+        "a take that was refused is taken for one whose reply was lost",
+    ),
+    Mutant(
+        "release-without-condition",
+        "cursor.py",
+        """        action.guards.append((Guard(condition), OURS))
+        try:
+            await self.write(action)""",
+        """        try:
+            await self.write(action)""",
+        "a worker gives up a cursor that another one has taken meanwhile",
+    ),
+    # -- generations -------------------------------------------------------------------------------
+    Mutant(
+        "rebuild-not-marked",
+        "fleet/generation.py",
+        "        (newest.rebuild | missed) - gone,\n",
+        "        newest.rebuild - gone,\n",
+        "an aggregate that missed changes is live at once",
+        "D10 D11",
+    ),
+    Mutant(
+        "rebuild-forgotten",
+        "fleet/generation.py",
+        "        (newest.rebuild | missed) - gone,\n",
+        "        frozenset(missed - gone),\n",
+        "a later roll-out makes an aggregate live that still needs its rebuild",
+        "D11",
+    ),
+    Mutant(
+        "generation-without-condition",
+        "fleet/generation.py",
+        "    action.guards.append((Guard(condition), OURS))\n",
+        "",
+        "two roll-outs at the same moment start the same generation",
+        "D10",
+    ),
+    # -- membership --------------------------------------------------------------------------------
+    Mutant(
+        "beat-after-the-end",
+        "fleet/members.py",
+        "        if not created:\n            action.guards.append((Guard(present), OURS))\n",
+        "",
+        "a worker that was swept comes back to life under its old name",
+    ),
+    Mutant(
+        "beats-not-compared",
+        "fleet/members.py",
+        "        if before is None or before[0] != counter:\n",
+        "        if before is None:\n",
+        "a worker that beats is taken for dead after a lease duration",
+    ),
+    Mutant(
+        "stale-view-after-a-stall",
+        "fleet/members.py",
+        "        return asked - before[1] >= self.lease_seconds\n",
+        "        return self.clock.monotonic() - before[1] >= self.lease_seconds\n",
+        "after a stall a view read before it is trusted: a worker that beats is taken for dead",
+        "peers",
+    ),
+    Mutant(
+        "silence-not-measured",
+        "fleet/members.py",
+        """            self._seen[owner] = (counter, self.clock.monotonic())
+            return False
+""",
+        """            self._seen[owner] = (counter, self.clock.monotonic())
+            return before is None
+""",
+        "a lease is taken from an owner that is alive",
+    ),
+    Mutant(
+        "leader-never-looks",
+        "source/lister.py",
+        "        if there is None or (there.owner, there.epoch) != (mine.owner, mine.epoch):\n",
+        "        if there is None:\n",
+        "a leader that was replaced does not notice while its table is quiet",
+    ),
+)

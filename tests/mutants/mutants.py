@@ -1,0 +1,5 @@
+"""Every mutant there is: deliberate bugs that the tests have to catch."""
+
+from tests.mutants import changes, leases, shards
+
+MUTANTS = (*leases.MUTANTS, *shards.MUTANTS, *changes.MUTANTS)

@@ -1,0 +1,263 @@
+"""Bugs of shards: lineage, the lister, reading, positions without effects."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    # -- lineage -----------------------------------------------------------------------------------
+    Mutant(
+        "children-before-parents",
+        "source/lineage.py",
+        "        if parent is not None and not parent.finished:\n            continue\n",
+        "",
+        "a child gets a cursor while its parent is being read",
+        "B5 B7",
+    ),
+    Mutant(
+        "unlisted-parent-is-gone",
+        "source/lineage.py",
+        "                probe.add(shard.parent)\n                continue\n",
+        "                probe.add(shard.parent)\n",
+        "a parent that is not listed counts as trimmed, and nobody asks for it",
+        "B9",
+    ),
+    Mutant(
+        "every-parent-is-gone",
+        "source/listing.py",
+        "        raise\n    return False\n",
+        "        raise\n    return True\n",
+        "a parent that is readable but not listed is taken for trimmed",
+        "B9",
+    ),
+    Mutant(
+        "open-parent-blocks-children",
+        "source/lineage.py",
+        "        if parent is not None and not parent.finished:\n",
+        "        listed_open = shard.parent in shards and shards[shard.parent].ending is None\n"
+        "        if parent is not None and (not parent.finished or listed_open):\n",
+        "the children of a finished parent that is listed open wait until it is trimmed",
+        "B8",
+    ),
+    Mutant(
+        "late-children-forgotten",
+        "source/lineage.py",
+        "        if parent is not None and not parent.finished:\n",
+        "        if parent is not None and (not parent.finished or shard.parent in shards):\n",
+        "what the children's look-up does not name at the parent's end never gets a cursor",
+        "B2 B4",
+    ),
+    Mutant(
+        "empty-children-are-final",
+        "source/lister.py",
+        "            await self._create(step.create)\n            created += step.create\n",
+        "            roots = tuple(c for c in step.create if c.parent not in known)\n"
+        "            await self._create(roots)\n            created += roots\n",
+        "an empty answer about children is final: no lister makes their cursors later",
+        "B4",
+    ),
+    Mutant(
+        "children-created-after-the-finish",
+        "pipeline.py",
+        "            batch = Batch(finished, fold(actions))\n"
+        "            verdict = await self.committer.commit(batch)\n",
+        "            batch = Batch(finished, [])\n"
+        "            verdict = await self.committer.commit(batch)\n"
+        "            for action in fold(actions):\n"
+        "                await self._store.write(action)\n".replace(
+            "self._store.write(action)", "_write_alone(self._store, action)"
+        ),
+        "the children's cursors are not in the transaction that finishes their parent",
+        "B2",
+    ),
+    Mutant(
+        "generation-of-the-lister",
+        "control.py",
+        "    return replace(fresh, generation=parent.generation, holds=parent.holds, seen=parent.seen)\n",
+        "    return replace(fresh, holds=parent.holds, seen=parent.seen)\n",
+        "a late child starts in its lister's generation instead of its parent's",
+        "D12",
+    ),
+    Mutant(
+        "hold-lost-at-a-late-child",
+        "control.py",
+        "    return replace(fresh, generation=parent.generation, holds=parent.holds, seen=parent.seen)\n",
+        "    return replace(fresh, generation=parent.generation, seen=parent.seen)\n",
+        "a child made by the lister does not inherit its parent's holds",
+        "C9",
+    ),
+    Mutant(
+        "hold-lost-at-a-split",
+        "pipeline.py",
+        "            heirs = [replace(c, holds=finished.holds, seen=finished.seen) for c in children]\n",
+        "            heirs = [replace(c, holds=frozenset(), seen=finished.seen) for c in children]\n",
+        "a child made by its parent's end does not inherit its holds",
+        "C7",
+    ),
+    Mutant(
+        "finished-with-works-left",
+        "pipeline.py",
+        "        return self.reader.ended and not self.works\n",
+        "        return self.reader.ended\n",
+        "a shard is finished although changes of its last page are not committed",
+        "B15",
+    ),
+    # -- the lister --------------------------------------------------------------------------------
+    Mutant(
+        "lister-not-fenced",
+        "source/lister.py",
+        "            verdict = await self.committer.commit(Batch(then, actions))\n",
+        "            from random import Random\n"
+        "            from streamkit.transaction import transact\n"
+        "            space = self.store.space\n"
+        "            verdict = await transact(\n"
+        "                self.store.dynamodb, {space.schema.name: space.schema}, actions, Random()\n"
+        "            ) or Applied(Batch(then))\n",
+        "what the lister creates does not commit with its own cursor: a zombie may create",
+        "B11 B12",
+    ),
+    Mutant(
+        "swept-while-listed",
+        "source/lineage.py",
+        "        if cursor.finished and cursor.name not in ids and now - cursor.ended > keep_seconds\n",
+        "        if cursor.finished and now - cursor.ended > keep_seconds\n",
+        "a finished cursor goes while its shard can be listed: the shard is read again",
+        "B13",
+    ),
+    Mutant(
+        "swept-at-once",
+        "source/lineage.py",
+        "        if cursor.finished and cursor.name not in ids and now - cursor.ended > keep_seconds\n",
+        "        if cursor.finished and cursor.name not in ids\n",
+        "a finished cursor goes when one listing lacks its shard",
+        "B13",
+    ),
+    Mutant(
+        "child-put-unconditionally",
+        "cursor.py",
+        '    put.guards.append((Guard(absent), GuardSource("", cursor.name, CHILD)))\n',
+        "",
+        "a cursor is created anew although the shard has one",
+        "B11",
+    ),
+    # -- reading -----------------------------------------------------------------------------------
+    Mutant(
+        "latest-after-expiry",
+        "source/reader.py",
+        "            self._iterator = None\n            return\n",
+        '            self._iterator = await self._iterator_at(ShardIteratorType="LATEST")\n'
+        "            return\n",
+        "an expired iterator is replaced by one at LATEST",
+        "peers",
+    ),
+    Mutant(
+        "horizon-after-expiry",
+        "source/reader.py",
+        "            self._iterator = None\n            return\n",
+        '            self._iterator = await self._iterator_at(ShardIteratorType="TRIM_HORIZON")\n'
+        "            return\n",
+        "an expired iterator is replaced by one at the horizon: a day is read again",
+        "peers",
+    ),
+    Mutant(
+        "at-instead-of-after",
+        "source/reader.py",
+        'ShardIteratorType="AFTER_SEQUENCE_NUMBER"',
+        'ShardIteratorType="AT_SEQUENCE_NUMBER"',
+        "a reader opens at its position instead of after it, and fails once that is trimmed",
+        "peers",
+    ),
+    Mutant(
+        "overlap-not-dropped",
+        "source/reader.py",
+        "        if self.position != START and records[0].position <= self.position:\n",
+        "        if self.position == START and records[0].position <= self.position:\n",
+        "records of a page that is served twice are processed twice",
+        "peers",
+    ),
+    Mutant(
+        "first-record-decides-overlap",
+        "source/reader.py",
+        "            records = tuple(r for r in records if r.position > self.position)\n",
+        "            records = ()\n",
+        "a page that overlaps with the last one is dropped whole",
+        "peers",
+    ),
+    Mutant(
+        "final-page-dropped",
+        "pipeline.py",
+        "                if page is None:\n",
+        "                if page is None or self.reader.ended:\n",
+        "the records of a shard's last page are dropped",
+        "peers",
+    ),
+    Mutant(
+        "empty-page-ends-a-shard",
+        "source/reader.py",
+        "        self.ended = page.next_iterator is None\n",
+        "        self.ended = page.next_iterator is None or self._empty > 3\n",
+        "some empty pages are taken for the end of a shard",
+        "peers",
+    ),
+    Mutant(
+        "loss-at-the-horizon-hidden",
+        "source/reader.py",
+        "            if trouble_of(error) is not Trouble.TRIMMED or not fresh:\n",
+        "            if trouble_of(error) is not Trouble.TRIMMED:\n",
+        "records trimmed behind a position are skipped in silence",
+        "peers",
+    ),
+    Mutant(
+        "loss-of-a-first-record-hidden",
+        "source/reader.py",
+        "            if self.seen and self.clock.time() - self.seen > RETENTION_SECONDS:\n",
+        "            if not self.clock:\n",
+        "records trimmed before their shard was ever read are skipped in silence",
+        "peers",
+    ),
+    Mutant(
+        "quiet-shard-called-lost",
+        "source/reader.py",
+        "        fresh = self.clock.time() - self.seen < _SAFE_SECONDS\n".replace(
+            "        fresh", "            fresh"
+        ),
+        "            fresh = False\n",
+        "a quiet shard, whose last record is trimmed, stops with a loss that did not happen",
+        "B15",
+    ),
+    # -- positions without effects -----------------------------------------------------------------
+    Mutant(
+        "own-records-cause-commits",
+        "pipeline.py",
+        "            self._pacing.checkpoint_seconds if self._business_since"
+        " else self._pacing.quiet_seconds\n",
+        "            self._pacing.checkpoint_seconds\n",
+        "the position is written for pages of own records, whose write is the next page",
+        "peers",
+    ),
+    Mutant(
+        "own-records-are-business",
+        "dispatch.py",
+        "                self.counts.control += 1\n                continue\n            business += 1\n",
+        "                self.counts.control += 1\n                business += 1\n"
+        "                continue\n            business += 1\n",
+        "own records keep polling fast and positions moving",
+        "peers",
+    ),
+    Mutant(
+        "position-written-for-every-page",
+        "pipeline.py",
+        "        return self._persisted_at + seconds - self._clock.monotonic()\n",
+        "        return min(seconds, 0.0)\n",
+        "each page moves the position at once, whatever is in it",
+        "peers",
+    ),
+    Mutant(
+        "dropped-by-number",
+        "pipeline.py",
+        "        self._drop_until(won.cursor.position)\n",
+        "        for _ in range(won.changes - 1):\n"
+        "            self._position = self.works.popleft().position\n"
+        "        self._drop_until(won.cursor.position)\n",
+        "a plan that wins late drops as many changes as it had, not those it had",
+        "A7",
+    ),
+)
