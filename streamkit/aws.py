@@ -32,10 +32,11 @@ T = TypeVar("T")
 
 log = get_logger("streamkit.aws")
 
-CONNECT_SECONDS = 3.0
+CONNECT_SECONDS = 2.0
 """Time to open a connection; DynamoDB answers in milliseconds, so more only hides a dead route."""
-READ_SECONDS = 10.0
-"""Time for one reply: far above DynamoDB's latency, below a minute of a shard's standing still."""
+READ_SECONDS = 3.0
+"""Time for one reply: far above DynamoDB's milliseconds, and below a lease, so that one call that
+hangs does not lose it."""
 
 _BATCH_GET = 100
 """Keys that one `BatchGetItem` takes."""

@@ -10,18 +10,16 @@
 `works` is everything dispatched and not yet committed, in order. A position that no commit has
 carried is remembered and rides with the next commit; alone it is written only now and then.
 
-In: a leased cursor. Out: `Finished` with the children's cursors, or `Stopped`. On failure:
-`LeaseLost` (drop everything, nothing is lost), `RetentionLost`, or what the table refuses.
+In: a leased cursor. Out: whether the shard was read to its end; `finish` then closes it. On
+failure: `LeaseLost` (drop everything, nothing is lost), `RetentionLost`, or what the table refuses.
 """
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import anyio
 
 from streamkit.actions import CHILD, READ
-from streamkit.changes import ItemKey
 from streamkit.clock import Clock
 from streamkit.commit import Again, Applied, Batch, Committer, Invalid, Refused
 from streamkit.control import START, Cursor
@@ -29,11 +27,11 @@ from streamkit.cursor import CursorStore, creation
 from streamkit.dispatch import Dispatcher, Run
 from streamkit.errors import InvariantError
 from streamkit.fold import fold
-from streamkit.handler import Handler
+from streamkit.holds import HeldLanes
 from streamkit.observe.logger import get_logger
 from streamkit.outcome import Outcome, Work
 from streamkit.pacing import ByteBudget, Pacing
-from streamkit.parking import Failure, Hold, lane_name
+from streamkit.parking import Failure
 from streamkit.planning import Planner, Rerun
 from streamkit.refusal import contended, refuse
 from streamkit.source.reader import ShardReader
@@ -72,6 +70,7 @@ class ShardPipeline:
         self._dispatcher = dispatcher
         self._planner = planner
         self._store = store
+        self._held = HeldLanes(store, planner.holds)
         self._pacing = pacing
         self._budget = budget
         self._clock = clock
@@ -109,7 +108,7 @@ class ShardPipeline:
             LeaseLost: another worker owns the shard.
             RetentionLost: records may have been trimmed unread.
         """
-        await self._load_holds()
+        await self._held.load(self.cursor.holds)
         async with anyio.create_task_group() as group:
             group.start_soon(self._read_and_dispatch)
             await self._commit_until_drained()
@@ -149,11 +148,8 @@ class ShardPipeline:
         await self._quiet.wait()
         if not self._left:
             await self._dispatcher.run_lanes(
-                later, works, self.shard, held=self._is_held, until=self._stopping
+                later, works, self.shard, held=self._held.holds, until=self._stopping
             )
-
-    def _is_held(self, handler: Handler, key: ItemKey) -> bool:
-        return bool(self._planner.holds) and lane_name(handler.name, key) in self._planner.holds
 
     def _enqueue(self, works: list[Work]) -> None:
         self.works.extend(works)
@@ -185,7 +181,7 @@ class ShardPipeline:
             await self._persist()
 
     async def _commit_once(self) -> None:
-        await self._load_tails()
+        await self._held.learn_tails(self.works)
         cursor = replace(self.cursor, position=self._position)
         plan = self._planner.plan(self.works, cursor, most=self._most, split=self._split)
         if isinstance(plan, Rerun):
@@ -210,7 +206,7 @@ class ShardPipeline:
 
     def _adopt(self, won: Batch) -> None:
         """Go on from the commit that has won, which may be an earlier one than was sent last."""
-        self._planner.holds |= won.held
+        self._held.lanes |= won.held
         self._drop_until(won.cursor.position)
         self._persisted_at = self._clock.monotonic()
         self._business_since = bool(self.works)
@@ -248,7 +244,7 @@ class ShardPipeline:
             if source.effect == CHILD:
                 raise InvariantError("a child's cursor was created by a commit before the last")
             if source.effect < READ:
-                await self._lane_refused(source.handler)
+                await self._held.refresh(source.handler)
             else:
                 results.setdefault((source.position, source.handler), set()).add(source.effect)
         again = False
@@ -260,14 +256,6 @@ class ShardPipeline:
                 again = again or (outcome.waiting and outcome.refusals > 1)
         if again:
             await anyio.sleep(self._pacing.contended(throttled=False))
-
-    async def _lane_refused(self, lane: str) -> None:
-        """A lane is gone that was held, or is there that was not known: believe the table."""
-        item = await self._store.item("lane", lane)
-        if item is None:
-            self._planner.holds.pop(lane, None)
-        else:
-            self._planner.holds[lane] = Hold(item["chunk"]["S"], item["tail"]["S"])
 
     def _outcome(self, position: str, handler: str) -> Outcome | None:
         for work in self.works:
@@ -299,7 +287,7 @@ class ShardPipeline:
         done = f"{work.position}:{outcome.handler.name}" in self.cursor.done
         return not done and bool(outcome.actions or outcome.failure)
 
-    # -- positions without effects, holds ------------------------------------------------------
+    # -- positions without effects ------------------------------------------------------
 
     def _persist_due(self) -> float:
         """Return the seconds until the position has to be written although nothing else is."""
@@ -322,35 +310,6 @@ class ShardPipeline:
             else:
                 await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))
 
-    async def _load_holds(self) -> None:
-        """Read which lanes are held, from the chunks that the cursor names."""
-        for chunk, lanes in (await self._held_lanes()).items():
-            for lane in lanes:
-                self._planner.holds[lane] = Hold(chunk)
-
-    async def _held_lanes(self) -> dict[str, list[str]]:
-        names = [("holds", chunk) for chunk in sorted(self.cursor.holds)]
-        items = await self._store.items(names) if names else []
-        return {item["chunk"]["S"]: item["lanes"]["SS"] for item in items if "lanes" in item}
-
-    async def _load_tails(self) -> None:
-        """Before planning, learn the tails of held lanes that waiting works will queue behind."""
-        while True:  # because more works may arrive while a tail is read
-            lane = next(self._lanes_without_tail(), None)
-            if lane is None:
-                return
-            await self._lane_refused(lane)
-
-    def _lanes_without_tail(self) -> Iterator[str]:
-        holds = self._planner.holds
-        for work in self.works if holds else ():
-            for outcome in work.outcomes:
-                if work.key is None or outcome.handler.commutes:
-                    continue
-                lane = lane_name(outcome.handler.name, work.key)
-                if lane in holds and holds[lane].tail is None:
-                    yield lane
-
     # -- the end of the shard ------------------------------------------------------------------
 
     async def finish(self, children: list[Cursor]) -> Finished:
@@ -363,7 +322,7 @@ class ShardPipeline:
         there: set[str] = set()
         while True:
             # Only this shard's owner held lanes in its chunks, so that an empty one stays empty.
-            chunks = frozenset(await self._held_lanes())
+            chunks = frozenset(await self._held.in_chunks(self.cursor.holds))
             finished = replace(
                 self.cursor,
                 position=self._position,

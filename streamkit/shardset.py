@@ -27,8 +27,6 @@ from streamkit.source.reader import ShardReader
 
 log = get_logger("streamkit.worker")
 
-_CHILDREN_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Seconds between look-ups of a finished shard's children; after them the lister looks."""
 _AWAITED_SECONDS = 300.0
 """How long children are looked for often; a disabled stream's shards never get any."""
 
@@ -160,12 +158,11 @@ class ShardSet:
         self.start(finished.children)
 
     async def _children(self, parent: str) -> list[str]:
-        """Ask for the shard's children, a few times: they may be listed late."""
+        """Ask for the shard's children, once: that it is read to its end must be written soon.
+
+        Children that are listed later are found by the lister, which looks every second then.
+        """
         arn = self.around.table.stream_arn or ""
-        for pause in _CHILDREN_PAUSES:
-            listing = await list_children(self.aws, arn, parent)
-            self.enabled = listing.enabled
-            if listing.shards or not listing.enabled:
-                return [shard.id for shard in listing.shards]
-            await anyio.sleep(pause)
-        return []
+        listing = await list_children(self.aws, arn, parent)
+        self.enabled = listing.enabled
+        return [shard.id for shard in listing.shards]

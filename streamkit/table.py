@@ -64,17 +64,18 @@ class Table:
                 found[key] = item
         return found
 
-    async def query(self, query: Query[E], *, consistent: bool = False) -> AsyncIterator[E]:
+    async def query(self, query: Query[E], *, consistent: bool | None = None) -> AsyncIterator[E]:
         """Yield a query's items in the order of their sort keys, reading as few pages as needed.
 
-        `consistent` reads are possible on the table and its local indexes.
+        On the table it is strongly consistent unless told otherwise, so that it sees what the
+        page before has committed; on an index it is not, and on a global one it cannot be.
 
         Raises:
             DeclarationError: the table does not have the query's index.
             DecodeError: an item does not fit the entity.
         """
         request = self._query_request(query)
-        request["ConsistentRead"] = consistent
+        request["ConsistentRead"] = query.index is None if consistent is None else consistent
         left = query.maximum
         pages = self._pages("query", request)
         written = [] if query.index is not None else self._written_under(query)

@@ -94,9 +94,7 @@ MUTANTS = (
         "token-reused",
         "commit.py",
         "TransactItems=request, ClientRequestToken=batch.id",
-        'TransactItems=request, ClientRequestToken=f"{now}"[:36]'.replace(
-            "now", "self.cursor.name"
-        ),
+        "TransactItems=request, ClientRequestToken=self.cursor.name[:36]",
         "every commit of a cursor has the same client token",
         "peers",
     ),
@@ -117,12 +115,22 @@ MUTANTS = (
         "A6 A7",
     ),
     Mutant(
-        "unknown-commit-adopted",
+        "position-reached-so-adopted",
         "commit.py",
-        "            or there.commit not in self._sent\n        ):",
-        "        ):\n            raise LeaseLost(mine.name)\n"
-        "        if there.commit not in self._sent and there.position < mine.position:",
-        "only a position that went back is suspicious, an unknown commit is not",
+        """            or there.commit not in self._sent
+        ):
+            raise LeaseLost(f"cursor {mine.name}: another worker has it, or an unknown commit won")
+        log.info("commit.adopted", cursor=mine.name, commit=there.commit)
+        return self._applied(self._sent[there.commit])
+""",
+        """        ):
+            raise LeaseLost(mine.name)
+        target = list(self._sent.values())[-1]
+        if there.position != target.cursor.position:
+            raise LeaseLost(mine.name)
+        return self._applied(target)
+""",
+        "the cursor is where my plan wanted it, so my plan has won",
         "A6",
     ),
     Mutant(

@@ -59,12 +59,16 @@ MUTANTS = (
         "pipeline.py",
         "            batch = Batch(finished, fold(actions))\n"
         "            verdict = await self.committer.commit(batch)\n",
-        "            batch = Batch(finished, [])\n"
-        "            verdict = await self.committer.commit(batch)\n"
-        "            for action in fold(actions):\n"
-        "                await self._store.write(action)\n".replace(
-            "self._store.write(action)", "_write_alone(self._store, action)"
-        ),
+        """            batch = Batch(finished, [])
+            verdict = await self.committer.commit(batch)
+            if isinstance(verdict, Applied) and actions:
+                from random import Random
+                from streamkit.transaction import transact
+                schema = self._store.space.schema
+                await transact(
+                    self._store.dynamodb, {schema.name: schema}, fold(actions), Random()
+                )
+""",
         "the children's cursors are not in the transaction that finishes their parent",
         "B2",
     ),
@@ -216,9 +220,7 @@ MUTANTS = (
     Mutant(
         "quiet-shard-called-lost",
         "source/reader.py",
-        "        fresh = self.clock.time() - self.seen < _SAFE_SECONDS\n".replace(
-            "        fresh", "            fresh"
-        ),
+        "            fresh = self.clock.time() - self.seen < _SAFE_SECONDS\n",
         "            fresh = False\n",
         "a quiet shard, whose last record is trimmed, stops with a loss that did not happen",
         "B15",

@@ -33,7 +33,7 @@ LAYERS = (
     # With the gateway for reads: it shows the pending effects of outcomes.
     (
         "commit",
-        "commit dispatch injection outcome parking planning reading refusal table transaction",
+        "commit dispatch holds injection outcome parking planning reading refusal table transaction",
     ),
     ("parts", "fleet kinds source"),
     ("app", "app"),

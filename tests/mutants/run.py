@@ -1,0 +1,180 @@
+"""Run the tests against each mutant: `python -m tests.mutants.run [NAME…] [--jobs 2]`.
+
+Every mutant gets a copy of the package and the tests in a scratch folder, and the selections of
+tests below run against it until one fails; that one has caught it. A selection that fails without
+any bug, too, catches nothing. A run that takes too long counts as caught, and says so: a bug that
+makes the code go round in circles is seen by whoever waits for the tests.
+
+Exit code 1 if a mutant survives, or does not apply.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.mutants import MUTANTS
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("streamkit", "tests", "handlers", "pyproject.toml", "README.md")
+LIMIT_SECONDS = 240
+
+SELECTIONS: dict[str, tuple[str, ...]] = {
+    "unit": (
+        "tests/unit/test_commit.py",
+        "tests/unit/test_fold.py",
+        "tests/unit/test_planning.py",
+        "tests/unit/test_lineage.py",
+        "tests/unit/test_app.py",
+        "tests/unit/test_leases.py",
+        "tests/unit/test_reader.py",
+    ),
+    "redrive": ("tests/unit/test_redrive.py",),
+    "protocol": ("tests/simulation/test_protocol.py",),
+    "small": ("tests/simulation/test_table_shapes.py", "tests/simulation/test_members.py"),
+    "adversary": ("tests/simulation/test_adversary.py",),
+    "idle": ("tests/simulation/test_idle.py",),
+    "crashes": (
+        "tests/simulation/test_crashes.py::test_a_run_without_crashes_equals_one_pass_in_order",
+        "tests/simulation/test_crashes.py"
+        "::test_a_worker_killed_at_any_call_leaves_what_one_pass_would[1-after-0.4]",
+    ),
+    "faults": (
+        "tests/simulation/test_faults.py"
+        "::test_the_table_equals_one_pass_in_order_under_every_kind_of_fault[0]",
+    ),
+}
+"""What runs against a mutant, the fastest first."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant: which test has failed, None if none has."""
+
+    caught_by: str | None
+    seconds: float
+
+
+def copy_to(folder: Path) -> None:
+    """Copy everything that the tests need."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", "mutants", "test_mutants.py")
+            shutil.copytree(source, folder / name, ignore=ignored)
+        else:
+            shutil.copy(source, folder / name)
+
+
+def first_failure(folder: Path, selection: str) -> str | None:
+    """Run a selection in a folder and return the test that fails first, if one does."""
+    paths = [p for p in SELECTIONS[selection] if (folder / p.partition("::")[0]).exists()]
+    if not paths:
+        return None
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
+    environment = os.environ | {
+        "PYTHONPATH": str(folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "COLUMNS": "300",
+    }
+    try:
+        done = subprocess.run(
+            [*command, "--tb=no", *paths],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{selection}: no end within {LIMIT_SECONDS} s"
+    if done.returncode == 0:
+        return None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    return failed[1] if failed else f"{selection}: exit code {done.returncode}"
+
+
+_sound = Lock()
+
+
+@lru_cache
+def _fails_anyway(selection: str) -> str | None:
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        copy_to(Path(name))
+        return first_failure(Path(name), selection)
+
+
+def try_one(mutant: Mutant, selections: Sequence[str]) -> Verdict:
+    """Run the selections against a mutant until one fails."""
+    began = time.monotonic()
+    caught = None
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        folder = Path(name)
+        copy_to(folder)
+        (folder / "streamkit" / mutant.file).write_text(mutant.applied())
+        for selection in selections:
+            caught = first_failure(folder, selection)
+            if caught is None:
+                continue
+            with _sound:
+                anyway = _fails_anyway(selection)
+            if anyway is None:
+                break
+            print(f"  {selection} fails without a mutant, too: {anyway}", flush=True)
+            caught = None
+    return Verdict(caught, time.monotonic() - began)
+
+
+def report(mutant: Mutant, verdict: Verdict) -> None:
+    """Print one row of the table."""
+    row = f"({mutant.row})" if mutant.row else ""
+    caught = verdict.caught_by or "SURVIVED"
+    place, _, test = caught.rpartition("::")
+    text = f"{Path(place).name}::{test}" if place else caught
+    print(f"{mutant.name:36} {row:10} {verdict.seconds:4.0f} s  {text}", flush=True)
+
+
+def main() -> int:
+    """Run the mutants named on the command line, or all."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.run")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="mutants; all without it")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--only", nargs="+", choices=SELECTIONS, help="only these selections")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - {mutant.name for mutant in MUTANTS}
+    if unknown:
+        parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
+    chosen = [m for m in MUTANTS if not arguments.names or m.name in arguments.names]
+    bad = 0
+    for mutant in chosen:
+        try:
+            mutant.applied()
+        except ValueError as error:
+            print(f"does not apply: {error}")
+            bad += 1
+    if bad:
+        return 1
+    selections = arguments.only or list(SELECTIONS)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        verdicts = pool.map(lambda mutant: try_one(mutant, selections), chosen)
+        for mutant, verdict in zip(chosen, verdicts, strict=True):
+            report(mutant, verdict)
+            bad += verdict.caught_by is None
+    print(f"{len(chosen) - bad} of {len(chosen)} mutants caught")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
