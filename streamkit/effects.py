@@ -74,6 +74,12 @@ class _FieldEffect(Effect, Generic[E_co]):
     fields: dict[str, Any]
 
     def __init__(self, key: Key[E_co], /, **fields: Any) -> None:
+        unknown = fields.keys() - key.entity.model_fields.keys()
+        if unknown:
+            raise ValueError(
+                f"{type(self).__name__}: {key.entity.__name__} has no field"
+                f" {', '.join(sorted(unknown))}"
+            )
         object.__setattr__(self, "guard", None)
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "fields", fields)

@@ -13,6 +13,7 @@ next queues. Shapes and actions only; `planning` decides when, `redrive` takes l
 """
 
 import hashlib
+import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,10 @@ def lane_name(handler: str, key: ItemKey) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
+_LIBRARIES = re.compile(r"[/\\\\](site-packages|streamkit)[/\\\\]")
+"""Files that are not the user's: the frame of an error that helps is the last one outside."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a handler could not process a change. `detail` stays in the table: it may hold data."""
@@ -46,7 +51,8 @@ class Failure:
     def of(cls, error: BaseException, attempts: int) -> "Failure":
         """Describe an exception, with the place where the user's code raised it."""
         frames = traceback.extract_tb(error.__traceback__)
-        place = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        own = [frame for frame in frames if not _LIBRARIES.search(frame.filename)] or frames
+        place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
         return cls(type(error).__name__, f"{error}{place}"[:1000], attempts)
 
 

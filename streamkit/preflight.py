@@ -165,6 +165,13 @@ def _handlers(app: App, schema: TableSchema, resources: tuple[Any, ...]) -> Iter
 def _ttl(app: App, schema: TableSchema) -> Iterator[Finding]:
     """A TTL attribute that is not a number never expires anything, and DynamoDB says nothing."""
     if schema.ttl is None:
+        for handler in app.handlers:
+            if handler.kinds == {Kind.EXPIRED}:
+                yield Finding(
+                    "warning",
+                    f"{handler.declared}: it listens to expiries, and {schema.name} has no TTL"
+                    " attribute enabled, so that nothing ever expires",
+                )
         return
     for entity in app.entities:
         names = {attribute: name for name, attribute in attribute_names(entity).items()}

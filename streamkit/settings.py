@@ -4,7 +4,10 @@ Credentials, region and endpoints are the AWS SDK's own (`AWS_PROFILE`, `AWS_REG
 `AWS_ENDPOINT_URL_DYNAMODB`, …); there is no second way to set them.
 """
 
-from pydantic import Field
+import os
+from typing import Any, Self
+
+from pydantic import Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -14,6 +17,9 @@ from pydantic_settings import (
 
 from streamkit.pacing import Pace
 
+_OTHER_VARIABLES = {"STREAMKIT_LOCAL_HOST", "STREAMKIT_LOCAL_PORT"}
+"""Of the local engine, which is not a worker."""
+
 
 class Settings(BaseSettings):
     """What can be set about a worker; durations are seconds."""
@@ -21,7 +27,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="STREAMKIT_",
         pyproject_toml_table_header=("tool", "streamkit"),
-        extra="ignore",
+        extra="forbid",
         frozen=True,
     )
 
@@ -53,6 +59,24 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Read arguments, then the environment, then the project's pyproject.toml."""
         return (init_settings, env_settings, PyprojectTomlConfigSettingsSource(settings_cls))
+
+    @model_validator(mode="after")
+    def _lease_outlives_heartbeats(self) -> Self:
+        if self.lease < 2 * self.heartbeat:
+            raise ValueError(
+                f"lease ({self.lease:g} s) must be at least twice the heartbeat"
+                f" ({self.heartbeat:g} s), or healthy workers take each other for dead"
+            )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_unknown_variable(cls, given: Any) -> Any:
+        names = {f"STREAMKIT_{name.upper()}" for name in cls.model_fields} | _OTHER_VARIABLES
+        unknown = sorted(n for n in os.environ if n.startswith("STREAMKIT_") and n not in names)
+        if unknown:
+            raise ValueError(f"no such setting: {', '.join(unknown)}")
+        return given
 
     @property
     def pace(self) -> Pace:

@@ -9,9 +9,19 @@ from streamkit.cli.printing import moment, say, seconds, table
 from streamkit.inspection import Inspection
 from streamkit.parking import Parked
 from streamkit.redrive import LaneReport
-from streamkit.status import ShardStatus, Status
+from streamkit.status import ShardStatus, Status, WorkerStatus
 
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
+
+
+_SILENT_SECONDS = 30.0
+"""Ten heartbeats by default. What others take for dead they measure on clocks of their own."""
+
+
+def _role(worker: WorkerStatus) -> str:
+    if worker.beat_age_seconds > _SILENT_SECONDS:
+        return "silent"
+    return "leads" if worker.leads else "waits"
 
 
 def describe_status(status: Status) -> None:
@@ -33,7 +43,7 @@ def describe_status(status: Status) -> None:
         rows = [
             (
                 worker.name,
-                "leads" if worker.leads else "waits",
+                _role(worker),
                 f"{seconds(worker.beat_age_seconds)} ago",
             )
             for worker in status.workers

@@ -140,6 +140,13 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
     if aggregate.group.__func__ is Aggregate.group.__func__:  # type: ignore[attr-defined]
         raise DeclarationError(f"{declared}: an aggregate defines group()")
 
+    for name, measure in aggregate.__measures__.items():
+        value = getattr(measure, "value", None)
+        if isinstance(value, str) and value not in source.model_fields:
+            raise DeclarationError(
+                f"{declared}: {name} measures {value!r}, and {source.__name__} has no such field"
+            )
+
     def run(change: Change[Any]) -> list[Effect]:
         return difference(aggregate, change.old, change.new)
 

@@ -199,5 +199,5 @@ def _operation(
 ) -> Operation:
     found = operations.get((service, operation))
     if found is None:
-        raise ApiError("UnknownOperationException", "")
+        raise ApiError("UnknownOperationException", f"{operation} is not supported here")
     return found

@@ -21,7 +21,7 @@ from typing import Any, Literal, Self, TypeVar
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cursor import CursorStore
-from streamkit.entity import Entity
+from streamkit.entity import Entity, spec_of
 from streamkit.keys import Key, Query
 from streamkit.parked import list_parked
 from streamkit.parking import Parked
@@ -69,8 +69,8 @@ class Harness:
     """Runs one app. Use it as a context manager, or through the pytest fixture `harness_of`.
 
     Args:
-        app: what to run; its table is made by `create_table`, or with keys `PK` and `SK`.
-        create_table: a `CreateTable` request for another table than that; the stream is added.
+        app: what to run.
+        create_table: a `CreateTable` request, with a stream, if `table_of(app)` is not enough.
         seed: chooses the order of events.
         shards: how many shards the stream begins with.
         settings: of the worker; by default it polls seldom, so that days pass quickly.
@@ -94,7 +94,7 @@ class Harness:
         self._worker: Worker | None = None
         self._alive = asyncio.Event()
         self.restarts = 0
-        self._run(self._open(create_table or _plain_table(app.table)))
+        self._run(self._open(create_table or table_of(app)))
 
     def __enter__(self) -> Self:
         return self
@@ -299,20 +299,43 @@ def every_crash(scenario: Callable[[Harness], None], make: Callable[[], Harness]
         yield call
 
 
-def _plain_table(name: str) -> dict[str, Any]:
-    return {
-        "TableName": name,
-        "KeySchema": [
-            {"AttributeName": "PK", "KeyType": "HASH"},
-            {"AttributeName": "SK", "KeyType": "RANGE"},
-        ],
+def table_of(app: App) -> dict[str, Any]:
+    """Return the `CreateTable` request of a table that an app fits.
+
+    Its keys are `PK` and `SK`, with the indexes that the app's entities declare and, where they do
+    not name attributes, `<index>PK` and `<index>SK`; the stream carries both images.
+    """
+    keys: dict[str, tuple[str, str | None]] = {}
+    for entity in app.entities:
+        for index in spec_of(entity).indexes.values():
+            pk = index.pk_attribute or f"{index.name}PK"
+            sk = (index.sk_attribute or f"{index.name}SK") if index.sk else None
+            keys[index.name] = (pk, sk)
+    names = {"PK", "SK", *(name for pair in keys.values() for name in pair if name)}
+    request: dict[str, Any] = {
+        "TableName": app.table,
+        "KeySchema": _key_schema("PK", "SK"),
         "AttributeDefinitions": [
-            {"AttributeName": "PK", "AttributeType": "S"},
-            {"AttributeName": "SK", "AttributeType": "S"},
+            {"AttributeName": name, "AttributeType": "S"} for name in sorted(names)
         ],
         "BillingMode": "PAY_PER_REQUEST",
         "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
     }
+    if keys:
+        request["GlobalSecondaryIndexes"] = [
+            {
+                "IndexName": name,
+                "KeySchema": _key_schema(*pair),
+                "Projection": {"ProjectionType": "ALL"},
+            }
+            for name, pair in keys.items()
+        ]
+    return request
 
 
-__all__ = ["Harness", "NotSettledError", "every_crash", "seconds_of"]
+def _key_schema(pk: str, sk: str | None) -> list[dict[str, str]]:
+    keys = [{"AttributeName": pk, "KeyType": "HASH"}]
+    return keys if sk is None else [*keys, {"AttributeName": sk, "KeyType": "RANGE"}]
+
+
+__all__ = ["Harness", "NotSettledError", "every_crash", "seconds_of", "table_of"]

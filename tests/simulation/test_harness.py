@@ -1,12 +1,25 @@
 """The harness runs a user's app for a user's test, and finds a planted bug."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pytest
 
-from streamkit import Add, Aggregate, App, Count, Entity, EpochSeconds, Inserted, Key, Modified
+from streamkit import (
+    Add,
+    Aggregate,
+    App,
+    Count,
+    Entity,
+    EpochSeconds,
+    Index,
+    Inserted,
+    Key,
+    Modified,
+    Put,
+    became,
+)
 from streamkit.clock import utc
-from streamkit.testing import Harness, every_crash
+from streamkit.testing import Harness, every_crash, expired, inserted, modified, removed
 from streamkit.testing.harness import seconds_of
 from streamkit.testing.loop import EPOCH
 
@@ -171,3 +184,39 @@ def test_durations_are_read_with_their_unit(text, seconds):
 def test_a_duration_without_unit_is_refused():
     with pytest.raises(ValueError, match="25"):
         seconds_of("25")
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER#{number}"):
+    number: int
+    status: str = "PLACED"
+    placed: ClassVar = Index(
+        "GSI1", pk="STATUS#{status}", sk="{number:04d}", when=lambda o: o.status == "PLACED"
+    )
+
+
+class Notice(Entity, pk="NOTICE#{number}", sk="NOTICE"):
+    number: int
+
+
+def shipped(change: Modified[Order]) -> Put[Notice]:
+    return Put(Notice(number=change.new.number))
+
+
+def test_the_harness_makes_the_indexes_that_entities_declare(harness_of):
+    app = App("orders", table="Orders", entities=[Notice])
+    app.on(when=became("status", "SHIPPED"))(shipped)
+    harness = harness_of(app)
+    harness.put(Order(number=1), Order(number=2), Order(number=3))
+    harness.put(Order(number=2, status="SHIPPED"))
+    harness.settle()
+    open_orders = harness.query(Order.query(index=Order.placed, status="PLACED"))
+    assert [order.number for order in open_orders] == [1, 3]
+    assert harness.scan(Notice) == [Notice(number=2)]
+
+
+def test_a_handler_is_called_as_a_plain_function():
+    old, new = Order(number=7), Order(number=7, status="SHIPPED")
+    change = modified(old, new)
+    assert shipped(change) == Put(Notice(number=7))
+    assert change.changed("status")
+    assert inserted(new).new is removed(new).old is expired(new).old is new

@@ -12,10 +12,12 @@ from streamkit import (
     Count,
     DeclarationError,
     Entity,
+    Expired,
     Inserted,
     Key,
     Modified,
     Put,
+    Set,
     Sum,
     changed,
 )
@@ -192,3 +194,30 @@ def test_a_resource_that_nothing_yields_is_an_error():
 
     assert any("'mailer' asks for" in text for text in texts(subject))
     assert texts(subject, resources=(Mailer(),)) == []
+
+
+def test_a_measure_of_an_unknown_field_is_refused():
+    class Misspelt(Aggregate[Sale], pk="M#{shop}", sk="M"):
+        shop: str
+        revenue: Annotated[int, Sum("amuont")] = 0
+
+        @classmethod
+        def group(cls, sale: Sale) -> Key["Misspelt"]:
+            return cls.key(shop=sale.shop)
+
+    with pytest.raises(DeclarationError, match=r"Misspelt \(test_app.py:\d+\).*'amuont'"):
+        app().aggregate(Misspelt)
+
+
+def test_an_effect_on_an_unknown_field_is_refused_where_it_is_made():
+    with pytest.raises(ValueError, match="ShopSales has no field m"):
+        Set(ShopSales.key(shop="a"), m=1)
+
+
+def test_a_handler_of_expiries_on_a_table_without_ttl_is_a_warning():
+    subject = app()
+
+    @subject.on
+    def handler(change: Expired[Sale]) -> None: ...
+
+    assert any("no TTL" in text for text in texts(subject))

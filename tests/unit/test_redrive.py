@@ -32,7 +32,7 @@ from streamkit.redrive import discard, list_parked, open_redriver, redrive, show
 from streamkit.settings import Settings
 from streamkit.worker import Worker
 
-SETTINGS = Settings(poll_floor=0.0, poll_ceiling=0.01, heartbeat=60)
+SETTINGS = Settings(poll_floor=0.0, poll_ceiling=0.01, heartbeat=60, lease=150)
 TABLE = {
     "TableName": "shop",
     "KeySchema": [

@@ -1,0 +1,254 @@
+"""A cursor has one owner at a time, and what an owner says of itself is in the table."""
+
+import random
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from botocore.exceptions import ClientError
+
+from streamkit.actions import LANE
+from streamkit.aws import connect
+from streamkit.changes import Kind
+from streamkit.commit import Batch, Committer
+from streamkit.conditions import absent
+from streamkit.control import ControlSpace, Cursor, cursor_attributes, read_cursor
+from streamkit.cursor import CursorStore, creation
+from streamkit.declaration import Declaration
+from streamkit.errors import LeaseLost
+from streamkit.fleet.generation import join_generation, next_generation
+from streamkit.fleet.members import Watch
+from streamkit.fold import fold
+from streamkit.handler import Handler
+from streamkit.local.engine import Engine
+from streamkit.local.transport import session_class
+from streamkit.parking import Failure, ParkedRecord, park, queue
+from streamkit.schema import TableSchema
+from streamkit.transaction import transact
+
+SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
+SPACE = ControlSpace.of(SCHEMA, "app", "label")
+TABLE = {
+    "TableName": "shop",
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+    "BillingMode": "PAY_PER_REQUEST",
+}
+
+
+@asynccontextmanager
+async def opened(**transport):
+    engine = Engine(rng=random.Random(1))
+    engine.call("dynamodb", "CreateTable", TABLE)
+    async with connect(http_session=session_class(engine, **transport)) as aws:
+        store = CursorStore(aws.dynamodb, SPACE)
+        await transact(
+            aws.dynamodb, {"shop": SCHEMA}, fold(creation(SPACE, Cursor("s"))), random.Random(0)
+        )
+        yield store
+
+
+@pytest.fixture
+async def store():
+    async with opened() as store:
+        yield store
+
+
+# -- take and release ------------------------------------------------------------------------------
+
+
+async def test_a_cursor_changed_since_it_was_read_is_not_taken(store):
+    before = await store.read("s")
+    first = await store.take(before, "first", 1)
+    with pytest.raises(LeaseLost):
+        await store.take(before, "second", 1)
+    assert await store.read("s") == first
+
+
+async def test_each_take_has_an_epoch_of_its_own_also_after_a_release(store):
+    epochs = []
+    for owner in ("a", "b", "a"):
+        taken = await store.take(await store.read("s"), owner, 1)
+        epochs.append(taken.epoch)
+        await store.release(taken)
+    assert epochs == [1, 2, 3]
+    assert (await store.read("s")).owner is None
+
+
+async def test_an_owner_that_was_replaced_does_not_release_its_successors_lease(store):
+    first = await store.take(await store.read("s"), "first", 1)
+    second = await store.take(first, "second", 1)
+    await store.release(first)
+    assert await store.read("s") == second
+
+
+async def test_a_roll_out_does_not_take_a_cursor_of_a_newer_one(store):
+    taken = await store.take(await store.read("s"), "new", 5)
+    await store.release(taken)
+    with pytest.raises(LeaseLost):
+        await store.take(await store.read("s"), "old", 4)
+
+
+async def test_a_take_whose_reply_was_lost_is_mine():
+    def lose(call, apply):
+        response = apply()
+        lost.append(response.status)
+        return type(response)(500, b'{"__type":"com.amazonaws#InternalServerError"}')
+
+    async def intercept(call, apply):
+        taking = call.operation == "UpdateItem" and not lost
+        return lose(call, apply) if taking else apply()
+
+    lost = []
+    async with opened(intercept=intercept) as store:
+        taken = await store.take(await store.read("s"), "me", 1)
+        assert (lost, taken.owner, taken.epoch) == ([200], "me", 1)
+
+
+async def test_a_cursor_is_created_once(store):
+    taken = await store.take(await store.read("s"), "me", 1)
+    again = fold(creation(SPACE, Cursor("s")))
+    await transact(store.dynamodb, {"shop": SCHEMA}, again, random.Random(0))
+    assert await store.read("s") == taken
+
+
+# -- what a commit says of the cursor --------------------------------------------------------------
+
+MINE = Cursor("s", owner="me", epoch=3, generation=2, position="5".zfill(40), commit="c0")
+
+
+class Script:
+    def __init__(self, *answers):
+        self.answers, self.requests = list(answers), []
+
+    async def transact_write_items(self, **request):
+        self.requests.append(request)
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+
+def committer(table):
+    return Committer(table, SPACE, MINE, {"shop": SCHEMA}, random.Random(0))
+
+
+async def test_the_cursor_names_its_commit_the_handlers_that_are_done_and_its_holds():
+    table = Script(None)
+    batch = Batch(replace(MINE, done=frozenset({"6:a"}), holds=frozenset({"s.0"}), seen=9))
+    await committer(table).commit(batch)
+    update = table.requests[0]["TransactItems"][0]["Update"]
+    names = update["ExpressionAttributeNames"]
+    values = update["ExpressionAttributeValues"]
+    _, _, sets = update["UpdateExpression"].partition("SET ")
+    written = {names[n]: values[v] for n, v in (part.split(" = ") for part in sets.split(", "))}
+    assert written["_sk_commit"] == {"S": batch.id}
+    assert written["_sk_done"] == {"SS": ["6:a"]}
+    assert written["_sk_holds"] == {"SS": ["s.0"]}
+    assert written["_sk_seen"] == {"N": "9"}
+
+
+async def test_a_lease_that_was_taken_after_my_commit_won_is_lost_all_the_same():
+    batch = Batch(replace(MINE, position="9".zfill(40)))
+    there = cursor_attributes(replace(batch.cursor, owner="other", epoch=4, commit=batch.id))
+    item = {f"_sk_{name}": value for name, value in there.items()}
+    reasons = [{"Code": "ConditionalCheckFailed", "Item": item}]
+    response = {
+        "Error": {"Code": "TransactionCanceledException"},
+        "CancellationReasons": reasons,
+    }
+    with pytest.raises(LeaseLost):
+        await committer(Script(ClientError(response, "TransactWriteItems"))).commit(batch)
+
+
+def test_a_cursor_is_read_as_it_was_written():
+    cursor = replace(MINE, parent="p", done=frozenset({"6:a"}), holds=frozenset({"s.0"}), seen=9)
+    assert read_cursor(cursor_attributes(cursor)) == cursor
+
+
+# -- parking ---------------------------------------------------------------------------------------
+
+
+def parked(number):
+    failure = Failure("ValueError", "no")
+    return ParkedRecord("h", "Thing", "s", str(number).zfill(40), b"record", failure, 7)
+
+
+def test_a_lane_begins_only_if_there_is_none_and_a_queue_names_what_comes_next():
+    lane, *_ = park(SPACE, "lane", parked(1), "s.0")
+    assert [(guard.condition, source.effect) for guard, source in lane.guards] == [(absent, LANE)]
+    move, link, *_ = queue(SPACE, "lane", parked(2), "1".zfill(40), guarded=True)
+    assert move.sets["tail"] == link.sets["next"] == {"S": "2".zfill(40)}
+    assert [source.effect for _, source in move.guards] == [LANE]
+
+
+# -- heartbeats ------------------------------------------------------------------------------------
+
+
+class Beating:
+    """A store in which one worker's counter follows a clock that the test moves."""
+
+    def __init__(self):
+        self.now, self.counter = 0.0, 0
+
+    def monotonic(self):
+        return self.now
+
+    async def item(self, kind, name):
+        return {"counter": {"N": str(self.counter)}}
+
+
+async def test_a_worker_is_abandoned_when_its_counter_stands_still_for_a_lease():
+    there = Beating()
+    watch = Watch(there, there, 7.0)
+    answers = []
+    for now, counter in ((0, 0), (5, 1), (11, 2), (17, 2), (18, 2)):
+        there.now, there.counter = float(now), counter
+        answers.append(await watch.is_abandoned("other"))
+    assert answers == [False, False, False, False, True]
+
+
+# -- generations -----------------------------------------------------------------------------------
+
+
+def aggregate(name, definition="1"):
+    return Handler(
+        name, object, frozenset(Kind), None, Declaration(name, "f.py", 1),
+        commutes=True, is_aggregate=True, definition=definition,
+    )  # fmt: skip
+
+
+def test_what_missed_changes_needs_a_rebuild_until_it_is_gone():
+    a, b, other_b = aggregate("a"), aggregate("b"), aggregate("b", "2")
+    first = next_generation(None, "f1", [a])
+    assert first.rebuild == frozenset()
+    second = next_generation(first, "f2", [a, b])
+    assert second.rebuild == {"b"}
+    third = next_generation(second, "f3", [a, b, aggregate("c")])
+    assert third.rebuild == {"b", "c"}
+    assert next_generation(third, "f4", [a]).rebuild == frozenset()
+    assert next_generation(first, "f5", [a, other_b]).rebuild == {"b"}
+    assert next_generation(second, "f6", [a, other_b]).rebuild == {"b"}
+
+
+async def test_two_roll_outs_at_the_same_moment_start_one_generation_each():
+    raced = []
+
+    async def intercept(call, apply):
+        if call.operation == "UpdateItem" and b"#consumer" in call.payload and not raced:
+            raced.append(call)
+            await join_generation(store, "other", [aggregate("b")], take_over=True)
+        return apply()
+
+    async with opened(intercept=intercept) as store:
+        mine = await join_generation(store, "mine", [aggregate("a")], take_over=True)
+    assert mine.number == 2
+    assert mine.known == ("other", "mine")
+    assert mine.rebuild == {"a"}
+
+
+async def test_a_left_over_roll_out_stands_by(store):
+    for fingerprint in ("old", "new"):
+        await join_generation(store, fingerprint, [], take_over=False)
+    assert await join_generation(store, "old", [], take_over=False) is None
+    assert (await join_generation(store, "new", [], take_over=False)).number == 2
+    assert (await join_generation(store, "old", [], take_over=True)).number == 3

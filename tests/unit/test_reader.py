@@ -1,0 +1,133 @@
+"""A shard is read once, in order, from where reading stopped, and a loss is never silent."""
+
+import random
+
+import msgspec
+import pytest
+from botocore.exceptions import ClientError
+
+from streamkit.control import START
+from streamkit.decode import parse_page
+from streamkit.errors import RetentionLost
+from streamkit.source.reader import ShardReader
+
+HOUR = 3600
+NOW = 1_800_000_000.0
+
+
+class Clock:
+    def time(self):
+        return NOW
+
+    def monotonic(self):
+        return 0.0
+
+
+def padded(number):
+    return str(number).zfill(40)
+
+
+def page(*numbers, last=False):
+    records = [
+        {
+            "eventName": "INSERT",
+            "eventID": f"e{number}",
+            "dynamodb": {
+                "Keys": {"pk": {"S": "a"}},
+                "SequenceNumber": str(number),
+                "ApproximateCreationDateTime": NOW - 60,
+            },
+        }
+        for number in numbers
+    ]
+    return {"Records": records} | ({} if last else {"NextShardIterator": "next"})
+
+
+def error(code):
+    return ClientError({"Error": {"Code": code}}, "GetRecords")
+
+
+class Stream:
+    """Both clients in one: answers `GetRecords` with a script, and notes how it was opened."""
+
+    def __init__(self, *script, opens=()):
+        self.script, self.opens = list(script), list(opens)
+        self.opened = []
+        self.streams = self
+
+    async def get_shard_iterator(self, **where):
+        self.opened.append((where["ShardIteratorType"], where.get("SequenceNumber")))
+        answer = self.opens.pop(0) if self.opens else None
+        if answer is not None:
+            raise answer
+        return {"ShardIterator": f"iterator-{len(self.opened)}"}
+
+    async def get_records(self, iterator):
+        answer = self.script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return parse_page(msgspec.json.encode(answer))
+
+
+def reader(stream, position=START, seen=0.0):
+    return ShardReader(stream, "arn", "shard", position, seen, Clock(), random.Random(0))
+
+
+async def positions(subject, reads):
+    found = []
+    for _ in range(reads):
+        answer = await subject.read()
+        found.append(None if answer is None else [int(r.sequence_number) for r in answer.records])
+    return found
+
+
+async def test_a_shard_never_read_is_opened_at_its_oldest_record():
+    stream = Stream(page(1, 2))
+    assert await positions(reader(stream), 1) == [[1, 2]]
+    assert stream.opened == [("TRIM_HORIZON", None)]
+
+
+async def test_an_expired_iterator_is_opened_again_after_the_last_record_read():
+    stream = Stream(page(5, 6), page(), error("ExpiredIteratorException"), page(7))
+    assert await positions(reader(stream, padded(4)), 4) == [[5, 6], [], None, [7]]
+    assert stream.opened == [("AFTER_SEQUENCE_NUMBER", "4"), ("AFTER_SEQUENCE_NUMBER", "6")]
+
+
+async def test_what_was_read_before_is_dropped_from_a_page_and_nothing_else():
+    stream = Stream(page(5, 6), page(5, 6, 7), page(6, 7), page(8))
+    assert await positions(reader(stream, padded(4)), 4) == [[5, 6], [7], [], [8]]
+
+
+async def test_the_last_page_carries_its_records_and_ends_the_shard():
+    subject = reader(Stream(*[page() for _ in range(8)], page(9, last=True)))
+    assert (await positions(subject, 8), subject.ended) == ([[]] * 8, False)
+    assert (await positions(subject, 1), subject.ended) == ([[9]], True)
+
+
+async def test_a_position_trimmed_on_a_shard_not_seen_lately_is_a_loss():
+    stream = Stream(opens=[error("TrimmedDataAccessException")])
+    with pytest.raises(RetentionLost):
+        await reader(stream, padded(4), seen=NOW - 25 * HOUR).read()
+
+
+async def test_a_position_trimmed_on_a_shard_seen_at_its_tip_goes_on_at_the_horizon():
+    stream = Stream(page(9), opens=[error("TrimmedDataAccessException")])
+    assert await positions(reader(stream, padded(4), seen=NOW - HOUR), 1) == [[9]]
+    assert stream.opened[-1] == ("TRIM_HORIZON", None)
+
+
+async def test_a_shard_never_read_for_longer_than_the_retention_is_a_loss():
+    with pytest.raises(RetentionLost):
+        await reader(Stream(page(9)), seen=NOW - 25 * HOUR).read()
+
+
+async def test_a_shard_that_is_gone_is_a_loss():
+    with pytest.raises(RetentionLost):
+        await reader(Stream(opens=[error("ResourceNotFoundException")]), padded(4)).read()
+
+
+@pytest.mark.parametrize("pages", [9, 10])
+async def test_only_many_empty_pages_in_a_row_mean_the_tip(pages):
+    subject = reader(Stream(page(5), *[page()] * pages))
+    await positions(subject, pages + 1)
+    assert subject.seen == (NOW if pages == 10 else NOW - 60)
