@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import streamkit
 import streamkit.preflight
+from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 
@@ -31,23 +32,7 @@ async def first_screen():
     module = module_of(BLOCKS[0])
     app = module["app"]
     world = World.create()
-    world.engine.call(
-        "dynamodb",
-        "CreateTable",
-        {
-            "TableName": app.table,
-            "KeySchema": [
-                {"AttributeName": "PK", "KeyType": "HASH"},
-                {"AttributeName": "SK", "KeyType": "RANGE"},
-            ],
-            "AttributeDefinitions": [
-                {"AttributeName": "PK", "AttributeType": "S"},
-                {"AttributeName": "SK", "AttributeType": "S"},
-            ],
-            "BillingMode": "PAY_PER_REQUEST",
-            "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-        },
-    )
+    world.engine.call("dynamodb", "CreateTable", table_of(app))
     for username in ("ann", "bob"):
         like = module["BrandLike"](brand="APPLE", username=username)
         key = {"S": like.item_key.pk}

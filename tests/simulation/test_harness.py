@@ -78,20 +78,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_counts_twice(harness_of
 
 
 def test_days_pass_in_no_time_and_items_expire(harness_of):
-    request = {
-        "TableName": "Likes",
-        "KeySchema": [
-            {"AttributeName": "PK", "KeyType": "HASH"},
-            {"AttributeName": "SK", "KeyType": "RANGE"},
-        ],
-        "AttributeDefinitions": [
-            {"AttributeName": "PK", "AttributeType": "S"},
-            {"AttributeName": "SK", "AttributeType": "S"},
-        ],
-        "BillingMode": "PAY_PER_REQUEST",
-        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-    }
-    harness = harness_of(make_app(), create_table=request)
+    harness = harness_of(make_app())
     setting = {"Enabled": True, "AttributeName": "until"}
     harness.world.engine.call(
         "dynamodb", "UpdateTimeToLive", {"TableName": "Likes", "TimeToLiveSpecification": setting}
