@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench clean help
+.PHONY: demo test check lint types bench mutants clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -28,6 +28,9 @@ types: $(STAMP) ## mypy (strict) on the code, pyright on the typed use of the pu
 
 bench: $(STAMP) ## speeds, as ratios measured side by side in one run
 	$(BIN)/pytest -q -m benchmark -s tests/benchmarks
+
+mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (some ten minutes)
+	$(BIN)/python -m tests.mutants.run
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -27,9 +27,9 @@ from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.dispatch import Dispatcher
 from streamkit.errors import InvariantError, LeaseLost
-from streamkit.fleet.generation import Generation, join_generation
+from streamkit.fleet.generation import Generation, join_generation, newest_generation
 from streamkit.fleet.leadership import Leadership
-from streamkit.fleet.members import Member, Watch, new_worker_name, sweep_members
+from streamkit.fleet.members import Member, Watch, new_worker_name, runs_somewhere, sweep_members
 from streamkit.handler import Handler
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import ByteBudget, Pacing
@@ -114,7 +114,9 @@ class Worker:
         self, around: Surroundings, store: CursorStore, resources: tuple[Any, ...], until_idle: bool
     ) -> bool:
         """Work under one name. Return False if others took this worker for dead and swept it."""
-        member = Member(store, self.name, self._settings.heartbeat, self._clock)
+        member = Member(
+            store, self.name, self._settings.heartbeat, self._clock, self.app.fingerprint()
+        )
         await member.join()
         log.info("worker.started", worker=self.name, app=self.app.name, table=self.app.table)
         try:
@@ -153,6 +155,8 @@ class Worker:
 
     async def _wait_for_lead(self, leadership: Leadership, store: CursorStore) -> Cursor | None:
         """Wait for the lister's lease and a generation to run in; None means stopped."""
+        # One of its own: leadership forgets an owner when it finds it dead.
+        watch = Watch(store, self._clock, self._settings.lease)
         while not self._stop.is_set():
             found: Cursor | None = None
             async with anyio.create_task_group() as group:
@@ -161,16 +165,30 @@ class Worker:
                 group.cancel_scope.cancel()
             if found is None:
                 return None
-            generation = await self._join(store)
+            generation = await self._join(store, watch)
+            if generation is None:
+                with anyio.move_on_after(self._settings.heartbeat):
+                    await self._stop.wait()
+                continue
             taken = await leadership.take(found, generation.number)
             if taken is not None:
                 return taken
         return None
 
-    async def _join(self, store: CursorStore) -> Generation:
-        """Join or start a generation; nobody else is alive, so an older roll-out takes over."""
+    async def _join(self, store: CursorStore, watch: Watch) -> Generation | None:
+        """Join or start a generation; None means: stand by.
+
+        A worker of an older roll-out leaves the shards to those of the newest, and takes over
+        only when none of them is left: a roll-back, or they all died.
+        """
         fingerprint, handlers = self.app.fingerprint(), self.app.handlers
-        generation = await join_generation(store, fingerprint, handlers, take_over=True)
+        generation = await join_generation(store, fingerprint, handlers, take_over=False)
+        if generation is None:
+            newest = await newest_generation(store)
+            if newest and await runs_somewhere(store, watch, newest.fingerprint, self.name):
+                log.info("worker.stands_by", worker=self.name, newest=newest.number)
+                return None
+            generation = await join_generation(store, fingerprint, handlers, take_over=True)
         if generation is None:
             raise InvariantError("an older roll-out was refused although it takes over")
         log.info(

@@ -62,6 +62,12 @@ def next_generation(
     )
 
 
+async def newest_generation(store: CursorStore) -> Generation | None:
+    """Read the newest generation; None before the first."""
+    item = await store.item("consumer")
+    return None if item is None else read_generation(item)
+
+
 async def join_generation(
     store: CursorStore, fingerprint: str, handlers: Iterable[Handler], *, take_over: bool
 ) -> Generation | None:
@@ -76,8 +82,7 @@ async def join_generation(
     """
     handlers = list(handlers)
     while True:
-        item = await store.item("consumer")
-        newest = None if item is None else read_generation(item)
+        newest = await newest_generation(store)
         if newest is not None and newest.fingerprint == fingerprint:
             return newest
         if newest is not None and fingerprint in newest.known and not take_over:

@@ -37,6 +37,7 @@ class Member:
     name: str
     interval_seconds: float
     clock: Clock
+    fingerprint: str = ""
     beats: int = 0
 
     async def join(self) -> None:
@@ -70,6 +71,7 @@ class Member:
         action.sets |= {
             "counter": {"N": str(self.beats)},
             "at": {"N": str(int(self.clock.time()))},
+            "fingerprint": {"S": self.fingerprint},
         }
         if not created:
             action.guards.append((Guard(present), OURS))
@@ -99,6 +101,18 @@ class Watch:
     def forget(self, owner: str) -> None:
         """Stop watching a worker."""
         self._seen.pop(owner, None)
+
+
+async def runs_somewhere(store: CursorStore, watch: Watch, fingerprint: str, me: str) -> bool:
+    """Say whether another worker that is not known to be dead runs the handlers of a roll-out."""
+    roster = await store.item("members") or {}
+    for name in roster.get("names", {"SS": []})["SS"]:
+        item = await store.item("member", name) if name != me else None
+        if item is None or item.get("fingerprint") != {"S": fingerprint}:
+            continue
+        if not await watch.is_abandoned(name):
+            return True
+    return False
 
 
 async def sweep_members(store: CursorStore, watch: Watch, me: str) -> None:

@@ -12,6 +12,7 @@ EVENTS: Mapping[str, str] = {
     "process.stopped": "all workers ended, or the time for it was over",
     "worker.started": "a worker is alive and has looked at its table",
     "worker.waiting": "another worker has the shards; this one watches its heartbeat",
+    "worker.stands_by": "this worker is of an older roll-out, and the newest still runs",
     "worker.abandoned": "another worker was silent for a lease; its shards are taken",
     "worker.lost": "another worker took over; this one waits again",
     "worker.stopped": "a worker has released everything",

@@ -164,8 +164,8 @@ MUTANTS = (
     Mutant(
         "holds-not-loaded",
         "pipeline.py",
-        "        await self._load_holds()\n        async with",
-        "        async with",
+        "        await self._held.load(self.cursor.holds)\n",
+        "",
         "a new owner does not know which lanes are held",
         "C7",
     ),

@@ -263,6 +263,14 @@ MUTANTS = (
         "two roll-outs at the same moment start the same generation",
         "D10",
     ),
+    Mutant(
+        "left-over-takes-over",
+        "fleet/generation.py",
+        "        if newest is not None and fingerprint in newest.known and not take_over:\n",
+        "        if newest is None and not fingerprint:\n",
+        "a left-over worker of an older roll-out starts a generation and wipes out the new one",
+        "D3",
+    ),
     # -- membership --------------------------------------------------------------------------------
     Mutant(
         "beat-after-the-end",

@@ -19,7 +19,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -29,6 +28,9 @@ from tests.mutants.mutants import MUTANTS
 ROOT = Path(__file__).parents[2]
 COPIED = ("streamkit", "tests", "handlers", "pyproject.toml", "README.md")
 LIMIT_SECONDS = 240
+
+_CRASHES = "tests/simulation/test_crashes.py::"
+_FAULTS = "tests/simulation/test_faults.py::"
 
 SELECTIONS: dict[str, tuple[str, ...]] = {
     "unit": (
@@ -40,20 +42,16 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         "tests/unit/test_leases.py",
         "tests/unit/test_reader.py",
     ),
-    "redrive": ("tests/unit/test_redrive.py",),
+    "redrive": ("tests/unit/test_unparking.py", "tests/unit/test_redrive.py"),
     "protocol": ("tests/simulation/test_protocol.py",),
     "small": ("tests/simulation/test_table_shapes.py", "tests/simulation/test_members.py"),
     "adversary": ("tests/simulation/test_adversary.py",),
     "idle": ("tests/simulation/test_idle.py",),
     "crashes": (
-        "tests/simulation/test_crashes.py::test_a_run_without_crashes_equals_one_pass_in_order",
-        "tests/simulation/test_crashes.py"
-        "::test_a_worker_killed_at_any_call_leaves_what_one_pass_would[1-after-0.4]",
+        f"{_CRASHES}test_a_run_without_crashes_equals_one_pass_in_order",
+        f"{_CRASHES}test_a_worker_killed_at_any_call_leaves_what_one_pass_would[1-after-0.4]",
     ),
-    "faults": (
-        "tests/simulation/test_faults.py"
-        "::test_the_table_equals_one_pass_in_order_under_every_kind_of_fault[0]",
-    ),
+    "faults": (f"{_FAULTS}test_the_table_equals_one_pass_in_order_under_every_kind_of_fault[0]",),
 }
 """What runs against a mutant, the fastest first."""
 
@@ -66,15 +64,14 @@ class Verdict:
     seconds: float
 
 
-def copy_to(folder: Path) -> None:
+def copy(source: Path, folder: Path) -> None:
     """Copy everything that the tests need."""
+    ignored = shutil.ignore_patterns("__pycache__", "mutants", "test_mutants.py")
     for name in COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "mutants", "test_mutants.py")
-            shutil.copytree(source, folder / name, ignore=ignored)
+        if (source / name).is_dir():
+            shutil.copytree(source / name, folder / name, ignore=ignored)
         else:
-            shutil.copy(source, folder / name)
+            shutil.copy(source / name, folder / name)
 
 
 def first_failure(folder: Path, selection: str) -> str | None:
@@ -106,35 +103,49 @@ def first_failure(folder: Path, selection: str) -> str | None:
     return failed[1] if failed else f"{selection}: exit code {done.returncode}"
 
 
-_sound = Lock()
+class Runner:
+    """Runs mutants of the code as it was when the runner was made, whatever is edited since."""
 
+    def __init__(self, scratch: Path, selections: Sequence[str]) -> None:
+        self._scratch = scratch
+        self._selections = selections
+        self._original = scratch / "original"
+        self._failing: dict[str, str | None] = {}
+        self._lock = Lock()
+        copy(ROOT, self._original)
 
-@lru_cache
-def _fails_anyway(selection: str) -> str | None:
-    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
-        copy_to(Path(name))
-        return first_failure(Path(name), selection)
+    def check(self, mutant: Mutant) -> str | None:
+        """Say why a mutant does not apply; None if it does."""
+        try:
+            mutant.applied(self._original / "streamkit")
+        except ValueError as error:
+            return str(error)
+        return None
 
-
-def try_one(mutant: Mutant, selections: Sequence[str]) -> Verdict:
-    """Run the selections against a mutant until one fails."""
-    began = time.monotonic()
-    caught = None
-    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
-        folder = Path(name)
-        copy_to(folder)
-        (folder / "streamkit" / mutant.file).write_text(mutant.applied())
-        for selection in selections:
+    def run(self, mutant: Mutant) -> Verdict:
+        """Run the selections against a mutant until one fails."""
+        began, caught = time.monotonic(), None
+        folder = self._scratch / mutant.name
+        copy(self._original, folder)
+        text = mutant.applied(self._original / "streamkit")
+        (folder / "streamkit" / mutant.file).write_text(text)
+        for selection in self._selections:
             caught = first_failure(folder, selection)
             if caught is None:
                 continue
-            with _sound:
-                anyway = _fails_anyway(selection)
+            anyway = self._fails_anyway(selection)
             if anyway is None:
                 break
             print(f"  {selection} fails without a mutant, too: {anyway}", flush=True)
             caught = None
-    return Verdict(caught, time.monotonic() - began)
+        shutil.rmtree(folder)
+        return Verdict(caught, time.monotonic() - began)
+
+    def _fails_anyway(self, selection: str) -> str | None:
+        with self._lock:
+            if selection not in self._failing:
+                self._failing[selection] = first_failure(self._original, selection)
+            return self._failing[selection]
 
 
 def report(mutant: Mutant, verdict: Verdict) -> None:
@@ -157,21 +168,17 @@ def main() -> int:
     if unknown:
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
     chosen = [m for m in MUTANTS if not arguments.names or m.name in arguments.names]
-    bad = 0
-    for mutant in chosen:
-        try:
-            mutant.applied()
-        except ValueError as error:
-            print(f"does not apply: {error}")
-            bad += 1
-    if bad:
-        return 1
-    selections = arguments.only or list(SELECTIONS)
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        verdicts = pool.map(lambda mutant: try_one(mutant, selections), chosen)
-        for mutant, verdict in zip(chosen, verdicts, strict=True):
-            report(mutant, verdict)
-            bad += verdict.caught_by is None
+    with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
+        runner = Runner(Path(scratch), arguments.only or list(SELECTIONS))
+        broken = [reason for reason in map(runner.check, chosen) if reason is not None]
+        if broken:
+            print("\n".join(("these do not apply:", *broken)))
+            return 1
+        bad = 0
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            for mutant, verdict in zip(chosen, pool.map(runner.run, chosen), strict=True):
+                report(mutant, verdict)
+                bad += verdict.caught_by is None
     print(f"{len(chosen) - bad} of {len(chosen)} mutants caught")
     return 1 if bad else 0
 

@@ -173,7 +173,7 @@ MUTANTS = (
         "overlap-not-dropped",
         "source/reader.py",
         "        if self.position != START and records[0].position <= self.position:\n",
-        "        if self.position == START and records[0].position <= self.position:\n",
+        "        if not self.shard_id:\n",
         "records of a page that is served twice are processed twice",
         "peers",
     ),
