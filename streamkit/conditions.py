@@ -2,20 +2,63 @@
 
 `Attr` names *attributes of the table* (an entity's alias where it has one), not Python fields. This
 is the only module that knows boto3's classes; the rest asks `compile_condition` for an expression.
+boto3 ships no types, so the few that a condition needs are declared here: what users write is
+checked without another package.
 """
 
 from collections.abc import Hashable
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from boto3.dynamodb.conditions import (
-    Attr,
-    AttributeBase,
-    ConditionBase,
-    ConditionExpressionBuilder,
-)
+from boto3.dynamodb.conditions import ConditionExpressionBuilder
 
 from streamkit.codec import encode
+
+if TYPE_CHECKING:
+
+    class ConditionBase:
+        """A condition; `&`, `|` and `~` combine it with others."""
+
+        def __and__(self, other: "ConditionBase") -> "ConditionBase": ...
+        def __or__(self, other: "ConditionBase") -> "ConditionBase": ...
+        def __invert__(self) -> "ConditionBase": ...
+        def get_expression(self) -> dict[str, Any]: ...
+
+    class AttributeBase:
+        """Something that an operator compares."""
+
+        name: str
+
+        def __init__(self, name: str) -> None: ...
+        def eq(self, value: Any) -> ConditionBase: ...
+        def ne(self, value: Any) -> ConditionBase: ...
+        def lt(self, value: Any) -> ConditionBase: ...
+        def lte(self, value: Any) -> ConditionBase: ...
+        def gt(self, value: Any) -> ConditionBase: ...
+        def gte(self, value: Any) -> ConditionBase: ...
+        def between(self, low_value: Any, high_value: Any) -> ConditionBase: ...
+        def begins_with(self, value: Any) -> ConditionBase: ...
+        def is_in(self, value: Any) -> ConditionBase: ...
+        def contains(self, value: Any) -> ConditionBase: ...
+        def attribute_type(self, value: str) -> ConditionBase: ...
+
+    class Attr(AttributeBase):
+        """An attribute of the table, by its name there; boto3's `Attr`."""
+
+        def exists(self) -> ConditionBase:
+            """Hold if the item has the attribute."""
+            ...
+
+        def not_exists(self) -> ConditionBase:
+            """Hold if it does not."""
+            ...
+
+        def size(self) -> AttributeBase:
+            """Compare the attribute's size instead."""
+            ...
+
+else:
+    from boto3.dynamodb.conditions import Attr, AttributeBase, ConditionBase
 
 __all__ = [
     "Attr",

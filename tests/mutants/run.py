@@ -75,7 +75,11 @@ def copy(source: Path, folder: Path) -> None:
 
 
 def first_failure(folder: Path, selection: str) -> str | None:
-    """Run a selection in a folder and return the test that fails first, if one does."""
+    """Run a selection in a folder and return the test that fails first, if one does.
+
+    Raises:
+        RuntimeError: the run was killed, or ended otherwise without saying which test failed.
+    """
     paths = [p for p in SELECTIONS[selection] if (folder / p.partition("::")[0]).exists()]
     if not paths:
         return None
@@ -100,7 +104,9 @@ def first_failure(folder: Path, selection: str) -> str | None:
     if done.returncode == 0:
         return None
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    return failed[1] if failed else f"{selection}: exit code {done.returncode}"
+    if failed is None:
+        raise RuntimeError(f"{selection} ended with code {done.returncode} and no failing test")
+    return failed[1]
 
 
 class Runner:
