@@ -29,7 +29,7 @@ types: $(STAMP) ## mypy (strict) on the code, pyright on the typed use of the pu
 bench: $(STAMP) ## speeds, as ratios measured side by side in one run
 	$(BIN)/pytest -q -m benchmark -s tests/benchmarks
 
-mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (some ten minutes)
+mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (five minutes on two cores)
 	$(BIN)/python -m tests.mutants.run
 
 clean: ## remove the virtual environment and caches
