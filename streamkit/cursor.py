@@ -7,7 +7,7 @@ commit sent under an earlier lease can never be accepted under a later one. Comm
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -142,8 +142,3 @@ class CursorStore:
                 await anyio.sleep(0.05)  # a commit is under way; it settles within milliseconds
             else:
                 return own_attributes(reply["Attributes"])
-
-
-def released(cursor: Cursor) -> Cursor:
-    """Return the cursor as a release leaves it."""
-    return replace(cursor, owner=None)

@@ -260,15 +260,20 @@ class Dispatcher:
         resolve(outcome, as_effects(result), tracker.reads, work.position, self.schema)
 
     def _change(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
-        """Build the typed change for a handler; its images are decoded now, once an entity.
+        """Build the typed change for a handler; its images are decoded now, once for all handlers.
+
+        An entity that was declared mutable is decoded for each, so that none sees another's edits.
 
         Raises:
             DecodeError: an image does not fit the entity.
         """
         record, entity = _source(work)
-        decoder = self._decoders[entity]
-        old = None if record.old_image is None else decoder.decode(record.old_image)
-        new = None if record.new_image is None else decoder.decode(record.new_image)
+        if work.images is None or not entity.model_config.get("frozen"):
+            decoder = self._decoders[entity]
+            old = None if record.old_image is None else decoder.decode(record.old_image)
+            new = None if record.new_image is None else decoder.decode(record.new_image)
+            work.images = (old, new)
+        old, new = work.images
         return Change.of(record, old=old, new=new, shard_id=shard_id, handler=handler.name)
 
     def _failed(self, outcome: Outcome, error: Exception, attempts: int, shard_id: str) -> None:

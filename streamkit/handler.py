@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from streamkit.changes import Change, Kind
+from streamkit.changes import Kind
 from streamkit.declaration import Declaration
 from streamkit.effects import Result
 from streamkit.entity import Entity
@@ -57,6 +57,3 @@ class Handler:
     commutes: bool = False
     is_aggregate: bool = False
     definition: str = ""
-
-
-RunnableChange = Change[Any]

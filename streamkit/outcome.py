@@ -74,7 +74,10 @@ class Outcome:
 
 @dataclass(slots=True)
 class Work:
-    """One change and its outcomes; without a record it only marks how far a page reaches."""
+    """One change and its outcomes; without a record it only marks how far a page reaches.
+
+    `images` are the old and the new one, once a handler has wanted them.
+    """
 
     position: str
     record: Record | None = None
@@ -82,6 +85,7 @@ class Work:
     key: ItemKey | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     page_bytes: int = 0
+    images: tuple[Entity | None, Entity | None] | None = None
 
 
 def resolve(

@@ -30,15 +30,13 @@ from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fleet.generation import Generation, join_generation, newest_generation
 from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.members import Member, Watch, new_worker_name, runs_somewhere, sweep_members
-from streamkit.handler import Handler
+from streamkit.injection import injector
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import ByteBudget, Pacing
 from streamkit.preflight import Surroundings, findings, require, survey
-from streamkit.reading import ReadTracker
 from streamkit.settings import Settings
 from streamkit.shardset import ShardSet
 from streamkit.source.lister import Lister
-from streamkit.table import Table
 
 log = get_logger("streamkit.worker")
 
@@ -260,21 +258,12 @@ class Worker:
                 await self._stop.wait()
 
     def _make_dispatcher(self, around: Surroundings, resources: tuple[Any, ...]) -> Dispatcher:
-        dynamodb, schema = self._aws.dynamodb, around.table
-
-        def tools(handler: Handler, tracker: ReadTracker) -> dict[str, Any]:
-            return {
-                name: Table(dynamodb, schema, tracker)
-                if wanted is Table
-                else next(found for found in resources if isinstance(found, wanted))
-                for name, wanted in handler.needs.items()
-            }
-
+        schema = around.table
         self.dispatcher = Dispatcher(
             self.app.handlers,
             self.app.router(schema),
             schema,
-            tools,
+            injector(self._aws.dynamodb, schema, resources),
             self._rng,
             self._settings.concurrency,
         )

@@ -1,5 +1,7 @@
 """Mistakes in declarations fail as they are made, and name the declaration and its line."""
 
+import json
+import random
 from typing import Annotated
 
 import pytest
@@ -22,6 +24,8 @@ from streamkit import (
     changed,
 )
 from streamkit.changes import Kind
+from streamkit.decode import ImageDecoder, parse_page
+from streamkit.dispatch import Dispatcher
 from streamkit.kinds.aggregate import contributions, difference
 from streamkit.preflight import Surroundings, findings
 from streamkit.schema import TableSchema
@@ -221,3 +225,27 @@ def test_a_handler_of_expiries_on_a_table_without_ttl_is_a_warning():
     def handler(change: Expired[Sale]) -> None: ...
 
     assert any("no TTL" in text for text in texts(subject))
+
+
+def test_an_image_is_decoded_once_for_all_handlers(monkeypatch):
+    subject, decoded = app(), []
+    subject.aggregate(ShopSales)
+    seen = []
+    for name in ("first", "second"):
+
+        @subject.on(name=name)
+        def handler(change: Inserted[Sale]) -> None:
+            seen.append(change.new)
+
+    real = ImageDecoder.decode
+    monkeypatch.setattr(ImageDecoder, "decode", lambda d, raw: decoded.append(raw) or real(d, raw))
+    item = Sale(shop="a", number=1).attributes(SCHEMA)
+    keys = {"pk": item["pk"], "sk": item["sk"]}
+    body = {"Keys": keys, "NewImage": item, "SequenceNumber": "1"}
+    page = parse_page(json.dumps({"Records": [{"eventName": "INSERT", "dynamodb": body}]}).encode())
+    dispatcher = Dispatcher(
+        subject.handlers, subject.router(SCHEMA), SCHEMA, lambda *_: {}, random.Random(0)
+    )
+    dispatcher.works(page, "shard")
+    assert len(decoded) == 1
+    assert seen[0] is seen[1]
