@@ -6,7 +6,7 @@ Arithmetic is exact within 38 digits and refuses what does not fit, as the servi
 """
 
 import re
-from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 
 from streamkit.local.errors import validation
@@ -77,11 +77,11 @@ def _place_point(digits: str, exponent: int) -> str:
 
 def add_numbers(left: str, right: str) -> str:
     """The canonical sum of two numbers."""
-    with localcontext(_EXACT):
-        return plain(Decimal(left) + Decimal(right))
+    if left.isdigit() and right.isdigit() and len(left) < DIGITS and len(right) < DIGITS:
+        return str(int(left) + int(right))  # a count
+    return plain(_EXACT.add(Decimal(left), Decimal(right)))
 
 
 def subtract_numbers(left: str, right: str) -> str:
     """The canonical difference of two numbers."""
-    with localcontext(_EXACT):
-        return plain(Decimal(left) - Decimal(right))
+    return plain(_EXACT.subtract(Decimal(left), Decimal(right)))

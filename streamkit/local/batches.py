@@ -4,11 +4,11 @@ The whole request is validated before anything is done. The writes are not a tra
 stands for itself, and streams record them in the order of the request.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from streamkit.local.capacity import read_units
-from streamkit.local.errors import validation
+from streamkit.local.errors import ApiError, validation
 from streamkit.local.expressions import Projection
 from streamkit.local.items import read_projection
 from streamkit.local.lookup import all_consumed, collection_metrics, find_table
@@ -43,15 +43,16 @@ def batch_get_item(engine: "Engine", payload: Payload) -> Payload:
         projection = read_projection(request)
         table = find_table(engine, name)
         keys = [table.keys.checked_key(key) for key in request["Keys"]]
-        _refuse_duplicates((name, table.keys.place(key)) for key in keys)
-        plans.append((name, table, keys, projection))
+        places = [table.keys.place(key) for key in keys]
+        if len(set(places)) < len(places):
+            raise _duplicates()
+        plans.append((name, table, list(zip(keys, places, strict=True)), projection))
     responses: dict[str, list[Item]] = {}
     unprocessed: Payload = {}
     room = _REPLY_BYTES
-    for name, table, keys, projection in plans:
-        room, left = _read(
-            engine, table, keys, projection, requests[name], responses.setdefault(name, []), room
-        )
+    for name, table, wanted, projection in plans:
+        found = responses.setdefault(name, [])
+        room, left = _read(engine, table, wanted, projection, requests[name], found, room)
         if left:
             unprocessed[name] = requests[name] | {"Keys": left}
     body: Payload = {"Responses": responses, "UnprocessedKeys": unprocessed}
@@ -61,7 +62,7 @@ def batch_get_item(engine: "Engine", payload: Payload) -> Payload:
 def _read(
     engine: "Engine",
     table: Table,
-    keys: list[Item],
+    keys: list[tuple[Item, Place]],
     projection: Projection | None,
     request: Payload,
     found: list[Item],
@@ -69,16 +70,21 @@ def _read(
 ) -> tuple[int, list[Item]]:
     """Read keys of one table; the room left in the reply, and the keys that found none."""
     consistent = request.get("ConsistentRead") is True
-    for number, key in enumerate(keys):
-        row = table.read(key)
+    units = 0.0
+    left: list[Item] = []
+    for number, (_, place) in enumerate(keys):
+        row = table.rows.find(place)
         size = 0 if row is None else row[1]
         if size > room:
-            return 0, keys[number:]
+            room, left = 0, [key for key, _ in keys[number:]]
+            break
         room -= size
-        engine.meter.add_read(table.name, read_units(size, consistent=consistent))
+        units += read_units(size, consistent=consistent)
         if row is not None:
             found.append(row[0] if projection is None else projection.apply(row[0]))
-    return room, []
+    if units:
+        engine.meter.add_read(table.name, units)
+    return room, left
 
 
 def _requests(payload: Payload, operation: str) -> Payload:
@@ -121,12 +127,8 @@ def _check_keys(requests: Payload) -> None:
         )
 
 
-def _refuse_duplicates(targets: Iterable[tuple[str, Place]]) -> None:
-    seen: set[tuple[str, Place]] = set()
-    for target in targets:
-        if target in seen:
-            raise validation("Provided list of item keys contains duplicates")
-        seen.add(target)
+def _duplicates() -> ApiError:
+    return validation("Provided list of item keys contains duplicates")
 
 
 def batch_write_item(engine: "Engine", payload: Payload) -> Payload:
@@ -146,7 +148,8 @@ def batch_write_item(engine: "Engine", payload: Payload) -> Payload:
         else:
             write.bind(table)
         writes.append(write)
-    _refuse_duplicates((write.table.name, write.place) for write in writes)
+    if len({(write.table.name, write.place) for write in writes}) < len(writes):
+        raise _duplicates()
     for write in writes:
         table = write.table
         old, _ = write.stored()

@@ -149,8 +149,8 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 
 
 def _chosen(stream: Stream, shard_id: str | None) -> list[Shard]:
-    shards = stream.open_shards()
-    chosen = [shard for shard in shards if shard_id in (None, shard.id)]
+    found = [stream.shard(shard_id)] if shard_id is not None else stream.open_shards()
+    chosen = [shard for shard in found if shard is not None and shard.closed is None]
     if not chosen:
         raise ControlError(f"no open shard {shard_id or ''} in {stream.arn}")
     return chosen

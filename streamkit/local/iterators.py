@@ -5,9 +5,8 @@ be in use, and the same one may be used again. To its holder it is opaque. It be
 stream's ARN as AWS's do: newer SDKs read the account from it.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass
-from typing import Any
+from binascii import a2b_base64, b2a_base64
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from streamkit.local.errors import ApiError, validation
@@ -22,23 +21,25 @@ TYPES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ShardIterator:
+class ShardIterator(NamedTuple):
     """A position.
 
     Attributes:
         after: the next record to read is the first one above this number.
         issued: when it was handed out.
+        reader: who got the first one from `GetShardIterator`; the ones that follow are the same's.
     """
 
     arn: str
     shard_id: str
     after: int
     issued: float
+    reader: int
 
     def __str__(self) -> str:
-        body = f"{self.shard_id} {self.after:x} {self.issued!r}".encode()
-        return f"{self.arn}|1|{urlsafe_b64encode(b'%08x ' % crc32(body) + body).decode()}"
+        body = f"{self.shard_id} {self.after:x} {self.issued!r} {self.reader:x}".encode()
+        text = b2a_base64(b"%08x " % crc32(body) + body, newline=False).decode()
+        return f"{self.arn}|1|{text}"
 
     @classmethod
     def parse(cls, text: str) -> "ShardIterator":
@@ -49,10 +50,10 @@ class ShardIterator:
         """
         arn, _, rest = text.partition("|")
         try:
-            checksum, _, body = urlsafe_b64decode(rest.partition("|")[2]).partition(b" ")
+            checksum, _, body = a2b_base64(rest.partition("|")[2]).partition(b" ")
             if int(checksum, 16) == crc32(body):
-                shard_id, after, issued = body.decode().split(" ")
-                return cls(arn, shard_id, int(after, 16), float(issued))
+                shard_id, after, issued, reader = body.decode().split(" ")
+                return cls(arn, shard_id, int(after, 16), float(issued), int(reader, 16))
         except ValueError:
             pass
         raise validation("Invalid ShardIterator")

@@ -15,6 +15,8 @@ from streamkit.local.values import AttributeValue, Item, canonical, sort_token, 
 
 _MOST_HASH_BYTES = 2048
 _MOST_RANGE_BYTES = 1024
+# No character takes more than four bytes.
+_SURELY_FITS = _MOST_RANGE_BYTES // 4
 _TYPE_NAMES = {"S": "string", "B": "binary"}
 
 
@@ -84,9 +86,11 @@ class KeySchema:
         checked: Item = {}
         for name, kind in self.types.items():
             value = values.get(name)
-            if value is None or kind not in value:
+            raw = None if value is None else value.get(kind)
+            if value is None or raw is None:
                 raise key_mismatch()
-            self._check_value(name, value)
+            if not raw or len(raw) > _SURELY_FITS:
+                self._check_value(name, value)
             checked[name] = value
         if len(values) != len(checked):
             raise key_mismatch()
@@ -114,8 +118,7 @@ class KeySchema:
                 "The AttributeValue for a key attribute cannot contain an empty "
                 f"{_TYPE_NAMES[kind]} value. Key: {name}"
             )
-        # No character takes more than four bytes.
-        if len(raw) * 4 > _MOST_RANGE_BYTES:
+        if len(raw) > _SURELY_FITS:
             self._check_size(name, value)
 
     def _check_size(self, name: str, value: AttributeValue) -> None:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 
+from streamkit.local.limits import CallRate, Readers
 from streamkit.local.records import Record
 
 HASHES = 1 << 128
@@ -45,6 +46,8 @@ class Shard:
         closed: when it was closed; None while it is open.
         roll_at: when it closes by itself.
         hidden: left out of every listing, to play a shard that is not listed.
+        read: how often it is read.
+        readers: by whom.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class Shard:
         self.roll_at = roll_at
         self.trimmed = 0
         self.hidden = False
+        self.read = CallRate()
+        self.readers = Readers()
         self._records: list[Record] = []
         self._numbers: list[int] = []
         self._first = 0

@@ -1,7 +1,8 @@
 """What a test may ask of streams.
 
 Everything here is allowed by AWS and some of it is seldom seen there: late children, parents listed
-open, empty pages, long sequence numbers. By default a stream is plain.
+open, empty pages, long sequence numbers. By default a stream is plain, and limits how often it is
+described; how often shards are read is limited when a test asks for it.
 """
 
 from dataclasses import dataclass
@@ -31,6 +32,13 @@ class StreamSettings:
         ignore_shard_filter: `ShardFilter` is accepted and does nothing.
         unordered_listing: shards are listed in an order that means nothing.
         listing_page: shards in a page of `DescribeStream`, at most 100.
+        describe_rate: calls of `DescribeStream` a second that a stream allows; None for any number.
+            10 is AWS's.
+        read_rate: calls of `GetRecords` a second that a shard allows; None for any number. AWS
+            gives none, its users measured 5.
+        readers: how many may read a shard within a second; None for any number. AWS says 2. A
+            reader here is whoever goes on from one answer of `GetShardIterator`, so that a
+            process that asks twice counts twice.
     """
 
     retention: float = _DAY
@@ -47,3 +55,6 @@ class StreamSettings:
     ignore_shard_filter: bool = False
     unordered_listing: bool = False
     listing_page: int = 100
+    describe_rate: int | None = 10
+    read_rate: int | None = None
+    readers: int | None = None

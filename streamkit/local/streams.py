@@ -9,12 +9,15 @@ How they behave is said by `engine.streams.settings`.
 """
 
 import random
-from bisect import bisect_right
 from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import md5
+from itertools import count
 from typing import Any
 
+from streamkit.local.catalogue import Catalogue
+from streamkit.local.limits import CallRate
+from streamkit.local.open_shards import OpenShards
 from streamkit.local.records import Record
 from streamkit.local.shards import HashRange, Shard
 from streamkit.local.stream_settings import StreamSettings
@@ -24,7 +27,11 @@ VIEW_TYPES = ("KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES")
 
 
 class Stream:
-    """The changes of one table's items while the stream was enabled."""
+    """The changes of one table's items while the stream was enabled.
+
+    Attributes:
+        described: how often it is described.
+    """
 
     def __init__(
         self,
@@ -51,13 +58,13 @@ class Stream:
         self._rng = rng
         names = [part["AttributeName"] for part in key_schema]
         self._hashed = names if settings.spread_collections else names[:1]
+        self.described = CallRate()
         self._dropped = False
-        self._shards: dict[str, Shard] = {}
-        self._open: list[Shard] = []
-        self._borders: list[int] = []
-        self._next_roll = float("inf")
-        for hashes in HashRange().divide(shards):
+        self._left = Catalogue()
+        self._open = OpenShards(
             self._add(hashes, self._first_number(), self.created)
+            for hashes in HashRange().divide(shards)
+        )
 
     @property
     def status(self) -> str:
@@ -75,9 +82,9 @@ class Stream:
         if not self._open:
             return  # disabled between the change and its commit
         now = self._clock()
-        if now >= self._next_roll:
+        if now >= self._open.next_roll:
             self._roll_due(now)
-        shard = self._route(keys) if len(self._open) > 1 else self._open[0]
+        shard = self._open.at(self._hash(keys) if len(self._open) > 1 else 0)
         number = shard.next_number(self._rng)
         event_id = self._rng.getrandbits(128)
         record = Record(
@@ -97,18 +104,25 @@ class Stream:
         """Find a shard that is not trimmed away, listed or not."""
         now = self._clock()
         self._roll_due(now)
-        shard = self._shards.get(shard_id)
-        return None if shard is None or self._trimmed(shard, now) else shard
+        shard = self._left.find(shard_id)
+        if shard is not None:
+            shard.trim(now - self.settings.retention)
+        return shard
 
     def shards(self) -> list[Shard]:
         """Return the shards that are not trimmed away, oldest first."""
         self.settle()
-        return list(self._shards.values())
+        return self._left.all()
 
     def open_shards(self) -> list[Shard]:
         """Return the shards that take records, by hash range; none when disabled."""
-        self.settle()
-        return list(self._open)
+        self._roll_due(self._clock())
+        return self._open.all()
+
+    def catalogue(self) -> Catalogue:
+        """Return the shards that are left by now, to look something up at once."""
+        self._roll_due(self._clock())
+        return self._left
 
     def split(self, shard_id: str) -> list[Shard]:
         """Close a shard; two children take a half of its hashes each.
@@ -132,8 +146,7 @@ class Stream:
         """Drop what is older than a time at once: records, closed shards, a disabled stream."""
         for shard in self.shards():
             shard.trim(before)
-            if shard.closed is not None and shard.closed < before:
-                del self._shards[shard.id]
+        self._left.forget_closed(before)
         self._dropped = self.disabled is not None and self.disabled < before
 
     def disable(self) -> None:
@@ -142,9 +155,9 @@ class Stream:
             return
         self.settle()
         self.disabled = self._clock()
-        for shard in self._open:
-            shard.close(self.disabled)
-        self._set_open([])
+        for shard in self._open.all():
+            self._left.close(shard, self.disabled)
+        self._open = OpenShards()
 
     def gone(self) -> bool:
         """Whether it was disabled so long ago that nothing is left of it."""
@@ -156,17 +169,8 @@ class Stream:
         """Let everything happen that is due by now: rolls and trims."""
         now = self._clock()
         self._roll_due(now)
-        for shard in list(self._shards.values()):
-            self._trimmed(shard, now)
-
-    def _trimmed(self, shard: Shard, now: float) -> bool:
-        """Trim a shard; return whether all of it is gone."""
-        horizon = now - self.settings.retention
-        shard.trim(horizon)
-        if shard.closed is None or shard.closed >= horizon - self.settings.linger:
-            return False
-        self._shards.pop(shard.id, None)
-        return True
+        for shard in self._left.all():
+            shard.trim(now - self.settings.retention)
 
     def _opened(self, shard_id: str) -> Shard:
         shard = self.shard(shard_id)
@@ -174,27 +178,24 @@ class Stream:
             raise ValueError(f"no open shard {shard_id!r} in {self.arn}")
         return shard
 
-    def _route(self, keys: Item) -> Shard:
+    def _hash(self, keys: Item) -> int:
         text = "\0".join(
-            f"{kind}{raw}" for name in self._hashed for kind, raw in keys[name].items()
+            [f"{kind}{raw}" for name in self._hashed for kind, raw in keys[name].items()]
         )
-        digest = md5(text.encode(), usedforsecurity=False).digest()
-        return self._open[bisect_right(self._borders, int.from_bytes(digest, "big")) - 1]
+        return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest(), "big")
 
     def _roll_due(self, now: float) -> None:
-        while now >= self._next_roll:
-            for shard in list(self._open):
-                if now >= shard.roll_at:
-                    self._roll_by_time(shard, now)
-                # A stream that nobody reads must not grow for ever.
-                self._trimmed(shard, now)
+        while now >= self._open.next_roll:
+            shard = self._open.take_due()
+            if shard is not None:
+                self._roll_by_time(shard, now)
+        # A stream that nobody reads must not grow for ever.
+        self._left.forget_closed(now - self.settings.retention - self.settings.linger)
 
     def _roll_by_time(self, parent: Shard, now: float) -> None:
         period = self.settings.roll_after
         if period is None:
-            parent.roll_at = float("inf")
-            self._set_open(self._open)
-            return
+            return  # it stays open for good
         # After a long jump of the clock, generations that nobody could see are left out.
         earliest = now - self.settings.retention - self.settings.linger - 2 * period
         at = parent.roll_at
@@ -203,13 +204,14 @@ class Stream:
     def _replace(
         self, parent: Shard, ranges: list[HashRange], at: float, *, born: float | None = None
     ) -> list[Shard]:
-        parent.close(at)
-        self._open.remove(parent)
+        self._left.close(parent, at)
         created = at if born is None else born
-        return [
+        children = [
             self._add(hashes, parent.last + self._rng.randrange(1, 1000), created, parent)
             for hashes in ranges
         ]
+        self._open.replace(parent, children)
+        return children
 
     def _add(
         self, hashes: HashRange, start: int, created: float, parent: Shard | None = None
@@ -222,14 +224,8 @@ class Stream:
         period = self.settings.roll_after
         roll_at = float("inf") if period is None else created + period * self._rng.uniform(0.9, 1.1)
         shard = Shard(shard_id, hashes, start, created, parent=parent, roll_at=roll_at)
-        self._shards[shard_id] = shard
-        self._set_open([*self._open, shard])
+        self._left.add(shard)
         return shard
-
-    def _set_open(self, shards: list[Shard]) -> None:
-        self._open = sorted(shards, key=lambda shard: shard.hashes.low)
-        self._borders = [shard.hashes.low for shard in self._open]
-        self._next_roll = min((shard.roll_at for shard in self._open), default=float("inf"))
 
     def _first_number(self) -> int:
         digits = self.settings.sequence_digits
@@ -247,6 +243,9 @@ class Streams:
 
     Args:
         shards: how many shards a new stream has when its creation does not say.
+
+    Attributes:
+        readers: numbers for those who ask for an iterator.
     """
 
     def __init__(
@@ -263,6 +262,7 @@ class Streams:
         self.clock = clock
         self.rng = rng
         self.default_shards = shards
+        self.readers = count(1)
         self._prefix = f"arn:aws:dynamodb:{region}:{account}:table/"
         self._streams: dict[str, Stream] = {}
 

@@ -5,16 +5,20 @@ second form in `ENCODED`, which returns the reply's JSON: its records are joined
 were made once, so a door never encodes a page again. Both forms do the same.
 """
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from hashlib import md5
+from itertools import islice
 from typing import Any, Protocol
 
 import msgspec
 
 from streamkit.local.errors import ApiError, serialization, validation
 from streamkit.local.iterators import TYPES, ShardIterator, expired, position, trimmed
+from streamkit.local.limits import described_too_often, read_too_often, too_many_readers
 from streamkit.local.records import Record
 from streamkit.local.shards import Shard
+from streamkit.local.stream_settings import StreamSettings
 from streamkit.local.streams import Stream, Streams
 
 _Payload = dict[str, Any]
@@ -53,20 +57,14 @@ def describe_stream(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
     settings = engine.streams.settings
     limit = min(_limit(payload, 100), settings.listing_page)
     stream = _stream(engine, payload)
-    now = engine.streams.clock()
-    order = _meaningless if settings.unordered_listing else _by_age
     start = _text(payload, "ExclusiveStartShardId")
     parent_id = _filtered_parent(payload)
-    listed = sorted(
-        (
-            shard
-            for shard in stream.shards()
-            if _is_listed(stream, shard, now)
-            and (start is None or order(shard.id) > order(start))
-            and (parent_id is None or settings.ignore_shard_filter or shard.parent_id == parent_id)
-        ),
-        key=lambda shard: order(shard.id),
-    )
+    now = engine.streams.clock()
+    if not stream.described.grants(now, settings.describe_rate):
+        raise described_too_often(stream.arn)
+    if settings.ignore_shard_filter:
+        parent_id = None
+    listed = list(islice(_listed(stream, start, parent_id, now), limit + 1))
     description: dict[str, Any] = {
         "StreamArn": stream.arn,
         "StreamLabel": stream.label,
@@ -95,7 +93,8 @@ def get_shard_iterator(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
     shard = _shard(stream, shard_id)
     now = engine.streams.clock()
     after = position(shard, payload, now, now - stream.settings.publish_delay)
-    return {"ShardIterator": str(ShardIterator(stream.arn, shard.id, after, now))}
+    iterator = ShardIterator(stream.arn, shard.id, after, now, next(engine.streams.readers))
+    return {"ShardIterator": str(iterator)}
 
 
 def get_records(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
@@ -136,24 +135,47 @@ def _read(streams: Streams, payload: _Payload) -> tuple[list[Record], ShardItera
     if now - iterator.issued > settings.iterator_lifetime:
         raise expired()
     shard = _shard(stream, iterator.shard_id)
+    _check_limits(shard, iterator.reader, now, settings)
     after = iterator.after
     if after < shard.trimmed:
         raise trimmed()
-    following = ShardIterator(stream.arn, shard.id, after, now)
-    if _happens(streams, settings.empty_page_chance):
-        return [], following
-    records = shard.page(after, limit, now - settings.publish_delay)
-    if records:
-        after = records[-1].sequence
-        following = ShardIterator(stream.arn, shard.id, after, now)
-    at_end = shard.closed is not None and after >= shard.last
-    if at_end and (not records or _happens(streams, settings.end_with_records_chance)):
-        return records, None
-    return records, following
+    records: list[Record] = []
+    if not _happens(streams, settings.empty_page_chance):
+        records = shard.page(after, limit, now - settings.publish_delay)
+        if records:
+            after = records[-1].sequence
+        at_end = shard.closed is not None and after >= shard.last
+        if at_end and (not records or _happens(streams, settings.end_with_records_chance)):
+            return records, None
+    return records, ShardIterator(stream.arn, shard.id, after, now, iterator.reader)
+
+
+def _check_limits(shard: Shard, reader: int, now: float, settings: StreamSettings) -> None:
+    if not shard.readers.admits(reader, now, settings.readers):
+        raise too_many_readers(shard.id)
+    if not shard.read.grants(now, settings.read_rate):
+        raise read_too_often(shard.id)
 
 
 def _happens(streams: Streams, chance: float) -> bool:
     return chance > 0 and streams.rng.random() < chance
+
+
+def _listed(
+    stream: Stream, start: str | None, parent_id: str | None, now: float
+) -> Iterator[Shard]:
+    """Walk the shards that a listing shows behind `start`, in its order."""
+    left = stream.catalogue()
+    ids = left.ids() if parent_id is None else left.children(parent_id)
+    order = _by_age
+    if stream.settings.unordered_listing:
+        order = _meaningless
+        ids = sorted(ids, key=order)
+    first = 0 if start is None else bisect_right(ids, order(start), key=order)
+    for place in range(first, len(ids)):
+        shard = left.find(ids[place])
+        if shard is not None and _is_listed(stream, shard, now):
+            yield shard
 
 
 def _is_listed(stream: Stream, shard: Shard, now: float) -> bool:

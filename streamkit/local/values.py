@@ -54,7 +54,7 @@ def equal(left: AttributeValue, right: AttributeValue) -> bool:
         return False
     if kind == "M":
         return len(a) == len(b) and all(
-            name in b and equal(value, b[name]) for name, value in a.items()
+            name in b and (value == b[name] or equal(value, b[name])) for name, value in a.items()
         )
     if kind == "L":
         return len(a) == len(b) and all(map(equal, a, b))
@@ -101,7 +101,8 @@ def item_size(item: Item) -> int:
     """The size of an item in bytes, attribute names included."""
     size = 0
     for name, value in item.items():
-        size += _string_size(name) + value_size(value)
+        ((kind, raw),) = value.items()
+        size += (len(name) if name.isascii() else _string_size(name)) + _SIZES[kind](raw)
     return size
 
 

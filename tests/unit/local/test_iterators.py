@@ -185,7 +185,7 @@ def test_a_text_that_is_no_iterator_or_was_changed_is_refused(world):
 
 
 def test_an_iterator_survives_being_written_and_read():
-    iterator = ShardIterator("arn:aws:dynamodb:r:1:table/t/stream/l", "shardId-1", 10**39, 1.5)
+    iterator = ShardIterator("arn:aws:dynamodb:r:1:table/t/stream/l", "shardId-1", 10**39, 1.5, 7)
     text = str(iterator)
     assert ShardIterator.parse(text) == iterator
     assert text.startswith(iterator.arn + "|1|")

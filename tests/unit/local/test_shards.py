@@ -22,6 +22,7 @@ class World:
         self.streams = Streams(clock=lambda: self.now, rng=random.Random(seed), shards=shards)
         self.settings = self.streams.settings
         self.settings.end_with_records_chance = 0
+        self.settings.describe_rate = None  # this clock stands still
         self.engine = SimpleNamespace(
             streams=self.streams, call=self._call, expire=lambda _t: 0, tables={"orders"}
         )

@@ -1,0 +1,65 @@
+"""The open shards of a stream: which one takes a change, and which one closes next.
+
+In: shards that cover all key hashes, and their replacements. Out: the shard of a hash, and shards
+that are due to roll. Replacing one shard leaves the others where they are, so that rolling all of
+them takes time in proportion to their number.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from streamkit.local.shards import Shard
+
+_NEVER = float("inf")
+
+
+class OpenShards:
+    """Shards by hash range.
+
+    Args:
+        shards: in the order of their ranges, which cover everything; none for a stream that is off.
+
+    Attributes:
+        next_roll: no shard is due before that time.
+    """
+
+    __slots__ = ("_lows", "_rolls", "_shards", "next_roll")
+
+    def __init__(self, shards: Iterable[Shard] = ()) -> None:
+        self._shards = list(shards)
+        self._lows = [shard.hashes.low for shard in self._shards]
+        # Those that were replaced before their time stay until it comes.
+        self._rolls = [(shard.roll_at, shard.id, shard) for shard in self._shards]
+        heapify(self._rolls)
+        self.next_roll = self._rolls[0][0] if self._rolls else _NEVER
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def all(self) -> list[Shard]:
+        """Return the shards in the order of their ranges."""
+        return list(self._shards)
+
+    def at(self, key_hash: int) -> Shard:
+        """Return the shard whose range has a hash."""
+        return self._shards[bisect_right(self._lows, key_hash) - 1]
+
+    def replace(self, parent: Shard, children: list[Shard]) -> None:
+        """Put children in the place of a shard, whose range they share in order."""
+        place = bisect_right(self._lows, parent.hashes.low) - 1
+        self._shards[place : place + 1] = children
+        self._lows[place : place + 1] = [child.hashes.low for child in children]
+        for child in children:
+            heappush(self._rolls, (child.roll_at, child.id, child))
+        self.next_roll = self._rolls[0][0]
+
+    def take_due(self) -> Shard | None:
+        """Take out of the order of rolls the shard that `next_roll` is about.
+
+        Returns:
+            The shard, which is open still; None when it was replaced before its time.
+        """
+        shard = heappop(self._rolls)[2]
+        self.next_roll = self._rolls[0][0] if self._rolls else _NEVER
+        return shard if shard.closed is None else None
