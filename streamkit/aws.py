@@ -180,10 +180,23 @@ def _loader(data_path: str | None) -> Any:
 
 @dataclass(frozen=True)
 class Aws:
-    """The clients of one process. Open one with `connect`."""
+    """The clients of one process. Open one with `connect`.
+
+    `beats` talks to the table as `dynamodb` does, for heartbeats: the SDK's budget for retries
+    belongs to a client, and a throttled aggregate must not use up that of the heartbeat.
+    """
 
     dynamodb: Any
     streams: Any
+    beats: Any
+
+    async def stream_answers(self, stream_arn: str) -> bool:
+        """Say whether the stream's service can be reached; a refusal is an answer, too."""
+        try:
+            await self.streams.describe_stream(StreamArn=stream_arn, Limit=1)
+        except AwsError as error:
+            return isinstance(error, ClientError) and trouble_of(error) is not Trouble.UNKNOWN
+        return True
 
     async def get_records(self, iterator: str, *, limit: int = 1000) -> Page:
         """Read one page of a shard, with the images left as bytes."""
@@ -231,4 +244,5 @@ async def connect(
     async with AsyncExitStack() as stack:
         dynamodb = await stack.enter_async_context(boto.client("dynamodb", **arguments))
         streams = await stack.enter_async_context(boto.client("dynamodbstreams", **arguments))
-        yield Aws(dynamodb, streams)
+        beats = await stack.enter_async_context(boto.client("dynamodb", **arguments))
+        yield Aws(dynamodb, streams, beats)

@@ -151,15 +151,9 @@ class Committer:
         }
         if then.finished:
             action.sets |= {"state": {"S": then.state}, "ended": {"N": str(then.ended)}}
-        for name, before, after in (
-            ("done", now.done, then.done),
-            ("holds", now.holds, then.holds),
-            ("children", now.children, then.children),
-        ):
-            if after and after != before:
-                action.sets[name] = {"SS": sorted(after)}
-            elif before and not after:
-                action.removes.add(name)
+        before, after = _optional(now), _optional(then)
+        action.sets |= {name: wire for name, wire in after.items() if before.get(name) != wire}
+        action.removes |= before.keys() - after.keys()
         action.guards.append(lease_guard(now))
         return action
 
@@ -226,3 +220,12 @@ class Committer:
             raise LeaseLost(f"cursor {mine.name}: another worker has it, or an unknown commit won")
         log.info("commit.adopted", cursor=mine.name, commit=there.commit)
         return self._applied(self._sent[there.commit])
+
+
+def _optional(cursor: Cursor) -> dict[str, Wire]:
+    """Return what a commit may change of a cursor and is absent when it is empty."""
+    sets = {"done": cursor.done, "holds": cursor.holds, "children": cursor.children}
+    numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}
+    found: dict[str, Wire] = {name: {"SS": sorted(names)} for name, names in sets.items() if names}
+    found |= {name: {"N": str(number)} for name, number in numbers.items() if number}
+    return found | ({"trying": {"S": cursor.trying}} if cursor.trying else {})

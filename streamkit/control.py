@@ -6,8 +6,9 @@ table brings the control items of another stream. None has an attribute of an in
 
     consumer   generation, fingerprints of the handlers seen so far
     cursor     a shard's position, lease and state; the lister is a cursor too
-    dir        string sets of cursor names: directories are items, never scans
-    member     a worker's heartbeat
+    dir        string sets of cursor names: directories are items, never scans; finished cursors
+               with children are left out, they are found as the parents of their children
+    members    the workers' heartbeats, one item each where the table has a sort key
     holds      lanes that are held, referenced by cursors
     lane       a held lane: head and tail of its parked changes
     parked     one parked change (its record in `part` items when large)
@@ -19,11 +20,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamkit.actions import CONTROL_PREFIX, Action, ItemRef, Verb, Wire, item_ref
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, InvariantError
 from streamkit.schema import TableSchema
 
 DIRECTORIES = 16
-"""Directory items of a consumer: 10,000 shards make about 25 KB in each."""
+"""Directory items of a consumer: 10,000 open shards make about 25 KB in each."""
 
 START = "TRIM_HORIZON"
 """The position of a cursor that has read nothing: from the oldest record of its shard."""
@@ -37,8 +38,12 @@ class Cursor:
 
     `position` is zero-padded to 40 digits, or `START`. `done` holds `position:handler` for
     the handlers that are done with a change after `position` whose results did not fit in one
-    commit. `seen` is
-    when the shard was last known to be read up to its tip, in epoch seconds.
+    commit. `seen` is when the shard was last known to be read up to its tip, `since` from when on
+    changes are this consumer's, `lost` when changes may have been lost, all in epoch seconds.
+
+    `seat` is what the shard is assigned to workers by: an only child sits where its parent sat, so
+    that shards that roll stay where they are. `takes` counts owners in a row under whom nothing was
+    committed; `trying` and `tries` say which change an owner was about to run when it vanished.
     """
 
     name: str
@@ -54,6 +59,12 @@ class Cursor:
     children: frozenset[str] = frozenset()
     seen: int = 0
     ended: int = 0
+    seat: str = ""
+    since: int = 0
+    lost: int = 0
+    takes: int = 0
+    trying: str = ""
+    tries: int = 0
 
     @property
     def finished(self) -> bool:
@@ -101,6 +112,21 @@ class ControlSpace:
         """Name a control item."""
         return item_ref(self.schema, self.key(kind, *names))
 
+    def row(self, kind: str, number: int) -> dict[str, Wire]:
+        """Return the key of one of the items that share a partition, by their numbers.
+
+        Only on a table with a sort key.
+        """
+        if self.schema.sk is None:
+            raise InvariantError("this table has no sort key")
+        values: dict[str, Wire] = {
+            "S": {"S": f"_sk{number:040d}"},
+            "N": {"N": str(number)},
+            "B": {"B": number.to_bytes(16)},
+        }
+        value = values[self.schema.sk_type or "S"]
+        return {self.schema.pk: {"S": self.text(kind)}, self.schema.sk: value}
+
     def put(self, attributes: Mapping[str, Wire], kind: str, *names: str) -> Action:
         """Write a whole control item."""
         item = {**attributes, "kind": {"S": kind}}
@@ -144,9 +170,12 @@ def cursor_attributes(cursor: Cursor) -> dict[str, Wire]:
         "seen": {"N": str(cursor.seen)},
         "ended": {"N": str(cursor.ended)},
     }
-    for name, text in (("parent", cursor.parent), ("owner", cursor.owner)):
-        if text is not None:
+    for name, text in (("parent", cursor.parent), ("owner", cursor.owner), ("seat", cursor.seat)):
+        if text:
             attributes[name] = {"S": text}
+    for name, number in (("since", cursor.since), ("lost", cursor.lost)):
+        if number:
+            attributes[name] = {"N": str(number)}
     for name, names in (
         ("done", cursor.done),
         ("holds", cursor.holds),
@@ -183,19 +212,46 @@ def read_cursor(item: Mapping[str, Any]) -> Cursor:
         children=names("children"),
         seen=number("seen"),
         ended=number("ended"),
+        seat=text("seat") or item["name"]["S"],
+        since=number("since"),
+        lost=number("lost"),
+        takes=number("takes"),
+        trying=text("trying") or "",
+        tries=number("tries"),
     )
 
 
 def child_of(
-    name: str, parent: Cursor | None, *, generation: int, parent_name: str | None
+    name: str,
+    parent: Cursor | None,
+    *,
+    generation: int,
+    parent_name: str | None,
+    since: int = 0,
+    heir: bool = False,
 ) -> Cursor:
     """Make the cursor of a newly found shard: the one place where cursors come from.
 
-    A child copies what its parent's finished cursor carries: generation, holds, and up to when all
-    is read, because its own records are younger than its parent's. A shard whose parent is gone
-    starts afresh, at the oldest record that is still there.
+    A child copies what its parent's finished cursor carries: generation, holds, from when on
+    changes count, and up to when all is read, because its own records are younger than its
+    parent's. A shard whose parent is gone starts afresh, at the oldest record that is still there.
+
+    Args:
+        name: the shard.
+        parent: its parent's cursor, if there is one.
+        generation: of a cursor without a parent.
+        parent_name: the parent's shard, if it has one.
+        since: of a cursor without a parent.
+        heir: the child sits where its parent sat; one child does.
     """
-    fresh = Cursor(name=name, parent=parent_name, generation=generation)
+    fresh = Cursor(name=name, parent=parent_name, generation=generation, seat=name, since=since)
     if parent is None:
         return fresh
-    return replace(fresh, generation=parent.generation, holds=parent.holds, seen=parent.seen)
+    return replace(
+        fresh,
+        generation=parent.generation,
+        holds=parent.holds,
+        seen=parent.seen,
+        since=parent.since,
+        seat=parent.seat if heir else name,
+    )

@@ -70,12 +70,19 @@ class CursorStore:
         )
         return own_attributes(reply["Item"]) if "Item" in reply else None
 
+    async def names(self) -> set[str]:
+        """Read the directories: every cursor but those that are finished and have children."""
+        items = await self.items([("dir", str(n)) for n in range(DIRECTORIES)])
+        return {name for item in items for name in item.get("names", {"SS": []})["SS"]}
+
+    async def read_many(self, names: Iterable[str]) -> dict[str, Cursor]:
+        """Read cursors by name, strongly consistent; missing ones are left out."""
+        items = await self.items([("cursor", name) for name in sorted(names)])
+        return {cursor.name: cursor for cursor in map(read_cursor, items)}
+
     async def read_all(self) -> dict[str, Cursor]:
         """Read every cursor that the directories list."""
-        items = await self.items([("dir", str(n)) for n in range(DIRECTORIES)])
-        names = sorted(name for item in items for name in item.get("names", {"SS": []})["SS"])
-        cursors = await self.items([("cursor", name) for name in names])
-        return {cursor.name: cursor for cursor in map(read_cursor, cursors)}
+        return await self.read_many(await self.names())
 
     async def items(self, names: Iterable[Sequence[str]]) -> list[dict[str, Wire]]:
         """Read many control items, strongly consistent; missing ones are left out."""
@@ -94,6 +101,7 @@ class CursorStore:
             "owner": {"S": owner},
             "epoch": {"N": str(cursor.epoch + 1)},
             "generation": {"N": str(generation)},
+            "takes": {"N": str(cursor.takes + 1)},
         }
         condition = Attr("epoch").eq(cursor.epoch) & Attr("generation").lte(generation)
         if cursor.owner is None:
@@ -113,7 +121,7 @@ class CursorStore:
     async def release(self, cursor: Cursor) -> None:
         """Give up a cursor; its epoch stays. A lease that is lost already is fine."""
         action = self.space.update("cursor", cursor.name)
-        action.removes.add("owner")
+        action.removes |= {"owner", "takes", "trying", "tries"}
         condition = Attr("owner").eq(cursor.owner) & Attr("epoch").eq(cursor.epoch)
         action.guards.append((Guard(condition), OURS))
         try:

@@ -25,6 +25,10 @@ class HeldLanes:
         """Say whether an item's changes queue for a handler."""
         return bool(self.lanes) and lane_name(handler.name, key) in self.lanes
 
+    def forget(self, lane: str) -> None:
+        """A lane was taken apart: nothing of it waits any more."""
+        self.lanes.pop(lane, None)
+
     async def load(self, chunks: Collection[str]) -> None:
         """Read which lanes are held, from the chunks that a cursor names."""
         for chunk, lanes in (await self.in_chunks(chunks)).items():

@@ -8,8 +8,6 @@ would keep a shard awake.
 import random
 from dataclasses import dataclass, field
 
-import anyio
-
 _BUSY_RECORDS = 100
 _CONFLICT_SECONDS = (0.02, 2.0)
 _THROTTLE_SECONDS = (0.5, 20.0)
@@ -84,12 +82,10 @@ class ByteBudget:
     limit: int = 64_000_000
     _held: dict[str, int] = field(default_factory=dict)
     _total: int = 0
-    _released: anyio.Event = field(default_factory=anyio.Event)
 
-    async def room(self, shard: str) -> None:
-        """Wait until this shard may read another page."""
-        while self._held.get(shard) and self._total >= self.limit:
-            await self._released.wait()
+    def has_room(self, shard: str) -> bool:
+        """Say whether a shard may read another page."""
+        return not self._held.get(shard) or self._total < self.limit
 
     def take(self, shard: str, size: int) -> None:
         """Account for a page."""
@@ -100,11 +96,7 @@ class ByteBudget:
         """Give back what a page took."""
         self._held[shard] -= size
         self._total -= size
-        self._released.set()
-        self._released = anyio.Event()
 
     def forget(self, shard: str) -> None:
         """Give back all that a shard holds: it is not read here any more."""
         self._total -= self._held.pop(shard, 0)
-        self._released.set()
-        self._released = anyio.Event()

@@ -1,349 +1,265 @@
 """The pipeline of one shard: pages in, commits out, until the shard ends or the lease does.
 
-        read ──pages──► dispatch ──works──► commit
-          │                │                  │
-     bounded by bytes   pure handlers run   one in flight; meanwhile the next
-     over all shards    ahead; async ones   page is read and dispatched
-                        wait for a quiet
-                        commit stage
+        poll ──page──► dispatch ──works──► commit
+          ▲               │                  │
+     when it is due    pure handlers run   one in flight; meanwhile the next
+     by the pool,      ahead; async ones   page is read and dispatched
+     bounded by bytes  wait for a quiet
+                       commit stage
 
-`works` is everything dispatched and not yet committed, in order. A position that no commit has
-carried is remembered and rides with the next commit; alone it is written only now and then.
+A quiet shard has no coroutine: it is an entry in the polling pool. What goes on for it now and then
+is its `Activity`; when that rests and the shard has ended, or is to be given up, it closes.
 
-In: a leased cursor. Out: whether the shard was read to its end; `finish` then closes it. On
-failure: `LeaseLost` (drop everything, nothing is lost), `RetentionLost`, or what the table refuses.
+In: a leased cursor. Out: the word `ended` (read to its end, all committed) or `released`. On
+failure: `LeaseLost` (drop everything, nothing is lost), `RetentionLost`, or what the table refuses,
+all through the activity.
 """
 
-from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
 
-import anyio
-
-from streamkit.actions import CHILD, READ
-from streamkit.clock import Clock
-from streamkit.commit import Again, Applied, Batch, Committer, Invalid, Refused
-from streamkit.control import START, Cursor
-from streamkit.cursor import CursorStore, creation
+from streamkit.activity import Activity
+from streamkit.committing import CommitStage
+from streamkit.control import Cursor
+from streamkit.decode import Page, Record
 from streamkit.dispatch import Dispatcher, Run
-from streamkit.errors import InvariantError
-from streamkit.fold import fold
-from streamkit.holds import HeldLanes
+from streamkit.errors import RetentionLost
+from streamkit.loss import Losses
 from streamkit.observe.logger import get_logger
-from streamkit.outcome import Outcome, Work
+from streamkit.outcome import Work
 from streamkit.pacing import ByteBudget, Pacing
 from streamkit.parking import Failure
-from streamkit.planning import Planner, Rerun
-from streamkit.refusal import contended, refuse
+from streamkit.polling import PollingPool
 from streamkit.source.reader import ShardReader
 
 log = get_logger("streamkit.shard")
 
 _FULL_BYTES = 500_000
 """A page this large is likely followed by another."""
+_FULL_SECONDS = 0.05
+"""Until a shard looks again whether there is room for another page of it."""
+_TAKES_MAX = 3
+"""Owners in a row that vanished with nothing committed, until changes are taken one by one."""
+_TRIES_MAX = 2
+"""Owners that vanished while they ran one and the same change, until it is parked unrun."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The shard is read to its end; these children's cursors exist now."""
+class Closing(Protocol):
+    """Who is told of a shard's pages, and how its pipeline closed."""
 
-    children: tuple[Cursor, ...]
+    def note_read(self) -> None:
+        """A page was read."""
+
+    async def ended(self, pipeline: "ShardPipeline") -> None:
+        """The shard was read to its end, and everything is committed."""
+
+    async def released(self, pipeline: "ShardPipeline") -> None:
+        """The shard was given up; what is dispatched is committed."""
 
 
+@dataclass
 class ShardPipeline:
-    """Runs one shard for one owner. `run` may be called once."""
+    """Runs one shard for one owner."""
 
-    def __init__(
-        self,
-        reader: ShardReader,
-        dispatcher: Dispatcher,
-        planner: Planner,
-        committer: Committer,
-        store: CursorStore,
-        pacing: Pacing,
-        budget: ByteBudget,
-        clock: Clock,
-    ) -> None:
-        self.shard = committer.cursor.name
-        self.committer = committer
-        self.reader = reader
-        self.works: deque[Work] = deque()
-        self._dispatcher = dispatcher
-        self._planner = planner
-        self._store = store
-        self._held = HeldLanes(store, planner.holds)
-        self._pacing = pacing
-        self._budget = budget
-        self._clock = clock
-        self._position = committer.cursor.position
-        self._seen = committer.cursor.seen
-        self._persisted_at = clock.monotonic()
-        self._business_since = False
-        self._stopping = anyio.Event()
-        self._arrived = anyio.Event()
-        self._quiet = anyio.Event()
-        self._quiet.set()
-        self._drained = False
-        self._left = False
-        self._most = 1_000_000
-        self._split = False
-        self.quiet_pages = 0
+    reader: ShardReader
+    dispatcher: Dispatcher
+    stage: CommitStage
+    pool: PollingPool
+    pacing: Pacing
+    budget: ByteBudget
+    losses: Losses
+    closing: Closing
+    activity: Activity = field(init=False)
+    quiet_pages: int = 0
+    _cautious: bool = False
+    _processing: bool = False
+    _committing: bool = False
+    _broken_off: bool = False
+    _closed: bool = False
+
+    @property
+    def shard(self) -> str:
+        """The shard's name."""
+        return self.stage.shard
 
     @property
     def cursor(self) -> Cursor:
         """The cursor as it is in the table."""
-        return self.committer.cursor
+        return self.stage.cursor
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is under way but the next poll."""
+        return not (self.stage.works or self._processing or self.reader.ended)
+
+    async def begin(self) -> None:
+        """Begin to poll."""
+        cursor = self.cursor
+        await self.stage.held.load(cursor.holds)
+        self._cautious = cursor.takes >= _TAKES_MAX or bool(cursor.trying)
+        if self._cautious:
+            log.warning("shard.suspected", shard=self.shard, takes=cursor.takes, tries=cursor.tries)
+        self.pool.add(self.poll)
 
     def stop(self) -> None:
-        """Ask for a graceful end: what is dispatched is committed, then `run` returns.
+        """Ask for a graceful end: what is dispatched is committed, then the shard is released.
 
         A change that cannot be handled now, and what is behind it, is left to the next owner.
         """
-        self._stopping.set()
-        self._arrived.set()
+        self.stage.stopping.set()
+        if not self.activity.busy:
+            self.rested()
 
-    async def run(self) -> bool:
-        """Process the shard. Return True if it was read to its end, False if stopped before.
+    def rested(self) -> None:
+        """Close, when there is nothing left to do here."""
+        stage = self.stage
+        done = stage.stopping.is_set() or stage.left or (self.reader.ended and not stage.works)
+        if done and not self._closed:
+            self._closed = True
+            self.activity.start(self._close)
 
-        Raises:
-            LeaseLost: another worker owns the shard.
-            RetentionLost: records may have been trimmed unread.
-        """
-        await self._held.load(self.cursor.holds)
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._read_and_dispatch)
-            await self._commit_until_drained()
-        return self.reader.ended and not self.works
+    async def _close(self) -> None:
+        if self.reader.ended and not (self.stage.works or self._broken_off):
+            await self.closing.ended(self)
+            return
+        if not self.stage.persisted:
+            await self.stage.persist()
+        await self.closing.released(self)
 
     # -- read and dispatch ---------------------------------------------------------------------
 
-    async def _read_and_dispatch(self) -> None:
-        try:
-            while not (self._stopping.is_set() or self.reader.ended):
-                await self._budget.room(self.shard)
-                page = await self.reader.read()
-                if page is None:
-                    continue
-                works, later, business = self._dispatcher.works(page, self.shard)
-                busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
-                self.quiet_pages = 0 if busy else self.quiet_pages + 1
-                if later:
-                    await self._run_lanes(later, works)
-                self._budget.take(self.shard, page.size if page.records else 0)
-                self._seen = max(self._seen, int(self.reader.seen))
-                if page.records:
-                    self._business_since |= business > 0
-                    works.append(Work(self.reader.position, page_bytes=page.size))
-                    self._enqueue(works)
-                if not self.reader.ended:
-                    await self._idle(self._pacing.pause(business, len(page.records)))
-        finally:
-            self._drained = True
-            self._arrived.set()
+    async def poll(self) -> float | None:
+        """Read one page and dispatch it; return in how many seconds to poll again."""
+        return await self.activity.within(self._poll)
 
-    async def _run_lanes(self, later: list[Run], works: list[Work]) -> None:
+    async def _poll(self) -> float | None:
+        if self._closed or self._processing or self.reader.ended or self.stage.stopping.is_set():
+            return None
+        if not self.budget.has_room(self.shard):
+            return _FULL_SECONDS
+        try:
+            page = await self.reader.read()
+        except RetentionLost as lost:
+            self._apart(self._settle, lost)
+            return None
+        if page is None:
+            return 0.0  # the reader has paused already
+        self.closing.note_read()
+        if self._cautious and page.records:
+            self._apart(self._process_singly, page)
+            return None
+        works, later, business = self.dispatcher.works(page, self.shard)
+        self._note_traffic(page, business)
+        pause = self.pacing.pause(business, len(page.records))
+        if later:
+            self._apart(self._process, page, works, later, business, pause)
+            return None
+        self._hand_over(page, works, business)
+        return None if self.reader.ended else pause
+
+    def _note_traffic(self, page: Page, business: int) -> None:
+        busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
+        self.quiet_pages = 0 if busy else self.quiet_pages + 1
+
+    def _apart(self, process: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Go on in a task, so that a slow handler does not take a place in the pool."""
+        self._processing = True
+        self.activity.start(process, *arguments)
+
+    async def _process(
+        self, page: Page, works: list[Work], later: list[Run], business: int, pause: float
+    ) -> None:
         """Run async handlers once everything before this page is committed.
 
         So they see what came before, know which lanes are held, and run at most once a commit.
         """
-        await self._quiet.wait()
-        if not self._left:
-            await self._dispatcher.run_lanes(
-                later, works, self.shard, held=self._held.holds, until=self._stopping
+        await self.stage.quiet.wait()
+        await self._run_lanes(later, works)
+        self._hand_over(page, works, business)
+        self._go_on(pause)
+
+    async def _run_lanes(self, later: list[Run], works: list[Work]) -> None:
+        if later and not self.stage.left:
+            await self.dispatcher.run_lanes(
+                later, works, self.shard, held=self.stage.held.holds, until=self.stage.stopping
             )
 
-    def _enqueue(self, works: list[Work]) -> None:
-        self.works.extend(works)
-        self._quiet = anyio.Event()
-        self._arrived.set()
+    def _go_on(self, pause: float) -> None:
+        self._processing = False
+        if not self.reader.ended:
+            self.pool.add(self.poll, pause)
 
-    async def _idle(self, seconds: float) -> None:
-        with anyio.move_on_after(seconds):
-            await self._stopping.wait()
+    def _hand_over(self, page: Page, works: list[Work], business: int) -> None:
+        stage = self.stage
+        stage.seen = max(stage.seen, int(self.reader.seen))
+        if page.records:
+            self.budget.take(self.shard, page.size)
+            works.append(Work(self.reader.position, page_bytes=page.size))
+            stage.enqueue(works, business=business > 0)
+        if stage.works or stage.persist_due <= 0:
+            self._commit_soon()
+
+    async def _settle(self, lost: RetentionLost) -> None:
+        """Do what the app's policy says, once all that was read before is committed; then go on."""
+        await self.stage.quiet.wait()
+        pause = await self.losses.settle(lost)
+        if pause is None:
+            self.reader.resume(lost)
+            await self.stage.note_loss(int(self.reader.seen))
+        self._go_on(pause or 0.0)
+
+    # -- one by one ----------------------------------------------------------------------------
+
+    async def _process_singly(self, page: Page) -> None:
+        """Take changes one by one, and write down which, to find the one that kills its workers."""
+        await self.stage.quiet.wait()
+        wanted = 0
+        for record in page.records:
+            if self.stage.stopping.is_set():
+                self._broken_off = True
+                return
+            works: list[Work] = []
+            if self.dispatcher.wants(record):
+                wanted += 1
+                works = await self._try(record)
+            self.stage.enqueue([*works, Work(record.position)], business=bool(works))
+            await self.stage.run()
+            if self.stage.left:
+                return
+        if wanted:
+            self._cautious = False
+        self._note_traffic(page, wanted)
+        self._hand_over(page, [], wanted)
+        self._go_on(0.0)
+
+    async def _try(self, record: Record) -> list[Work]:
+        tries = await self.stage.note_trying(record.position)
+        if tries > _TRIES_MAX:
+            log.error("change.suspected", shard=self.shard, tries=tries - 1)
+            text = f"{tries - 1} workers in a row ended while they ran this change"
+            return self.dispatcher.unrun(
+                record, Failure("WorkerKilled", text, tries - 1, heals=False)
+            )
+        works, later, _ = self.dispatcher.works(Page((record,)), self.shard)
+        await self._run_lanes(later, works)
+        return works
 
     # -- commit --------------------------------------------------------------------------------
 
-    async def _commit_until_drained(self) -> None:
-        while True:
-            if self.works and not self._left:
-                await self._commit_once()
-                continue
-            self._quiet.set()
-            if self._drained or self._left:
-                break
-            due = self._persist_due()
-            if due <= 0:
-                await self._persist()
-                continue
-            self._arrived = anyio.Event()
-            with anyio.move_on_after(due):
-                await self._arrived.wait()
-        if self._position != self.cursor.position and not self.reader.ended:
-            await self._persist()
+    def _commit_soon(self) -> None:
+        if not self._committing:
+            self._committing = True
+            self.activity.start(self._commit)
 
-    async def _commit_once(self) -> None:
-        await self._held.learn_tails(self.works)
-        cursor = replace(self.cursor, position=self._position)
-        plan = self._planner.plan(self.works, cursor, most=self._most, split=self._split)
-        if isinstance(plan, Rerun):
-            await self._rerun(plan)
-        elif plan.actions or plan.cursor.done:
-            await self._send(plan)
-        else:
-            self._drop_until(plan.cursor.position)
-
-    async def _send(self, batch: Batch) -> None:
-        seen = self._seen if batch.changes == len(self.works) else self.cursor.seen
-        batch.cursor = replace(batch.cursor, seen=seen)
-        verdict = await self.committer.commit(batch)
-        if isinstance(verdict, Applied):
-            self._adopt(verdict.batch)
-        elif isinstance(verdict, Refused):
-            await self._refused(verdict)
-        elif isinstance(verdict, Invalid):
-            await self._narrow(batch, verdict)
-        elif isinstance(verdict, Again):
-            await anyio.sleep(self._pacing.contended(throttled=verdict.throttled))
-
-    def _adopt(self, won: Batch) -> None:
-        """Go on from the commit that has won, which may be an earlier one than was sent last."""
-        self._held.lanes |= won.held
-        self._drop_until(won.cursor.position)
-        self._persisted_at = self._clock.monotonic()
-        self._business_since = bool(self.works)
-        self._most, self._split = 1_000_000, False
-        self._pacing.committed()
-
-    def _drop_until(self, position: str) -> None:
-        """Drop works that are done with; their pages' bytes make room for others.
-
-        By position and not by number, because works without effects are dropped uncommitted, and
-        an earlier plan that held them may yet win.
-        """
-        while position != START and self.works and self.works[0].position <= position:
-            work = self.works.popleft()
-            self._position = work.position
-            if work.page_bytes:
-                self._budget.release(self.shard, work.page_bytes)
-
-    async def _rerun(self, rerun: Rerun) -> None:
-        outcome = rerun.outcome
-        if contended(outcome):
-            await anyio.sleep(self._pacing.contended(throttled=False))
-        else:
-            await self._dispatcher.run(
-                rerun.work, outcome, tuple(self.works), self.shard, until=self._stopping
-            )
-        self._left = outcome.waiting and self._stopping.is_set()
-
-    # -- refusals ------------------------------------------------------------------------------
-
-    async def _refused(self, refused: Refused) -> None:
-        """Change what made the commit fail, so that the next plan is another one."""
-        results: dict[tuple[str, str], set[int]] = {}
-        for source in dict.fromkeys(refused.sources):
-            if source.effect == CHILD:
-                raise InvariantError("a child's cursor was created by a commit before the last")
-            if source.effect < READ:
-                await self._held.refresh(source.handler)
-            else:
-                results.setdefault((source.position, source.handler), set()).add(source.effect)
-        again = False
-        for (position, handler), effects in results.items():
-            outcome = self._outcome(position, handler)
-            if outcome is not None:
-                refuse(outcome, effects, position, self._dispatcher.schema)
-                log.debug("effect.refused", handler=handler, refusals=outcome.refusals)
-                again = again or (outcome.waiting and outcome.refusals > 1)
-        if again:
-            await anyio.sleep(self._pacing.contended(throttled=False))
-
-    def _outcome(self, position: str, handler: str) -> Outcome | None:
-        for work in self.works:
-            if work.position == position:
-                for outcome in work.outcomes:
-                    if outcome.handler.name == handler:
-                        return outcome
-        return None
-
-    async def _narrow(self, sent: Batch, verdict: Invalid) -> None:
-        """Halve the commit until the change, then the handler, is alone that cannot be stored."""
-        if sent.changes > 1:
-            self._most = max(1, sent.changes // 2)
-        elif not self._split:
-            self._most, self._split = 1, True
-        else:
-            work = self.works[0]
-            culprit = next((o for o in work.outcomes if self._sends(work, o)), None)
-            if culprit is None or culprit.failure is not None:
-                raise InvariantError(f"the table finds a parking commit invalid: {verdict.code}")
-            log.warning("effect.invalid", handler=culprit.handler.name, code=verdict.code)
-            text = "DynamoDB finds an effect of this result invalid"
-            culprit.give_up(Failure(verdict.code, text))
-            if culprit.waiting:
-                self._left = self._stopping.is_set()
-                await anyio.sleep(self._pacing.contended(throttled=True))
-
-    def _sends(self, work: Work, outcome: Outcome) -> bool:
-        done = f"{work.position}:{outcome.handler.name}" in self.cursor.done
-        return not done and bool(outcome.actions or outcome.failure)
-
-    # -- positions without effects ------------------------------------------------------
-
-    def _persist_due(self) -> float:
-        """Return the seconds until the position has to be written although nothing else is."""
-        if self._position == self.cursor.position and self._seen <= self.cursor.seen + 1:
-            return self._pacing.quiet_seconds
-        seconds = (
-            self._pacing.checkpoint_seconds if self._business_since else self._pacing.quiet_seconds
-        )
-        return self._persisted_at + seconds - self._clock.monotonic()
-
-    async def _persist(self) -> None:
-        """Write the position alone."""
-        while True:
-            batch = Batch(replace(self.cursor, position=self._position, seen=self._seen))
-            verdict = await self.committer.commit(batch)
-            if isinstance(verdict, Applied):
-                self._adopt(verdict.batch)
-                if verdict.batch is batch:
-                    return
-            else:
-                await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))
-
-    # -- the end of the shard ------------------------------------------------------------------
-
-    async def finish(self, children: list[Cursor]) -> Finished:
-        """Close the shard: its cursor is finished and its children's cursors exist, at once.
-
-        Raises:
-            LeaseLost: another worker owns the shard.
-        """
-        now = int(self._clock.time())
-        there: set[str] = set()
-        while True:
-            # Only this shard's owner held lanes in its chunks, so that an empty one stays empty.
-            chunks = frozenset(await self._held.in_chunks(self.cursor.holds))
-            finished = replace(
-                self.cursor,
-                position=self._position,
-                state="finished",
-                ended=now,
-                seen=max(self._seen, int(self.reader.seen)),
-                done=frozenset(),
-                holds=chunks,
-                children=frozenset(child.name for child in children),
-            )
-            # They inherit what the cursor says now: an adopted commit may have held a lane.
-            heirs = [replace(c, holds=finished.holds, seen=finished.seen) for c in children]
-            new = [child for child in heirs if child.name not in there]
-            actions = [action for child in new for action in creation(self._store.space, child)]
-            batch = Batch(finished, fold(actions))
-            verdict = await self.committer.commit(batch)
-            if isinstance(verdict, Applied):
-                self._adopt(verdict.batch)
-                if verdict.batch is batch:
-                    return Finished(tuple(heirs))
-            elif isinstance(verdict, Refused):
-                there |= {source.handler for source in verdict.sources if source.effect == CHILD}
-            else:
-                await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))
+    async def _commit(self) -> None:
+        stage = self.stage
+        try:
+            while stage.works and not stage.left:
+                await stage.run()
+                if not stage.works and stage.persist_due <= 0:
+                    await stage.persist()
+            if not stage.works and stage.persist_due <= 0:
+                await stage.persist()
+        finally:
+            self._committing = False

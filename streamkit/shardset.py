@@ -1,39 +1,50 @@
-"""The shards that this worker runs: one pipeline each, from taking the cursor to the shard's end.
+"""The shards of this worker: a pipeline each, from taking the cursor to the shard's end.
 
-In: cursors to run. Out: running pipelines; when a shard ends, its children run at once. On
-failure: the first error of any pipeline ends them all; a lost lease is one of those.
+    take ──► polled ──► ended ──► finished, with its children ──► take each child
+      │         └──► given, stopped ──► released
+      └──► lost: another worker has it; nothing of it goes on here
+
+In: cursors to take and names to give, from the coordinator. Out: pipelines in the polling pool. On
+failure: a lost lease ends its own shard at once and is nothing special; what is wrong with the
+stream or the table ends the worker.
 """
 
 import random
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import anyio
 import anyio.abc
 
+from streamkit.activity import Activity
 from streamkit.aws import Aws
 from streamkit.clock import Clock
 from streamkit.commit import Committer
+from streamkit.committing import CommitStage
 from streamkit.control import Cursor, child_of
 from streamkit.cursor import CursorStore
 from streamkit.dispatch import Dispatcher
+from streamkit.errors import LeaseLost
+from streamkit.fleet.coordinator import Coordinator
+from streamkit.loss import Losses
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import ByteBudget, Pace, Pacing
 from streamkit.pipeline import ShardPipeline
 from streamkit.planning import Planner
+from streamkit.polling import PollingPool
 from streamkit.preflight import Surroundings
+from streamkit.retrying import LaneRetries
 from streamkit.source.listing import list_children
 from streamkit.source.reader import ShardReader
 
 log = get_logger("streamkit.worker")
 
-_AWAITED_SECONDS = 300.0
-"""How long children are looked for often; a disabled stream's shards never get any."""
+_TAKEN_AT_ONCE = 16
 
 
 @dataclass
 class ShardSet:
-    """Runs pipelines in a task group that the worker owns."""
+    """Runs pipelines in a task group that the worker owns. `generation` is what is taken in."""
 
     aws: Aws
     around: Surroundings
@@ -43,43 +54,68 @@ class ShardSet:
     pace: Pace
     clock: Clock
     rng: random.Random
-    owner: str
-    generation: int
+    pool: PollingPool
+    losses: Losses
     group: anyio.abc.TaskGroup
-    childless: anyio.Event = field(default_factory=anyio.Event)
+    retries: LaneRetries
+    coordinator: Coordinator = field(init=False)
     running: dict[str, ShardPipeline] = field(default_factory=dict)
-    cursors: dict[str, Cursor] = field(default_factory=dict)
     stopping: bool = False
-    listed: bool = False
     enabled: bool = True
-    _begun: set[str] = field(default_factory=set)
+    _taking: dict[str, Cursor] = field(default_factory=dict)
+    _emptied: anyio.Event = field(default_factory=anyio.Event)
 
-    def start(self, cursors: Iterable[Cursor]) -> None:
-        """Begin to run these shards, but for the finished ones and those that run already."""
-        for cursor in cursors:
-            if cursor.name in self._begun:
-                continue  # what is known of it here is newer
-            self.cursors[cursor.name] = cursor
-            if not cursor.finished and not self.stopping:
-                self._begun.add(cursor.name)
-                self.group.start_soon(self._run, cursor)
+    def __post_init__(self) -> None:
+        """Bound how many shards are taken at once."""
+        self._takers = anyio.Semaphore(_TAKEN_AT_ONCE)
+        self._read_at = self.clock.monotonic()
 
-    def stop(self) -> None:
-        """Ask every pipeline to commit what it has, and end."""
-        self.stopping = True
-        for pipeline in self.running.values():
+    # -- what the coordinator asks for ---------------------------------------------------------
+
+    @property
+    def held(self) -> Mapping[str, Cursor]:
+        """The shards that are read here or about to be taken."""
+        return self._taking | {name: pipe.cursor for name, pipe in self.running.items()}
+
+    def take(self, cursor: Cursor) -> None:
+        """Begin to take a shard, as its cursor was read."""
+        if not (self.stopping or cursor.name in self._taking or cursor.name in self.running):
+            self._taking[cursor.name] = cursor
+            self.group.start_soon(self._begin, cursor)
+
+    def give(self, name: str) -> None:
+        """Begin to release a shard: what is dispatched is committed first."""
+        if name in self.running:
+            self.running[name].stop()
+
+    def lose(self, cursor: Cursor) -> None:
+        """Drop a shard, if another worker has taken it, as its cursor says now."""
+        pipeline = self.running.get(cursor.name)
+        if pipeline is None or cursor.finished:
+            return
+        mine = pipeline.cursor
+        if mine.epoch < cursor.epoch or (mine.epoch, mine.owner) == (cursor.epoch, None):
+            self._failed(pipeline, LeaseLost("another worker has taken it"))
+
+    def give_all(self) -> None:
+        """Begin to release every shard."""
+        for pipeline in list(self.running.values()):
             pipeline.stop()
 
-    def idle(self, pages: int) -> bool:
-        """Say whether every shard has served so many pages in a row without a change.
+    async def drain(self) -> None:
+        """Release every shard, and take none any more."""
+        self.stopping = True
+        self.give_all()
+        while self._taking or self.running:
+            self._emptied = anyio.Event()
+            await self._emptied.wait()
 
-        Not while one is being taken or finished, or its children may be listed late.
-        """
-        if not self.listed or self._begun - self.running.keys() or self.awaits_children():
-            return False
-        return all(
-            pipeline.quiet_pages >= pages and not pipeline.works and not pipeline.reader.ended
-            for pipeline in self.running.values()
+    # -- what others ask about -----------------------------------------------------------------
+
+    def idle(self, pages: int) -> bool:
+        """Say whether every shard has served so many pages in a row without a change."""
+        return not self._taking and all(
+            pipeline.quiet_pages >= pages and pipeline.waits for pipeline in self.running.values()
         )
 
     def count_anew(self) -> None:
@@ -87,82 +123,143 @@ class ShardSet:
         for pipeline in self.running.values():
             pipeline.quiet_pages = 0
 
-    def forget(self, names: Iterable[str]) -> None:
-        """Forget cursors that were swept."""
-        for name in names:
-            self.cursors.pop(name, None)
+    @property
+    def silence(self) -> float:
+        """For how many seconds no page was read, although there are shards to read."""
+        if not self.running:
+            self._read_at = self.clock.monotonic()
+        return self.clock.monotonic() - self._read_at
 
-    def awaits_children(self) -> bool:
-        """Say whether a shard that finished lately has no child yet: it may be listed late."""
-        if not self.enabled:
-            return False  # its shards are closed, and never get any
-        parents = {cursor.parent for cursor in self.cursors.values()}
-        now = self.clock.time()
-        return any(
-            cursor.finished and cursor.name not in parents and now - cursor.ended < _AWAITED_SECONDS
-            for cursor in self.cursors.values()
-        )
+    def note_read(self) -> None:
+        """A page was read: the stream answers."""
+        self._read_at = self.clock.monotonic()
 
-    async def _run(self, cursor: Cursor) -> None:
-        taken = await self.store.take(cursor, self.owner, self.generation)
-        self.cursors[cursor.name] = taken
-        if taken.finished:  # by an owner before, after the cursor was read: the lister goes on
-            self._begun.discard(cursor.name)
-            self.childless.set()
-            return
-        pipeline = self._pipeline(taken)
-        self.running[cursor.name] = pipeline
-        log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
+    # -- the life of a shard -------------------------------------------------------------------
+
+    async def _begin(self, cursor: Cursor) -> None:
         try:
-            if self.stopping:
-                pipeline.stop()
-            ended = await pipeline.run()
-            if ended:
-                await self._finish(pipeline)
-            else:
-                await self.store.release(pipeline.cursor)
-                log.info("shard.released", shard=cursor.name)
+            async with self._takers:
+                me = self.coordinator.me
+                taken = await self.store.take(cursor, me.name, me.generation)
+                if taken.finished:  # by an owner before, after the cursor was read
+                    self.coordinator.found(taken)
+                    return
+                pipeline = self._pipeline(taken)
+                self.running[cursor.name] = pipeline
+                held = pipeline.stage.held
+                self.retries.watch(cursor.name, lambda: held.lanes, held.forget)
+                log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
+                pipeline.activity.start(pipeline.begin)
+                if self.stopping:
+                    pipeline.stop()
+        except LeaseLost:
+            self.coordinator.lost(cursor.name)
         finally:
-            del self.running[cursor.name]
-            self._begun.discard(cursor.name)
-            self.budget.forget(cursor.name)
+            del self._taking[cursor.name]
+            self._emptied.set()
 
     def _pipeline(self, cursor: Cursor) -> ShardPipeline:
         space = self.store.space
         arn = self.around.table.stream_arn or ""
-        return ShardPipeline(
-            ShardReader(
-                self.aws, arn, cursor.name, cursor.position, cursor.seen, self.clock, self.rng
-            ),
+        pacing = Pacing(self.pace, self.rng)
+        stage = CommitStage(
             self.dispatcher,
             Planner(space, self.clock, cursor.name),
             Committer(self.aws.dynamodb, space, cursor, self.around.schemas, self.rng),
             self.store,
-            Pacing(self.pace, self.rng),
+            pacing,
             self.budget,
             self.clock,
         )
+        joined = self.coordinator.rollout.joined
+        reader = ShardReader(
+            self.aws,
+            arn,
+            cursor.name,
+            cursor.position,
+            cursor.seen,
+            self.clock,
+            self.rng,
+            cursor.since,
+            joined.founded if joined else 0,
+            half_done=bool(cursor.done or cursor.trying),
+        )
+        pipeline = ShardPipeline(
+            reader,
+            self.dispatcher,
+            stage,
+            self.pool,
+            pacing,
+            self.budget,
+            self.losses,
+            closing=self,
+        )
+        pipeline.activity = Activity(
+            self.group, lambda error: self._failed(pipeline, error), pipeline.rested
+        )
+        return pipeline
 
-    async def _finish(self, pipeline: ShardPipeline) -> None:
+    def _failed(self, pipeline: ShardPipeline, error: Exception) -> bool:
+        """A lost lease ends everything that goes on for its shard; all else ends the worker."""
+        if not isinstance(error, LeaseLost):
+            return False
+        if self.running.get(pipeline.shard) is pipeline:
+            log.info("shard.lost", shard=pipeline.shard, reason=str(error))
+            self._drop(pipeline)
+            self.coordinator.lost(pipeline.shard)
+        return True
+
+    def _drop(self, pipeline: ShardPipeline) -> None:
+        del self.running[pipeline.shard]
+        self.retries.unwatch(pipeline.shard)
+        self.budget.forget(pipeline.shard)
+        pipeline.activity.cancel()
+        self._emptied.set()
+
+    # -- how a shard closes --------------------------------------------------------------------
+
+    async def released(self, pipeline: ShardPipeline) -> None:
+        """The shard was given up; what is dispatched is committed."""
+        cursor = pipeline.cursor
+        await self.store.release(cursor)
+        log.info("shard.released", shard=cursor.name)
+        self.coordinator.found(replace(cursor, owner=None))
+        self._drop(pipeline)
+
+    async def ended(self, pipeline: ShardPipeline) -> None:
+        """The shard was read to its end: finish it, and take its children."""
         parent = pipeline.cursor
-        names = await self._children(parent.name)
         children = [
-            child_of(name, parent, generation=self.generation, parent_name=parent.name)
-            for name in names
+            child_of(
+                name,
+                parent,
+                generation=parent.generation,
+                parent_name=parent.name,
+                heir=not number,
+            )
+            for number, name in enumerate(await self._children(parent.name))
         ]
-        finished = await pipeline.finish(children)
-        self.cursors[parent.name] = pipeline.cursor
+        created = await pipeline.stage.finish(children)
         log.info("shard.finished", shard=parent.name, children=len(children))
-        if not children:
-            self.childless.set()
-        self.start(finished.children)
+        self.coordinator.found(pipeline.cursor)
+        if not created:
+            self.coordinator.await_children(parent.name)
+        for child in created:
+            self.coordinator.found(child)
+            self.take(child)
+        if self.stopping or len(created) > 1:
+            self.coordinator.presence.tell()
+        self._drop(pipeline)
 
     async def _children(self, parent: str) -> list[str]:
         """Ask for the shard's children, once: that it is read to its end must be written soon.
 
-        Children that are listed later are found by the lister, which looks every second then.
+        Children that are listed later are found by the leader. It does all of it in a large fleet,
+        or when many shards end at once: ten calls a second are allowed for all together.
         """
+        if not self.coordinator.may_ask():
+            return []
         arn = self.around.table.stream_arn or ""
         listing = await list_children(self.aws, arn, parent)
         self.enabled = listing.enabled
-        return [shard.id for shard in listing.shards]
+        return sorted(shard.id for shard in listing.shards)

@@ -1,17 +1,17 @@
-"""The worker: reads every shard of an app's stream, and commits what its handlers answer.
+"""The worker: one process's part of the fleet that runs an app.
 
-      start ──► check ──► wait ──► lead ──► run ──► drain ──► release
-                           ▲                 │
-                           └──── lost ◄──────┘        another worker took over: wait again
+      start ──► check ──► join ──► share ──► drain ──► leave
+                           ▲         │
+                           └─ swept ─┘     others took it for dead: it comes back under a new name
 
     check   the app fits its table, or the worker does not start
-    wait    another worker leads this consumer: watch its heartbeat for a lease duration
-    lead    take the lister's lease, then every cursor that is not finished
-    run     one pipeline a shard; the lister creates cursors; finished shards start their children
+    join    make the heartbeat item, by which the others know of it
+    share   look at the others, take, claim and give shards; run them; lead, if nobody else does
     drain   after `stop`: commit what is dispatched, write positions, give the leases back
+    leave   take the heartbeat item away
 
-One worker at a time owns a consumer's shards; a second one waits. A commit under a lease that was
-lost is refused by the table, whatever this process believes.
+Any number of workers share a consumer's shards; each shard has one owner at a time. A commit under
+a lease that was lost is refused by the table, whatever this process believes.
 """
 
 import random
@@ -25,28 +25,34 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.commit import Committer
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
-from streamkit.dispatch import Dispatcher
-from streamkit.errors import InvariantError, LeaseLost
-from streamkit.fleet.generation import Generation, join_generation, newest_generation
+from streamkit.dispatch import Dispatcher, Tools
+from streamkit.errors import LeaseLost
+from streamkit.fleet.claims import Claims
+from streamkit.fleet.coordinator import Coordinator, Rhythm
+from streamkit.fleet.generation import Founding
+from streamkit.fleet.known import KnownShards
 from streamkit.fleet.leadership import Leadership
-from streamkit.fleet.members import Member, Watch, new_worker_name, runs_somewhere, sweep_members
+from streamkit.fleet.members import Member, Pulse, Roster, new_worker_name
+from streamkit.fleet.presence import Presence
+from streamkit.fleet.rollout import Rollout
 from streamkit.injection import injector
+from streamkit.loss import Losses
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import ByteBudget, Pacing
+from streamkit.polling import PollingPool
 from streamkit.preflight import Surroundings, findings, require, survey
+from streamkit.retrying import LaneRetries
 from streamkit.settings import Settings
 from streamkit.shardset import ShardSet
 from streamkit.source.lister import Lister
+from streamkit.table import Table
+from streamkit.watchdog import watch_stream
 
 log = get_logger("streamkit.worker")
 
 _IDLE_PAGES = 5
 """Quiet pages in a row, on every shard, after which `until_idle` ends: see the facts on empty
 pages in `source.reader`."""
-_SWEEP_LEASES = 10
-"""A worker is swept only long after its shards were taken: it may have been paused."""
-_LATE_SECONDS = 1.0
-"""Between listings while children are awaited: one call in ten that the service allows."""
 
 
 class Worker:
@@ -76,25 +82,28 @@ class Worker:
         self._clock = clock or SystemClock()
         self._rng = rng or random.Random()
         self._stop = anyio.Event()
-        self._shards: ShardSet | None = None
+        self._crew: _Crew | None = None
 
     def stop(self) -> None:
         """Ask for a graceful end: drain, write positions, release, return from `run`."""
         self._stop.set()
-        if self._shards is not None:
-            self._shards.stop()
 
     def is_idle(self, pages: int = _IDLE_PAGES) -> bool:
-        """Say whether every shard has served so many pages in a row without a change."""
-        return self._shards is not None and self._shards.idle(pages)
+        """Say whether every shard here has served so many pages in a row without a change."""
+        return self._crew is not None and self._crew.is_idle(pages)
 
     def count_anew(self) -> None:
         """Let only pages that are read from now on count for `is_idle`."""
-        if self._shards is not None:
-            self._shards.count_anew()
+        if self._crew is not None:
+            self._crew.shards.count_anew()
+
+    @property
+    def shards(self) -> frozenset[str]:
+        """The shards that this worker reads at the moment."""
+        return frozenset(self._crew.shards.running) if self._crew is not None else frozenset()
 
     async def run(self, *, until_idle: bool = False) -> None:
-        """Work until stopped, or until the stream has nothing more to read.
+        """Work until stopped, or until the stream has nothing more to read here.
 
         Raises:
             ConfigurationError: the app does not fit its table, or may not use it.
@@ -112,15 +121,18 @@ class Worker:
         self, around: Surroundings, store: CursorStore, resources: tuple[Any, ...], until_idle: bool
     ) -> bool:
         """Work under one name. Return False if others took this worker for dead and swept it."""
-        member = Member(
-            store, self.name, self._settings.heartbeat, self._clock, self.app.fingerprint()
-        )
-        await member.join()
-        log.info("worker.started", worker=self.name, app=self.app.name, table=self.app.table)
+        tools = injector(self._aws.dynamodb, around.table, resources)
+        self.dispatcher = self._make_dispatcher(around, tools)
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(member.beat_for_ever)
-                await self._lead_until_stopped(around, store, resources, until_idle)
+                crew = self._crew = _Crew(self, around, store, self.dispatcher, tools, group)
+                await crew.coordinator.presence.join()
+                log.info(
+                    "worker.started", worker=self.name, app=self.app.name, table=self.app.table
+                )
+                crew.start()
+                await self._until_done(crew, until_idle)
+                await crew.leave()
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:
             error = first_error(errors)
@@ -128,151 +140,160 @@ class Worker:
                 raise error from errors
             log.info("worker.swept", worker=self.name)
             return self._stop.is_set()
-        await member.leave()
+        finally:
+            self._crew = None
         log.info("worker.stopped", worker=self.name)
         return True
 
-    async def _lead_until_stopped(
-        self, around: Surroundings, store: CursorStore, resources: tuple[Any, ...], until_idle: bool
-    ) -> None:
-        watch = Watch(store, self._clock, self._settings.lease)
-        leadership = Leadership(store, watch, self.name, self._settings.heartbeat)
-        while not self._stop.is_set():
-            lister = await self._wait_for_lead(leadership, store)
-            if lister is None:
-                return
-            try:
-                await self._run_shards(around, store, lister, resources, until_idle)
-            except BaseExceptionGroup as errors:
-                error = first_error(errors)
-                if not isinstance(error, LeaseLost):
-                    raise
-                log.info("worker.lost", reason=str(error))
-            else:
-                return
-
-    async def _wait_for_lead(self, leadership: Leadership, store: CursorStore) -> Cursor | None:
-        """Wait for the lister's lease and a generation to run in; None means stopped."""
-        # One of its own: leadership forgets an owner when it finds it dead.
-        watch = Watch(store, self._clock, self._settings.lease)
-        while not self._stop.is_set():
-            found: Cursor | None = None
-            async with anyio.create_task_group() as group:
-                group.start_soon(_cancel_on, self._stop, group.cancel_scope)
-                found = await leadership.free_or_abandoned()
-                group.cancel_scope.cancel()
-            if found is None:
-                return None
-            generation = await self._join(store, watch)
-            if generation is None:
-                with anyio.move_on_after(self._settings.heartbeat):
-                    await self._stop.wait()
-                continue
-            taken = await leadership.take(found, generation.number)
-            if taken is not None:
-                return taken
-        return None
-
-    async def _join(self, store: CursorStore, watch: Watch) -> Generation | None:
-        """Join or start a generation; None means: stand by.
-
-        A worker of an older roll-out leaves the shards to those of the newest, and takes over
-        only when none of them is left: a roll-back, or they all died.
-        """
-        fingerprint, handlers = self.app.fingerprint(), self.app.handlers
-        generation = await join_generation(store, fingerprint, handlers, take_over=False)
-        if generation is None:
-            newest = await newest_generation(store)
-            if newest and await runs_somewhere(store, watch, newest.fingerprint, self.name):
-                log.info("worker.stands_by", worker=self.name, newest=newest.number)
-                return None
-            generation = await join_generation(store, fingerprint, handlers, take_over=True)
-        if generation is None:
-            raise InvariantError("an older roll-out was refused although it takes over")
-        log.info(
-            "generation.joined",
-            generation=generation.number,
-            needs_rebuild=sorted(generation.rebuild),
-        )
-        return generation
-
-    async def _run_shards(
-        self,
-        around: Surroundings,
-        store: CursorStore,
-        lead: Cursor,
-        resources: tuple[Any, ...],
-        until_idle: bool,
-    ) -> None:
-        committer = Committer(
-            self._aws.dynamodb, store.space, lead, {around.control.name: around.control}, self._rng
-        )
-        pacing = Pacing(self._settings.pace, self._rng)
-        arn = around.table.stream_arn or ""
-        lister = Lister(self._aws, arn, store, committer, self._clock, pacing)
-        async with anyio.create_task_group() as group:
-            self._shards = shards = ShardSet(
-                self._aws,
-                around,
-                store,
-                self._make_dispatcher(around, resources),
-                ByteBudget(self._settings.prefetch_bytes),
-                self._settings.pace,
-                self._clock,
-                self._rng,
-                self.name,
-                lead.generation,
-                group,
-            )
-            shards.start((await store.read_all()).values())
-            async with anyio.create_task_group() as listing:
-                listing.start_soon(self._list_for_ever, lister, shards)
-                await self._until_done(shards, until_idle)
-                listing.cancel_scope.cancel()
-            shards.stop()
-        self._shards = None
-        await store.release(committer.cursor)
-
-    async def _list_for_ever(self, lister: Lister, shards: ShardSet) -> None:
-        """List now and then, and often while a finished shard's children are not listed yet."""
-        watch = Watch(lister.store, self._clock, max(_SWEEP_LEASES * self._settings.lease, 60.0))
-        while True:
-            await lister.require_lease()
-            await sweep_members(lister.store, watch, self.name)
-            created, swept = await lister.once(shards.cursors)
-            shards.forget(swept)
-            shards.start(created)
-            shards.listed = True
-            interval = self._settings.list_interval
-            seconds = min(interval, _LATE_SECONDS) if shards.awaits_children() else interval
-            shards.childless = anyio.Event()
-            with anyio.move_on_after(seconds):
-                await shards.childless.wait()
-
-    async def _until_done(self, shards: ShardSet, until_idle: bool) -> None:
+    async def _until_done(self, crew: "_Crew", until_idle: bool) -> None:
         if not until_idle:
             await self._stop.wait()
             return
-        while not (self._stop.is_set() or shards.idle(_IDLE_PAGES)):
+        while not (self._stop.is_set() or crew.all_idle()):
             with anyio.move_on_after(self._settings.poll_floor):
                 await self._stop.wait()
 
-    def _make_dispatcher(self, around: Surroundings, resources: tuple[Any, ...]) -> Dispatcher:
+    def _make_dispatcher(self, around: Surroundings, tools: Tools) -> Dispatcher:
         schema = around.table
-        self.dispatcher = Dispatcher(
+        return Dispatcher(
             self.app.handlers,
             self.app.router(schema),
             schema,
-            injector(self._aws.dynamodb, schema, resources),
+            tools,
             self._rng,
             self._settings.concurrency,
+            clock=self._clock,
         )
-        return self.dispatcher
 
 
-async def _cancel_on(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
+class _Crew:
+    """What runs under one name of a worker."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        around: Surroundings,
+        store: CursorStore,
+        dispatcher: Dispatcher,
+        tools: Tools,
+        group: anyio.abc.TaskGroup,
+    ) -> None:
+        settings = worker._settings  # noqa: SLF001 - one thing in two classes
+        self._worker, self._around, self._store, self._group = worker, around, store, group
+        self._settings = settings
+        self._clock, self._rng, self._aws = worker._clock, worker._rng, worker._aws  # noqa: SLF001
+        self._pool = PollingPool(settings.readers)
+        self._losses = Losses(
+            worker.app.on_loss,
+            Table(self._aws.dynamodb, around.table),
+            store,
+            frozenset(h.name for h in worker.app.handlers if h.is_aggregate),
+        )
+        self._retries = LaneRetries.of(
+            worker.app, self._aws, around, tools, rng=self._rng, clock=self._clock
+        )
+        self.shards = ShardSet(
+            self._aws,
+            around,
+            store,
+            dispatcher,
+            ByteBudget(settings.prefetch_bytes),
+            settings.pace,
+            self._clock,
+            self._rng,
+            self._pool,
+            self._losses,
+            group,
+            self._retries,
+        )
+        self.coordinator = self.shards.coordinator = self._make_coordinator(worker.app)
+        self._leadership = Leadership(
+            self.coordinator, store, self._make_lister, settings.list_interval
+        )
+        self._leading = anyio.CancelScope()
+        self._led = anyio.Event()
+
+    def _make_coordinator(self, app: App) -> Coordinator:
+        settings, clock, shards = self._settings, self._clock, self.shards
+        fingerprint = app.fingerprint()
+        roster = Roster(CursorStore(self._aws.beats, self._store.space))
+        claims = Claims(max(settings.grace, 2 * settings.lease), settings.lease)
+        presence = Presence(
+            roster,
+            Member(self._worker.name, fingerprint=fingerprint, weight=settings.weight),
+            settings.heartbeat,
+            clock,
+            held=lambda: len(shards.held),
+            claims=lambda: claims.tokens,
+            is_idle=lambda: self.is_idle(_IDLE_PAGES),
+        )
+        founding = Founding(app.table, app.start, clock, self._losses)
+        take_over = (settings.take_over_after, founding, settings.take_over)
+        return Coordinator(
+            roster,
+            KnownShards(self._store),
+            shards,
+            Rollout(self._store, fingerprint, app.handlers, clock, *take_over),
+            Pulse(settings.lease),
+            claims,
+            Rhythm(settings.look_interval, settings.list_interval),
+            clock,
+            presence,
+        )
+
+    def _make_lister(self, lead: Cursor) -> Lister:
+        control, space = self._around.control, self._store.space
+        joined = self.coordinator.rollout.joined
+        return Lister(
+            self._aws,
+            self._around.table.stream_arn or "",
+            self._store,
+            Committer(self._aws.dynamodb, space, lead, {control.name: control}, self._rng),
+            self._clock,
+            Pacing(self._settings.pace, self._rng),
+            joined.since if joined else 0,
+        )
+
+    def start(self) -> None:
+        """Begin everything."""
+        start = self._group.start_soon
+        start(self.coordinator.presence.beat_for_ever)
+        start(self.coordinator.look_for_ever)
+        start(self._pool.run)
+        start(self._retries.run_for_ever)
+        start(self._lead)
+        start(watch_stream, self.shards, self.coordinator, self._aws, 3 * self._settings.lease)
+
+    async def _lead(self) -> None:
+        with self._leading:
+            await self._leadership.lead_for_ever()
+        self._led.set()
+
+    async def leave(self) -> None:
+        """Drain, give everything back, and take the heartbeat item away."""
+        self.coordinator.presence.say(state="leaving")
+        self._leading.cancel()
+        await self._led.wait()
+        await self.shards.drain()
+        await self._leadership.resign()
+        await self.coordinator.presence.leave()
+
+    def all_idle(self) -> bool:
+        """Say whether nobody in the fleet has anything to do."""
+        return self.coordinator.all_idle(idle=self.is_idle(_IDLE_PAGES))
+
+    def is_idle(self, pages: int) -> bool:
+        """Say whether there is nothing to do here, as far as can be known here.
+
+        Not while a shard is about to be taken or has ended without a child that was listed.
+        """
+        coordinator, lister = self.coordinator, self._leadership.lister
+        enabled = self.shards.enabled and (lister is None or lister.enabled)
+        if not coordinator.settled or (coordinator.me.childless and enabled):
+            return False
+        if coordinator.me.leads and not self._leadership.listed:
+            return False
+        return self.shards.idle(pages)
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

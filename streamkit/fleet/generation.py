@@ -5,32 +5,69 @@ before starts a new generation; one equal to the newest joins it; an older known
 because a left-over worker of the last roll-out must not wipe out the new one. In the very write
 that creates a generation, aggregates that are new, changed or were away are marked *needs
 rebuild*: they have missed changes, and only a rebuild makes them right.
+
+The first generation is the consumer's founding: where it starts is resolved there and then and is
+in the table before anything is read. A consumer whose stream was replaced is founded again under
+the new stream's label, with what it knew under the old one; changes in between may be lost.
+
+A rewind is a generation that throws all cursors away. Its one write is the whole decision; whoever
+comes next, worker or operator, deletes what older generations left before anything is read.
 """
 
+import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from streamkit.actions import OURS
-from streamkit.conditions import Attr, absent
+import anyio
+
+from streamkit.actions import OURS, Action
+from streamkit.clock import Clock
+from streamkit.conditions import Attr, Condition, absent
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.errors import LeaseLost
+from streamkit.errors import LeaseLost, RetentionLost
+from streamkit.fleet.cursors import drop_cursors, every_cursor
+from streamkit.fleet.directory import enter, predecessors
 from streamkit.handler import Handler
+from streamkit.loss import Losses
+from streamkit.start import Start, since_of, start_text
+from streamkit.transaction import transact
 
 _KNOWN_MAX = 20
 """Fingerprints remembered: more roll-outs than are ever alive at once; the item stays small."""
+_ZERO = {"N": "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The newest generation as the consumer's item says."""
+    """The newest generation as the consumer's item says.
+
+    `since` is from when on changes are the consumer's (0: all), `founded` when it began to read,
+    `lost` when the whole stream may have lost changes; all in epoch seconds. `start` is what the
+    app declared then. `rewinding`: cursors of older generations are still to be deleted.
+    """
 
     number: int
     fingerprint: str
     known: tuple[str, ...]
     aggregates: Mapping[str, str]
     rebuild: frozenset[str]
+    since: int = 0
+    founded: int = 0
+    lost: int = 0
+    start: str = "trim_horizon"
+    rewinding: bool = False
+
+
+@dataclass(frozen=True)
+class Founding:
+    """What a consumer's first generation needs to know: its table, and where it starts."""
+
+    table: str
+    start: Start
+    clock: Clock
+    losses: Losses
 
 
 def read_generation(item: Mapping[str, Any]) -> Generation:
@@ -41,6 +78,11 @@ def read_generation(item: Mapping[str, Any]) -> Generation:
         known=tuple(part["S"] for part in item["known"]["L"]),
         aggregates={name: part["S"] for name, part in item["aggregates"]["M"].items()},
         rebuild=frozenset(item["rebuild"]["SS"]) if "rebuild" in item else frozenset(),
+        since=int(item.get("since", _ZERO)["N"]),
+        founded=int(item.get("founded", _ZERO)["N"]),
+        lost=int(item.get("lost", _ZERO)["N"]),
+        start=item.get("start", {"S": "trim_horizon"})["S"],
+        rewinding="rewinding" in item,
     )
 
 
@@ -59,6 +101,10 @@ def next_generation(
         (*[known for known in newest.known if known != fingerprint], fingerprint)[-_KNOWN_MAX:],
         aggregates,
         (newest.rebuild | missed) - gone,
+        newest.since,
+        newest.founded,
+        newest.lost,
+        newest.start,
     )
 
 
@@ -69,7 +115,12 @@ async def newest_generation(store: CursorStore) -> Generation | None:
 
 
 async def join_generation(
-    store: CursorStore, fingerprint: str, handlers: Iterable[Handler], *, take_over: bool
+    store: CursorStore,
+    fingerprint: str,
+    handlers: Iterable[Handler],
+    *,
+    take_over: bool,
+    founding: Founding | None = None,
 ) -> Generation | None:
     """Join the newest generation or start one; None means: stand by, this is an older roll-out.
 
@@ -79,34 +130,134 @@ async def join_generation(
         handlers: what the app registers.
         take_over: let a known older fingerprint start a generation, because no worker of the
             newest is alive or an operator said so.
+        founding: what to do if there is none yet; without it all records there are count.
+
+    Raises:
+        RetentionLost: the stream was replaced, and the app's policy is to halt.
+        ConfigurationError: the app's start is still to come.
     """
     handlers = list(handlers)
     while True:
         newest = await newest_generation(store)
+        if newest is not None and newest.rewinding:
+            await finish_rewind(store, newest)
+            continue
         if newest is not None and newest.fingerprint == fingerprint:
             return newest
         if newest is not None and fingerprint in newest.known and not take_over:
             return None
         started = next_generation(newest, fingerprint, handlers)
+        if newest is None and founding is not None:
+            found = await _found(store, started, handlers, founding)
+            if found is not None:
+                return found
+            continue
         try:
-            await _write(store, newest, started)
+            await store.write(_action(store, newest, started))
         except LeaseLost:
             continue  # another worker started one at the same moment: look again
         return started
 
 
-async def _write(store: CursorStore, newest: Generation | None, started: Generation) -> None:
+async def _found(
+    store: CursorStore, first: Generation, handlers: list[Handler], founding: Founding
+) -> Generation | None:
+    """Found the consumer of this stream; None if another worker was faster, or a hook failed."""
+    now = int(founding.clock.time())
+    aggregates = frozenset(handler.name for handler in handlers if handler.is_aggregate)
+    before = await _predecessor(store, founding.table, now)
+    if before is None:
+        since = since_of(founding.start, now)
+        started = replace(first, since=since, start=start_text(founding.start), founded=now)
+        if since:  # they count from the start only, and the table may have held items before
+            started = replace(started, rebuild=aggregates)
+    else:
+        old, lost = before
+        pause = await founding.losses.settle(lost)
+        if pause is not None:
+            await anyio.sleep(pause)
+            return None
+        started = next_generation(old, first.fingerprint, handlers)
+        started = replace(started, rebuild=aggregates, founded=now, lost=now)
+    actions = [_action(store, None, started), enter(store.space, founding.table)]
+    schemas = {store.space.schema.name: store.space.schema}
+    refused = await transact(store.dynamodb, schemas, actions, random.Random())
+    return started if refused is None else None
+
+
+async def _predecessor(
+    store: CursorStore, table: str, now: int
+) -> tuple[Generation, RetentionLost] | None:
+    """Return what the consumer was under the table's last stream, and what that may have lost."""
+    for old in await predecessors(store, table):
+        generation = await newest_generation(old)
+        if generation is not None:
+            cursors = await every_cursor(old)
+            seen = [c.seen for c in cursors.values() if not c.finished]
+            lost = RetentionLost(
+                f"possible loss: the stream of table {table} is a new one; changes that were not"
+                f" read from {old.space.label}, or were made while there was none, are lost",
+                since=min(seen, default=0),
+                until=now,
+            )
+            return generation, lost
+    return None
+
+
+async def begin_rewind(store: CursorStore, newest: Generation, since: int, now: int) -> Generation:
+    """Start the generation that reads again from a moment on.
+
+    Before this write nothing has changed; after it the old cursors do not count any more.
+
+    Args:
+        store: the consumer's control items.
+        newest: the generation as read.
+        since: epoch second from which on changes are read again; 0 for all there are.
+        now: epoch seconds.
+
+    Raises:
+        LeaseLost: another generation was started meanwhile.
+    """
+    rewound = replace(newest, number=newest.number + 1, since=since, founded=now, rewinding=True)
+    await store.write(_action(store, newest, rewound))
+    return rewound
+
+
+async def finish_rewind(store: CursorStore, newest: Generation) -> int:
+    """Delete what older generations left, however often it is begun; return how many cursors."""
+    dropped = await drop_cursors(store, below=newest.number)
+    action = store.space.update("consumer")
+    action.removes.add("rewinding")
+    action.guards.append((Guard(Attr("generation").eq(newest.number)), OURS))
+    try:
+        await store.write(action)
+    except LeaseLost:
+        return dropped  # another one has finished it, and a newer generation started
+    return dropped
+
+
+def _action(store: CursorStore, newest: Generation | None, started: Generation) -> Action:
     action = store.space.update("consumer")
     action.sets |= {
         "generation": {"N": str(started.number)},
         "fingerprint": {"S": started.fingerprint},
         "known": {"L": [{"S": known} for known in started.known]},
         "aggregates": {"M": {name: {"S": made} for name, made in started.aggregates.items()}},
+        "since": {"N": str(started.since)},
+        "founded": {"N": str(started.founded)},
+        "lost": {"N": str(started.lost)},
+        "start": {"S": started.start},
     }
+    if started.rewinding:
+        action.sets["rewinding"] = {"BOOL": True}
     if started.rebuild:
         action.sets["rebuild"] = {"SS": sorted(started.rebuild)}
     elif newest is not None and newest.rebuild:
         action.removes.add("rebuild")
-    condition = absent if newest is None else Attr("generation").eq(newest.number)
+    condition: Condition = absent
+    if newest is not None:
+        marks = Attr("rebuild")  # a loss may mark aggregates at any time
+        as_read = marks.eq(set(newest.rebuild)) if newest.rebuild else marks.not_exists()
+        condition = Attr("generation").eq(newest.number) & as_read
     action.guards.append((Guard(condition), OURS))
-    await store.write(action)
+    return action

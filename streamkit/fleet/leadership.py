@@ -1,9 +1,11 @@
-"""Leadership: one worker at a time holds the lister's lease, and with it the consumer's shards.
+"""Leadership: one worker of a consumer holds the lister's lease and does what is done once.
 
-A free lease is taken at once; one whose owner is silent for a lease duration is taken with the
-next epoch. Who waits says so, once.
+It lists the stream and creates cursors, looks for the children of shards that ended before any was
+listed, takes shards that nobody reads, and sweeps the heartbeats of workers that died. A free lease
+is taken at once, a dead worker's as soon as it is known to be dead.
 """
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import anyio
@@ -14,50 +16,83 @@ from streamkit.control import Cursor, cursor_attributes
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
-from streamkit.fleet.members import Watch
+from streamkit.fleet.coordinator import Coordinator
 from streamkit.observe.logger import get_logger
-from streamkit.source.lister import NAME
+from streamkit.source.lister import NAME, Lister
 
 log = get_logger("streamkit.fleet")
+
+_LATE_SECONDS = 1.0
+"""Between questions for the children of shards that ended."""
+_SWEEP_LEASES = 10
+"""A worker is swept only long after its shards were taken: it may have been paused."""
 
 
 @dataclass
 class Leadership:
-    """The way to the lister's lease."""
+    """The way to the lister's lease, and what is done under it, once it has `listed`."""
 
+    coordinator: Coordinator
     store: CursorStore
-    watch: Watch
-    owner: str
+    make_lister: Callable[[Cursor], Lister]
     interval_seconds: float
+    lister: Lister | None = None
+    listed: bool = False
+    _stranger: tuple[str | None, int] | None = None
 
-    async def free_or_abandoned(self) -> Cursor:
-        """Wait until nobody alive holds the lease; return its cursor as read."""
-        told: str | None = None
+    async def lead_for_ever(self) -> None:
+        """Lead whenever nobody else does."""
         while True:
-            cursor = await self.store.read(NAME) or await self._create()
-            holder = cursor.owner
-            if holder is None or holder == self.owner:
-                return cursor
-            if await self.watch.is_abandoned(holder):
-                log.info("worker.abandoned", owner=holder)
-                self.watch.forget(holder)
-                return cursor
-            if holder != told:
-                told = holder
-                log.info("worker.waiting", owner=holder, lease_seconds=self.watch.lease_seconds)
-            await anyio.sleep(min(self.interval_seconds, 1.0))
+            taken = await self._take() if self._may_lead() else None
+            if taken is None:
+                await anyio.sleep(self.coordinator.rhythm.look)
+                continue
+            log.info("lister.taken", epoch=taken.epoch)
+            self.lister = self.make_lister(taken)
+            self.coordinator.presence.say(leads=True)
+            try:
+                await self._lead(self.lister)
+                await self.store.release(self.lister.committer.cursor)
+            except LeaseLost as error:
+                log.info("lister.lost", reason=str(error))
+            self.lister = None
+            self.coordinator.presence.say(leads=False)
 
-    async def take(self, cursor: Cursor, generation: int) -> Cursor | None:
-        """Take the lease as it was read; None if another worker was faster."""
+    async def resign(self) -> None:
+        """Give the lease back, when `lead_for_ever` was cancelled."""
+        if self.lister is not None:
+            await self.store.release(self.lister.committer.cursor)
+
+    # -- the lease -----------------------------------------------------------------------------
+
+    def _may_lead(self) -> bool:
+        coordinator = self.coordinator
+        others = (m for name, m in coordinator.members.items() if name != coordinator.me.name)
+        return (
+            coordinator.looked
+            and coordinator.me.state == "active"
+            and coordinator.is_current
+            and not any(member.leads for member in others)
+        )
+
+    async def _take(self) -> Cursor | None:
+        cursor = await self.store.read(NAME) or await self._create()
+        place = (cursor.owner, cursor.epoch)
+        members = self.coordinator.members
+        if cursor.owner is not None and cursor.owner in members:
+            return None  # it has only just taken it
+        if cursor.owner is not None and self._stranger != place:
+            self._stranger = place  # it may be younger than the roster is known here
+            return None
         try:
-            return await self.store.take(cursor, self.owner, generation)
+            me = self.coordinator.me
+            return await self.store.take(cursor, me.name, me.generation)
         except LeaseLost:
             return None
 
     async def _create(self) -> Cursor:
         cursor = Cursor(NAME)
-        space = self.store.space
-        action = space.update("cursor", NAME)
+        action = self.store.space.update("cursor", NAME)
         action.sets |= cursor_attributes(cursor)
         action.guards.append((Guard(absent), OURS))
         try:
@@ -65,3 +100,52 @@ class Leadership:
         except LeaseLost:
             return await self.store.read(NAME) or cursor
         return cursor
+
+    # -- what the leader does ------------------------------------------------------------------
+
+    async def _lead(self, lister: Lister) -> None:
+        """List now and then, and ask for awaited children, until a newer roll-out is there."""
+        while self.coordinator.is_current:
+            await lister.require_lease()
+            lister.hurried = not self.coordinator.small
+            self._spread(await lister.once())
+            self.listed = True
+            await self.coordinator.audit()
+            await self._sweep_members()
+            await self._ask_for_children(lister)
+
+    async def _ask_for_children(self, lister: Lister) -> None:
+        """Wait for the next listing, and ask for the children of shards that ended meanwhile."""
+        with anyio.move_on_after(self.interval_seconds):
+            while True:
+                awaited = self._awaited()
+                if awaited:
+                    self._spread(await lister.children_of(awaited))
+                    await anyio.sleep(_LATE_SECONDS)
+                else:
+                    await self.coordinator.next_look()
+
+    def _awaited(self) -> Collection[str]:
+        coordinator = self.coordinator
+        awaited = set(coordinator.me.childless)
+        for name, member in coordinator.members.items():
+            if name != coordinator.me.name:
+                awaited |= member.childless
+        return awaited - coordinator.known.parents
+
+    def _spread(self, created: Collection[Cursor]) -> None:
+        for cursor in created:
+            self.coordinator.found(cursor)
+        if created:
+            self.coordinator.presence.tell()
+
+    async def _sweep_members(self) -> None:
+        """Remove the heartbeats of workers that have been dead for long.
+
+        One that was only paused finds its item gone, and joins under a new name.
+        """
+        coordinator = self.coordinator
+        longest = max(_SWEEP_LEASES * coordinator.pulse.lease_seconds, 60.0)
+        for name in coordinator.pulse.silent(longest):
+            await coordinator.roster.remove(name)
+            log.info("member.swept", worker=name)

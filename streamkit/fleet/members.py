@@ -1,27 +1,33 @@
-"""Membership: one heartbeat item a worker, and how others tell that a worker is gone.
+"""Membership: what each worker of a consumer says of itself, and how others tell that it is gone.
 
-A worker is *abandoned* when two fresh reads of its heartbeat, a lease duration apart on the
-reader's own monotonic clock, show the same counter. Clocks of two machines are never compared
-(the algorithm is the DynamoDB Lock Client's). A worker's name is new with every start, and its
-item is never made again after its end, so an old process cannot come back to life under it.
+    join ──► beat every interval ──► leave          a name is new with every start, and never made
+               │                                    again after its end
+               └── its item is gone: it was swept as dead, and joins under a new name
+
+A worker is *dead* when readings of its heartbeat, a lease duration apart on the reader's own
+monotonic clock, show the same counter (the algorithm is the DynamoDB Lock Client's). Clocks of two
+machines are never compared.
+
+On a table with a sort key the members share one partition, and one query reads them all. Where
+there is none they share one item, whose writes grow with the fleet.
 """
 
+import hashlib
 import os
 import socket
 import uuid
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
-import anyio
-
-from streamkit.actions import OURS, Action
+from streamkit.actions import OURS, Action, Verb, Wire, item_ref, own_attributes
 from streamkit.aws import patiently
-from streamkit.clock import Clock
-from streamkit.conditions import present
+from streamkit.conditions import Attr, Condition, present
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.observe.logger import get_logger
 
-log = get_logger("streamkit.fleet")
+MemberState = Literal["joining", "active", "waiting", "unfit", "leaving"]
+"""`waiting` is of an older roll-out and stands by; `unfit` cannot read the stream."""
 
 
 def new_worker_name() -> str:
@@ -29,109 +35,176 @@ def new_worker_name() -> str:
     return f"{socket.gethostname()[:40]}/{os.getpid()}/{uuid.uuid4().hex[:12]}"
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Member:
-    """This worker, as the others see it."""
+    """What a worker says of itself.
+
+    `at` is its own wall clock, for people. `idle` says that its shards have nothing to read, `held`
+    counts them, `claims` are tokens of leases that it wants to be given, `childless` the shards
+    that it read to the end before any child of them was listed. `news` counts how often it made
+    others' shards, so that they look.
+    """
+
+    name: str
+    beats: int = 0
+    at: int = 0
+    fingerprint: str = ""
+    generation: int = 0
+    state: MemberState = "joining"
+    weight: int = 1
+    leads: bool = False
+    idle: bool = False
+    held: int = 0
+    news: int = 0
+    claims: frozenset[str] = frozenset()
+    childless: frozenset[str] = frozenset()
+
+
+def member_attributes(member: Member) -> dict[str, Wire]:
+    """Return a member's item without its key; empty sets are left out."""
+    attributes: dict[str, Wire] = {
+        "name": {"S": member.name},
+        "fingerprint": {"S": member.fingerprint},
+        "state": {"S": member.state},
+        "leads": {"BOOL": member.leads},
+        "idle": {"BOOL": member.idle},
+    }
+    for name in ("beats", "at", "generation", "weight", "held", "news"):
+        attributes[name] = {"N": str(getattr(member, name))}
+    for name, values in (("claims", member.claims), ("childless", member.childless)):
+        if values:
+            attributes[name] = {"SS": sorted(values)}
+    return attributes
+
+
+def read_member(item: Mapping[str, Any]) -> Member:
+    """Read a member from its item."""
+    names = ("beats", "at", "generation", "weight", "held", "news")
+    return Member(
+        name=item["name"]["S"],
+        fingerprint=item["fingerprint"]["S"],
+        state=item["state"]["S"],
+        leads=item["leads"]["BOOL"],
+        idle=item["idle"]["BOOL"],
+        **{name: int(item[name]["N"]) for name in names},
+        claims=frozenset(item["claims"]["SS"]) if "claims" in item else frozenset(),
+        childless=frozenset(item["childless"]["SS"]) if "childless" in item else frozenset(),
+    )
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The members' items. Every read is strongly consistent."""
 
     store: CursorStore
-    name: str
-    interval_seconds: float
-    clock: Clock
-    fingerprint: str = ""
-    beats: int = 0
 
-    async def join(self) -> None:
-        """Make the heartbeat item, and list it."""
-        space = self.store.space
-        roster = space.update("members")
-        roster.unions["names"] = {"SS": [self.name]}
-        await self.store.write(self._beat(created=True))
-        await self.store.write(roster)
+    @property
+    def _has_rows(self) -> bool:
+        return self.store.space.schema.sk is not None
 
-    async def beat_for_ever(self) -> None:
-        """Raise the counter every interval.
+    async def read(self) -> dict[str, Member]:
+        """Return every member by name, dead ones that nobody has swept included."""
+        if self._has_rows:
+            members = [read_member(item) for item in await self._query()]
+        else:
+            item = await self.store.item("members") or {}
+            members = [read_member(entry["M"]) for entry in item.values() if "M" in entry]
+        return {member.name: member for member in members}
 
-        A beat that the table refuses for the moment is repeated: throttling is no reason to stop,
-        and if others take over meanwhile the commits say so.
+    async def add(self, member: Member) -> None:
+        """Make a worker's item."""
+        await self.store.write(self._update(member))
+
+    async def write(self, member: Member) -> None:
+        """Write a worker's item.
 
         Raises:
-            LeaseLost: the item is gone; somebody swept this worker as dead.
+            LeaseLost: it is gone; somebody swept this worker as dead.
         """
-        while True:
-            await anyio.sleep(self.interval_seconds)
-            self.beats += 1
-            await self.store.write(self._beat(created=False))
+        action = self._update(member)
+        there: Condition = present if self._has_rows else Attr(_entry(member.name)).exists()
+        action.guards.append((Guard(there), OURS))
+        await self.store.write(action)
 
-    async def leave(self) -> None:
-        """Take the heartbeat item away, after everything is released."""
-        await _remove(self.store, self.name)
+    async def remove(self, name: str) -> None:
+        """Take a worker's item away."""
+        if not self._has_rows:
+            action = self.store.space.update("members")
+            action.removes.add(_entry(name))
+            await self.store.write(action)
+            return
+        key, table = self._key(name), self.store.space.schema.name
+        await patiently(lambda: self.store.dynamodb.delete_item(TableName=table, Key=key))
 
-    def _beat(self, *, created: bool) -> Action:
-        action = self.store.space.update("member", self.name)
-        action.sets |= {
-            "counter": {"N": str(self.beats)},
-            "at": {"N": str(int(self.clock.time()))},
-            "fingerprint": {"S": self.fingerprint},
+    def _key(self, name: str) -> dict[str, Wire]:
+        return self.store.space.row("members", int(_digest(name), 16))
+
+    def _update(self, member: Member) -> Action:
+        space, attributes = self.store.space, member_attributes(member)
+        if not self._has_rows:
+            action = space.update("members")
+            action.sets[_entry(member.name)] = {"M": attributes}
+            return action
+        ref = item_ref(space.schema, self._key(member.name))
+        gone = {"claims", "childless"} - attributes.keys()
+        sets = {**attributes, "kind": {"S": "member"}}
+        return Action(ref, Verb.UPDATE, sets=sets, removes=gone)
+
+    async def _query(self) -> list[dict[str, Wire]]:
+        space, found = self.store.space, []
+        request: dict[str, Any] = {
+            "TableName": space.schema.name,
+            "KeyConditionExpression": "#p = :p",
+            "ExpressionAttributeNames": {"#p": space.schema.pk},
+            "ExpressionAttributeValues": {":p": {"S": space.text("members")}},
+            "ConsistentRead": True,
         }
-        if not created:
-            action.guards.append((Guard(present), OURS))
-        return action
+        while True:
+            reply = await patiently(lambda: self.store.dynamodb.query(**request))
+            found += [own_attributes(item) for item in reply["Items"]]
+            if "LastEvaluatedKey" not in reply:
+                return found
+            request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+
+
+def _digest(name: str) -> str:
+    return hashlib.blake2b(name.encode(), digest_size=15).hexdigest()
+
+
+def _entry(name: str) -> str:
+    """Name a member's attribute in the item that all share; a path may not hold dots."""
+    return f"m{_digest(name)}"
 
 
 @dataclass
-class Watch:
-    """Watches the heartbeats of others, on this process's own clock."""
+class Pulse:
+    """Tells the living from the dead, by readings of the roster on this process's own clock."""
 
-    store: CursorStore
-    clock: Clock
     lease_seconds: float
-    _seen: dict[str, tuple[str | None, float]] = field(default_factory=dict)
+    _seen: dict[str, tuple[int, float, float]] = field(default_factory=dict)
 
-    async def is_abandoned(self, owner: str) -> bool:
-        """Read a worker's heartbeat, and say whether it has stood still for a lease duration."""
-        asked = self.clock.monotonic()  # a reply that took long must not make the silence longer
-        item = await self.store.item("member", owner)
-        counter = None if item is None else item["counter"]["N"]
-        before = self._seen.get(owner)
-        if before is None or before[0] != counter:
-            self._seen[owner] = (counter, self.clock.monotonic())
-            return False
-        return asked - before[1] >= self.lease_seconds
+    def observe(self, members: Iterable[Member], *, asked: float, answered: float) -> None:
+        """Note a reading; the times are this process's monotonic clock before and after it.
 
-    def forget(self, owner: str) -> None:
-        """Stop watching a worker."""
-        self._seen.pop(owner, None)
+        Silence counts from when a counter was first *answered* to when it was last *asked* for, so
+        that a reading that took long makes nobody look dead.
+        """
+        seen: dict[str, tuple[int, float, float]] = {}
+        for member in members:
+            before = self._seen.get(member.name)
+            since = answered if before is None or before[0] != member.beats else before[1]
+            seen[member.name] = (member.beats, since, asked)
+        self._seen = seen
 
+    def silence(self, name: str) -> float:
+        """Return the seconds for which a member's counter was seen to stand still."""
+        _, since, asked = self._seen.get(name, (0, 0.0, 0.0))
+        return asked - since
 
-async def runs_somewhere(store: CursorStore, watch: Watch, fingerprint: str, me: str) -> bool:
-    """Say whether another worker that is not known to be dead runs the handlers of a roll-out."""
-    roster = await store.item("members") or {}
-    for name in roster.get("names", {"SS": []})["SS"]:
-        item = await store.item("member", name) if name != me else None
-        if item is None or item.get("fingerprint") != {"S": fingerprint}:
-            continue
-        if not await watch.is_abandoned(name):
-            return True
-    return False
+    def silent(self, seconds: float) -> list[str]:
+        """Return the members that were silent for so long."""
+        return [name for name in self._seen if self.silence(name) >= seconds]
 
-
-async def sweep_members(store: CursorStore, watch: Watch, me: str) -> None:
-    """Remove the heartbeat items of workers that `watch` takes for dead.
-
-    A worker that was only paused finds its item gone at its next beat, and joins under a new name.
-    """
-    roster = await store.item("members") or {}
-    for name in roster.get("names", {"SS": []})["SS"]:
-        if name != me and await watch.is_abandoned(name):
-            await _remove(store, name)
-            watch.forget(name)
-            log.info("member.swept", worker=name)
-
-
-async def _remove(store: CursorStore, name: str) -> None:
-    space = store.space
-    key, table = space.key("member", name), space.schema.name
-    await patiently(lambda: store.dynamodb.delete_item(TableName=table, Key=key))
-    roster = space.update("members")
-    roster.subtractions["names"] = {"SS": [name]}
-    await store.write(roster)
+    def is_dead(self, name: str) -> bool:
+        """Say whether a member has been silent for a lease."""
+        return self.silence(name) >= self.lease_seconds

@@ -41,6 +41,7 @@ def next_step(
     *,
     gone: frozenset[str],
     generation: int,
+    since: int = 0,
 ) -> Step:
     """Say which listed shards get a cursor now.
 
@@ -49,7 +50,9 @@ def next_step(
         cursors: every cursor of the consumer, finished ones too.
         gone: unlisted parents of which the service has said that they do not exist.
         generation: what a cursor without a parent's cursor starts in.
+        since: from when on changes count for such a cursor, in epoch seconds.
     """
+    with_heir = {cursor.parent for cursor in cursors.values()}
     shards = {shard.id: shard for shard in listed}
     create: list[Cursor] = []
     probe: set[str] = set()
@@ -65,7 +68,17 @@ def next_step(
                 continue
         if parent is not None and not parent.finished:
             continue
-        create.append(child_of(shard.id, parent, generation=generation, parent_name=shard.parent))
+        heir = parent is not None and not parent.children and shard.parent not in with_heir
+        with_heir.add(shard.parent)
+        child = child_of(
+            shard.id,
+            parent,
+            generation=generation,
+            parent_name=shard.parent,
+            since=since,
+            heir=heir,
+        )
+        create.append(child)
     return Step(tuple(create), frozenset(probe))
 
 

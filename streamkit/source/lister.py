@@ -3,9 +3,12 @@
 It is a leased cursor itself, and what it creates commits with that cursor, so that a lister which
 has lost its lease cannot act on an old listing. It goes on creating the late children of finished
 parents for ever, and sweeps finished cursors whose shards can never be listed again.
+
+Finished cursors are in no directory. The lister finds them by the names that the stream lists, and
+from child to parent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -21,7 +24,7 @@ from streamkit.fold import fold
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pacing
 from streamkit.source.lineage import Shard, forgotten, next_step
-from streamkit.source.listing import is_gone, list_shards
+from streamkit.source.listing import Listing, is_gone, list_children, list_shards
 
 log = get_logger("streamkit.lister")
 
@@ -31,11 +34,18 @@ _KEEP_SECONDS = 48 * 3600
 """Shards were seen listed for up to two days after they closed."""
 _PER_COMMIT = 40
 """Cursors in one commit: two items each, and one for the lister."""
+_HURRIED_SECONDS, _SHARING_SECONDS = 0.12, 0.25
+"""Between two calls of DescribeStream: alone, and when other workers ask for children too."""
+_ASKED_SINGLY = 5
+"""Parents whose children are asked for one by one; for more, everything is listed."""
 
 
 @dataclass
 class Lister:
-    """Lists, creates and sweeps, under its own lease."""
+    """Lists, creates and sweeps, under its own lease. `cursors` are all it has come across.
+
+    `hurried` says that it has the ten calls a second which the service allows to itself.
+    """
 
     aws: Aws
     stream_arn: str
@@ -43,7 +53,11 @@ class Lister:
     committer: Committer
     clock: Clock
     pacing: Pacing
+    since: int = 0
     gone: set[str] = field(default_factory=set)
+    cursors: dict[str, Cursor] = field(default_factory=dict)
+    enabled: bool = True
+    hurried: bool = True
 
     async def require_lease(self) -> None:
         """Look whether this worker still leads: on a quiet table no commit would tell it.
@@ -56,33 +70,94 @@ class Lister:
         if there is None or (there.owner, there.epoch) != (mine.owner, mine.epoch):
             raise LeaseLost("another worker leads")
 
-    async def once(self, cursors: Mapping[str, Cursor]) -> tuple[list[Cursor], list[str]]:
+    async def once(self) -> list[Cursor]:
         """List the stream, create every cursor that may exist now, and sweep what can go.
 
         Returns:
-            The new cursors, and the names of those that were swept.
-
-        Args:
-            cursors: all cursors of the consumer, read under this lister's lease.
+            The new cursors.
 
         Raises:
             LeaseLost: another worker is the lister.
         """
-        known = dict(cursors)
+        listing = await self._list()
+        created = await self._create_all(listing)
+        await self._find_others(listing.shards)
+        await self._sweep(listing.shards)
+        await self._tidy_directories()
+        return created
+
+    async def children_of(self, parents: Collection[str]) -> list[Cursor]:
+        """Create the children of finished shards, as far as they are listed by now.
+
+        Raises:
+            LeaseLost: another worker is the lister.
+        """
+        if len(parents) > _ASKED_SINGLY:
+            return await self._create_all(await self._list())
+        shards: list[Shard] = []
+        for parent in sorted(parents):
+            await anyio.sleep(self._pause if shards else 0)
+            listing = await list_children(self.aws, self.stream_arn, parent)
+            self.enabled = listing.enabled
+            shards += listing.shards
+        return await self._create_all(Listing(tuple(shards), self.enabled))
+
+    @property
+    def _pause(self) -> float:
+        return _HURRIED_SECONDS if self.hurried else _SHARING_SECONDS
+
+    async def _list(self) -> Listing:
+        return await list_shards(self.aws, self.stream_arn, pause_seconds=self._pause)
+
+    async def _create_all(self, listing: Listing) -> list[Cursor]:
+        self.enabled = listing.enabled
         created: list[Cursor] = []
         while True:
-            listing = await list_shards(self.aws, self.stream_arn)
-            generation = self.committer.cursor.generation
-            gone = frozenset(self.gone)
-            step = next_step(listing.shards, known, gone=gone, generation=generation)
+            await self._learn(listing.shards)
+            step = next_step(
+                listing.shards,
+                self.cursors,
+                gone=frozenset(self.gone),
+                generation=self.committer.cursor.generation,
+                since=self.since,
+            )
             await self._create(step.create)
             created += step.create
-            known |= {cursor.name: cursor for cursor in step.create}
+            self.cursors |= {cursor.name: cursor for cursor in step.create}
             probed = [shard for shard in step.probe if await self._is_gone(shard)]
             if not probed:
-                break
+                return created
             self.gone.update(probed)
-        return created, await self._sweep(listing.shards, known)
+
+    async def _learn(self, listed: Iterable[Shard]) -> None:
+        """Read the cursors of shards that are new here, and of the parents they wait for."""
+        new = {shard.id for shard in listed} - self.cursors.keys()
+        parents = {shard.parent for shard in listed if shard.id in new and shard.parent}
+        running = {name for name in parents if name in self.cursors}
+        unread = {name for name in running if not self.cursors[name].finished}
+        self.cursors |= await self.store.read_many(new | (parents - running) | unread)
+
+    async def _find_others(self, listed: Iterable[Shard]) -> None:
+        """Read the cursors of shards that are not listed any more, from child to parent."""
+        ids = {shard.id for shard in listed}
+        unlisted = [c for name, c in self.cursors.items() if name not in ids and not c.finished]
+        missing = {cursor.name for cursor in unlisted}
+        while True:
+            parents = {cursor.parent for cursor in self.cursors.values() if cursor.parent}
+            missing |= parents - self.cursors.keys() - self.gone
+            found = await self.store.read_many(missing) if missing else {}
+            self.cursors |= found
+            if not found.keys() - {cursor.name for cursor in unlisted}:
+                return
+            missing = set()
+
+    async def _tidy_directories(self) -> None:
+        """Take finished cursors off the directories, once they can be found by their children."""
+        parents = {cursor.parent for cursor in self.cursors.values()}
+        names = await self.store.names()
+        over = [n for n in names & parents if n in self.cursors and self.cursors[n].finished]
+        if over:
+            await self._commit(fold([self.store.space.leave(name) for name in sorted(over)]))
 
     async def _is_gone(self, shard: str) -> bool:
         return await is_gone(self.aws, self.stream_arn, shard)
@@ -98,22 +173,26 @@ class Lister:
                 left = [cursor for cursor in left if cursor.name not in there]
             log.info("lister.created", shards=len(left))
 
-    async def _sweep(self, listed: Sequence[Shard], cursors: Mapping[str, Cursor]) -> list[str]:
-        old = forgotten(listed, cursors, now=self.clock.time(), keep_seconds=_KEEP_SECONDS)
+    async def _sweep(self, listed: Sequence[Shard]) -> None:
+        """Delete what can go, the oldest first, so that the rest is found if this breaks off."""
+        now = self.clock.time()
+        over = forgotten(listed, self.cursors, now=now, keep_seconds=_KEEP_SECONDS)
+        old = sorted(over, key=lambda cursor: cursor.ended)
         space = self.store.space
         for start in range(0, len(old), _PER_COMMIT):
             some = old[start : start + _PER_COMMIT]
             removals = [space.delete("cursor", cursor.name) for cursor in some]
             await self._commit(fold([*removals, *(space.leave(c.name) for c in some)]))
             log.info("lister.swept", shards=len(some))
-        return [cursor.name for cursor in old]
+            for cursor in some:
+                del self.cursors[cursor.name]
 
     async def _commit(self, actions: list[Action]) -> set[str]:
         """Commit with the lister's cursor; return the cursors that exist already, if any do."""
         while True:
             now = self.committer.cursor
             number = int(now.position) + 1 if now.position.isdecimal() else 1
-            then = replace(now, position=f"{number:040d}", seen=int(self.clock.time()))
+            then = replace(now, position=f"{number:040d}", seen=int(self.clock.time()), takes=0)
             verdict = await self.committer.commit(Batch(then, actions))
             if isinstance(verdict, Applied):
                 return set()

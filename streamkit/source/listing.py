@@ -13,9 +13,6 @@ import anyio
 from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
 from streamkit.source.lineage import Shard
 
-_PAGE_PAUSE_SECONDS = 0.12
-"""Ten calls a second are allowed per stream; this leaves room for children's look-ups."""
-
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -25,8 +22,8 @@ class Listing:
     enabled: bool
 
 
-async def list_shards(aws: Aws, stream_arn: str) -> Listing:
-    """Return every listed shard of the stream.
+async def list_shards(aws: Aws, stream_arn: str, *, pause_seconds: float = 0.12) -> Listing:
+    """Return every listed shard of the stream, with a pause between two pages.
 
     Raises:
         ClientError: the stream does not exist, or may not be read.
@@ -40,7 +37,7 @@ async def list_shards(aws: Aws, stream_arn: str) -> Listing:
         if not last:
             break
         start = {"ExclusiveStartShardId": last}
-        await anyio.sleep(_PAGE_PAUSE_SECONDS)
+        await anyio.sleep(pause_seconds)
     return Listing(tuple(shards), description.get("StreamStatus") in ("ENABLED", "ENABLING"))
 
 

@@ -2,9 +2,17 @@
 
 In: a shard and the position after which to read. Out: pages, the last one marked. The iterator is
 opened anew from the last position *read* when it expires (15 minutes), never from `LATEST`.
-Records that may have been trimmed unread raise `RetentionLost`; nothing is skipped in silence. A
-position alone may be trimmed on a quiet shard: if the shard was seen read up to its tip within the
-retention, nothing newer can be gone, and reading goes on at the horizon.
+Records created before the consumer's start are read and dropped here, undecoded.
+
+Records that may have been trimmed unread raise `RetentionLost`; nothing is skipped in silence:
+
+    position behind the horizon   a loss, unless the shard was seen at its tip within the retention:
+                                  then nothing newer can be gone, and reading goes on at the horizon
+    never read                    a loss, if what its parent saw (or else the start of the consumer)
+                                  is longer ago than the retention
+    shard gone                    a loss, unless it was gone before the consumer could have read it
+
+Whoever settles a loss calls `resume`; until then each `read` raises it again.
 
     open ──► read ──► page ──► read …          an empty page is neither the tip nor the end
       ▲        │ expired / throttled            of a shard; only a missing next iterator is
@@ -22,13 +30,16 @@ from streamkit.control import START
 from streamkit.decode import Page
 from streamkit.errors import RetentionLost, RetryableError
 from streamkit.observe.logger import get_logger
+from streamkit.start import RETENTION_SECONDS
 
-RETENTION_SECONDS = 24 * 3600
-"""How long a stream keeps its records."""
 _SAFE_SECONDS = RETENTION_SECONDS - 3600
 """Trimming is not to the second, and clocks differ."""
+_SETTLED_SECONDS = _SAFE_SECONDS - 3600
+"""What is younger at a loss counts as still there; an hour is left to read on before the next."""
 _TIP_PAGES = 10
 """Empty pages in a row that mean the tip: sparse shards were measured to need four or five."""
+_ASKED_MIN = 4
+"""Times that a shard is said to be gone before it is passed over: it may be too new."""
 
 log = get_logger("streamkit.source")
 
@@ -38,7 +49,11 @@ class ShardReader:
     """Reads one shard.
 
     `position` is where it has read to, zero-padded to 40 digits or `START`. Every record created
-    before `seen` (epoch seconds) has been read.
+    before `seen` (epoch seconds) has been read, but for those that a settled loss may have taken.
+
+    Records created before `since` are dropped. `founded` is when the consumer began: from then on
+    what is trimmed unread is a loss. `half_done` says that a change after `position` is known to
+    exist, because it was begun. All times are epoch seconds, 0 for none.
     """
 
     aws: Aws
@@ -48,8 +63,12 @@ class ShardReader:
     seen: float
     clock: Clock
     rng: random.Random
+    since: float = 0.0
+    founded: float = 0.0
+    half_done: bool = False
     ended: bool = False
     _empty: int = 0
+    _asked: int = 0
     _iterator: str | None = None
     _pause: float = 0.0
 
@@ -68,13 +87,18 @@ class ShardReader:
             page = await self.aws.get_records(self._iterator)
         except (*AwsError, RetryableError) as error:
             await self._recover(error)
-            return None
+            return Page((), None) if self.ended else None
         self._pause = 0.0
         self._iterator = page.next_iterator
         self.ended = page.next_iterator is None
         if page.records:
             self._empty = 0
             page = self._after_position(page)
+            if page.records and page.records[0].created_at < self.since:
+                kept = tuple(r for r in page.records if r.created_at >= self.since)
+                page = Page(kept, page.next_iterator, page.size)
+                if not kept and not self.ended:
+                    return None  # long before the start: the next page at once
         else:
             self._empty += 1
             if self._empty >= _TIP_PAGES:
@@ -92,13 +116,22 @@ class ShardReader:
             self.seen = max(self.seen, records[-1].created_at)
         return page
 
+    def resume(self, loss: RetentionLost) -> None:
+        """Go on after a loss that was settled: at the oldest record that is still there."""
+        self.seen = max(self.seen, loss.until)
+        self.ended = loss.gone
+        self._iterator = None
+
+    @property
+    def _read_up_to(self) -> float:
+        """What was created before it is read, or was never this consumer's."""
+        known = max(self.seen, self.since)
+        return known or (self.founded if self.position == START else 0.0)
+
     async def _open(self) -> str:
         if self.position == START:
-            if self.seen and self.clock.time() - self.seen > RETENTION_SECONDS:
-                raise RetentionLost(
-                    f"shard {self.shard_id}: its first records may have been trimmed before it was"
-                    " ever read"
-                )
+            if self._read_up_to and self.clock.time() - self._read_up_to > RETENTION_SECONDS:
+                raise self._loss("its first records may have been trimmed before it was ever read")
             return await self._iterator_at(ShardIteratorType="TRIM_HORIZON")
         try:
             return await self._iterator_at(
@@ -106,7 +139,7 @@ class ShardReader:
                 SequenceNumber=self.position.lstrip("0") or "0",
             )
         except AwsError as error:
-            fresh = self.clock.time() - self.seen < _SAFE_SECONDS
+            fresh = self._is_fresh()
             if trouble_of(error) is not Trouble.TRIMMED or not fresh:
                 raise
             return await self._iterator_at(ShardIteratorType="TRIM_HORIZON")
@@ -122,14 +155,44 @@ class ShardReader:
         if trouble is Trouble.EXPIRED:
             self._iterator = None
             return
-        if trouble in (Trouble.TRIMMED, Trouble.MISSING):
-            raise RetentionLost(
-                f"shard {self.shard_id}: records after {self.position} were trimmed"
-                f" before they were read ({code_of(error)})"
-            ) from error
-        cut_off = isinstance(error, RetryableError)
-        if trouble not in (Trouble.THROTTLED, Trouble.UNKNOWN) and not cut_off:
+        if trouble is Trouble.TRIMMED:  # also when the horizon overtook a good iterator
+            if not self._is_fresh():
+                text = "records after its position may have been trimmed before they were read"
+                raise self._loss(text) from error
+            self._iterator = None
+        elif trouble is Trouble.MISSING:
+            if not self._began_too_late():
+                text = "it is gone, and was not read to its end"
+                raise self._loss(text, gone=True) from error
+            self._asked += 1
+            self.ended = self._asked >= _ASKED_MIN
+        elif trouble not in (Trouble.THROTTLED, Trouble.UNKNOWN) and not isinstance(
+            error, RetryableError
+        ):
             raise error
         self._pause = min(max(self._pause * 2, 0.2), 10.0)
         log.warning("shard.slowed", shard=self.shard_id, code=code_of(error))
         await anyio.sleep(self._pause * (0.5 + self.rng.random()))
+
+    def _is_fresh(self) -> bool:
+        """Whether all that is older than the horizon is known to have been read."""
+        if self.position == START and not self._read_up_to:
+            return True
+        return self.clock.time() - self._read_up_to < _SAFE_SECONDS
+
+    def _began_too_late(self) -> bool:
+        """Whether the shard was never read because the consumer is younger than its end."""
+        return self.position == START and not self.seen and self._is_fresh()
+
+    def _loss(self, text: str, *, gone: bool = False) -> RetentionLost:
+        certain = gone and self.half_done
+        known = self._read_up_to
+        return RetentionLost(
+            f"shard {self.shard_id}: {'loss' if certain else 'possible loss'}: {text}",
+            shard=self.shard_id,
+            after=self.position,
+            since=known,
+            until=max(known, self.clock.time() - _SETTLED_SECONDS),
+            certain=certain,
+            gone=gone,
+        )

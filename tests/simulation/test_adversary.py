@@ -33,7 +33,7 @@ from streamkit import (
 )
 from streamkit.control import Cursor, child_of
 from streamkit.errors import RetentionLost
-from streamkit.fleet.members import Watch
+from streamkit.fleet.members import Member, Pulse
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.redrive import redrive
@@ -909,23 +909,17 @@ def test_a_worker_that_is_stopped_leaves_a_blocked_change_to_the_next(pure):
 
 
 def test_a_slow_reply_does_not_make_a_worker_silent():
-    async def scenario():
-        clock = VirtualClock()
-
-        class Store:
-            async def item(self, kind, name):
-                counter = {"counter": {"N": str(int(clock.monotonic() // 3))}}
-                await anyio.sleep(20)
-                return counter
-
-        watch = Watch(Store(), clock, 7.0)
-        assert not await watch.is_abandoned("alive")
-        for _ in range(5):
-            # Its beat is read at once, and the reply takes long.
-            watch._seen["alive"] = (str(int(clock.monotonic() // 3)), clock.monotonic())
-            assert not await watch.is_abandoned("alive")
-
-    run_virtually(scenario)
+    pulse = Pulse(7.0)
+    pulse.observe([Member("alive", beats=1)], asked=0.0, answered=20.0)
+    for beats in range(2, 6):
+        began = 20.0 * beats
+        pulse.observe([Member("alive", beats=beats)], asked=began, answered=began + 20.0)
+        assert not pulse.is_dead("alive")
+    # The counter was there at 120 at the latest, and the question is of 126: six seconds.
+    pulse.observe([Member("alive", beats=5)], asked=126.0, answered=150.0)
+    assert not pulse.is_dead("alive")
+    pulse.observe([Member("alive", beats=5)], asked=127.0, answered=150.0)
+    assert pulse.is_dead("alive")
 
 
 def lease_log(world):

@@ -50,8 +50,10 @@ def generation(world):
 
 
 def leader(world):
-    (item,) = [i for i in world.items(TABLE) if i.get("_sk_name") == {"S": "lister"}]
-    return item.get("_sk_owner", {}).get("S")
+    for item in world.items(TABLE):
+        if item.get("_sk_name") == {"S": "lister"}:
+            return item.get("_sk_owner", {}).get("S")
+    return None
 
 
 class Running:

@@ -1,0 +1,71 @@
+"""Activity: what goes on for one shard at the moment, so that it can be ended as a whole.
+
+In: coroutine functions, run in tasks of the worker's group or in the caller's. Out: a word when the
+last one has ended. On failure: what one raises is handed to `failed`, which says whether that was
+all there is to do about it; else it goes on to the group and ends the worker.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import anyio
+import anyio.abc
+
+T = TypeVar("T")
+
+
+@dataclass
+class Activity:
+    """The tasks of one shard."""
+
+    group: anyio.abc.TaskGroup
+    failed: Callable[[Exception], bool]
+    rested: Callable[[], None]
+    _scopes: set[anyio.CancelScope] = field(default_factory=set)
+    _ended: bool = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything goes on."""
+        return bool(self._scopes)
+
+    def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
+        """Begin something in a task of its own; it counts from now on."""
+        if not self._ended:
+            scope = anyio.CancelScope()
+            self._scopes.add(scope)
+            self.group.start_soon(self._run, scope, work, arguments)
+
+    async def within(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        """Do something in the caller's task; None if it was cancelled or has failed."""
+        if self._ended:
+            return None
+        scope = anyio.CancelScope()
+        self._scopes.add(scope)
+        return await self._run(scope, work, ())
+
+    def cancel(self) -> None:
+        """End everything, and let nothing begin."""
+        self._ended = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    async def _run(
+        self,
+        scope: anyio.CancelScope,
+        work: Callable[..., Awaitable[T]],
+        arguments: tuple[Any, ...],
+    ) -> T | None:
+        result: T | None = None
+        try:
+            with scope:
+                result = await work(*arguments)
+        except Exception as error:  # whatever it is, `failed` knows or it ends the worker
+            if not self.failed(error):
+                raise
+        finally:
+            self._scopes.discard(scope)
+        if not self._scopes and not self._ended:
+            self.rested()
+        return result

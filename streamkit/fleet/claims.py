@@ -1,0 +1,85 @@
+"""Claims: how a shard that somebody reads gets to the worker that it is assigned to.
+
+    claimant   writes a token of the lease into its own member item, once a view of its own
+    owner      sees it there, commits what is dispatched, releases the shard
+    claimant   takes it; or by force, if it was not given by the deadline
+    others     leave it to the claimant for a lease, then whoever it is assigned to takes it
+
+A token names the lease's epoch, so that an old claim says nothing about a later lease. One claim a
+view, and nobody releases unasked: so two workers that see the fleet differently cannot pass a shard
+back and forth for ever.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from streamkit.control import Cursor
+from streamkit.fleet.members import Member
+
+
+def token(cursor: Cursor) -> str:
+    """Name one lease of one shard."""
+    text = f"{cursor.name}#{cursor.epoch}"
+    return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+@dataclass
+class Claims:
+    """The claims of one worker, and what it gave to others. Times are its monotonic clock's."""
+
+    deadline_seconds: float
+    reserve_seconds: float
+    _mine: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
+    _given: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> frozenset[str]:
+        """What this worker claims."""
+        return frozenset(token for token, _ in self._mine.values())
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """The shards that it claims."""
+        return frozenset(self._mine)
+
+    def new_view(self) -> None:
+        """Begin anew: the fleet has changed, and each shard may be claimed once more."""
+        self._mine.clear()
+        self._used.clear()
+
+    def may_claim(self, name: str) -> bool:
+        """Say whether a shard was not claimed yet in this view."""
+        return name not in self._used
+
+    def claim(self, cursor: Cursor, now: float) -> None:
+        """Claim a lease."""
+        self._used.add(cursor.name)
+        self._mine[cursor.name] = (token(cursor), now + self.deadline_seconds)
+
+    def settle(self, name: str) -> None:
+        """Drop a claim: the shard was taken, or is not wanted any more."""
+        self._mine.pop(name, None)
+
+    def is_overdue(self, cursor: Cursor, now: float) -> bool:
+        """Say whether a claimed lease was not given by the deadline."""
+        own, deadline = self._mine.get(cursor.name, ("", 0.0))
+        return own == token(cursor) and now >= deadline
+
+    def granted(
+        self, held: Mapping[str, Cursor], others: Iterable[Member], now: float
+    ) -> list[str]:
+        """Return which of the held shards others claim; they are kept for them for a while."""
+        wanted = {token for member in others for token in member.claims}
+        names = [name for name, cursor in held.items() if wanted and token(cursor) in wanted]
+        for name in names:
+            self._given[name] = now + self.reserve_seconds
+        return names
+
+    def is_reserved(self, name: str, now: float) -> bool:
+        """Say whether a shard was given to another worker that has not had time to take it."""
+        until = self._given.get(name)
+        if until is not None and now >= until:
+            del self._given[name]
+        return until is not None and now < until

@@ -1,0 +1,65 @@
+"""Every cursor of a consumer, finished ancestors included: found, and deleted.
+
+In: a consumer's control items. Out: its cursors, by the directories and from there by their
+parents. Cursors are deleted from the oldest ancestor to the youngest shard, so that what is left
+after a crash can still be found, and only those of older generations: a worker that has begun
+anew meanwhile keeps what it made. A deleted cursor refuses every commit of whoever owned it.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+
+from streamkit.actions import OURS, Action
+from streamkit.conditions import Attr
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.effects import Guard
+from streamkit.fold import fold
+from streamkit.source.lister import NAME as LISTER
+from streamkit.transaction import transact
+
+_PER_TRANSACTION = 40
+"""Cursors deleted together: each with its place in one of 16 directories."""
+
+
+async def every_cursor(store: CursorStore) -> dict[str, Cursor]:
+    """Read the cursors of all shards, by name."""
+    found = await store.read_all()
+    asked = set(found)
+    while wanted := {c.parent for c in found.values() if c.parent} - asked:
+        asked |= wanted
+        found |= await store.read_many(wanted)
+    return found
+
+
+async def drop_cursors(store: CursorStore, *, below: int) -> int:
+    """Delete every cursor of a generation below this one, the lister's too; return how many."""
+    await _drop(store, [LISTER], below)
+    cursors = await every_cursor(store)
+    names = sorted(cursors, key=lambda name: (_depth(cursors, name), name))
+    dropped = 0
+    for start in range(0, len(names), _PER_TRANSACTION):
+        some = names[start : start + _PER_TRANSACTION]
+        if await _drop(store, some, below):
+            dropped += len(some)
+        else:  # some are newer, or gone: one by one
+            dropped += sum([await _drop(store, [name], below) for name in some])
+    return dropped
+
+
+def _depth(cursors: Mapping[str, Cursor], name: str) -> int:
+    depth, parent = 0, cursors[name].parent
+    while parent is not None and parent in cursors:
+        depth, parent = depth + 1, cursors[parent].parent
+    return depth
+
+
+async def _drop(store: CursorStore, names: Sequence[str], below: int) -> bool:
+    """Delete cursors and strike them off their directories, together, or nothing."""
+    actions: list[Action] = []
+    for name in names:
+        removal = store.space.delete("cursor", name)
+        removal.guards.append((Guard(Attr("generation").lt(below)), OURS))
+        actions += [removal, store.space.leave(name)]
+    schemas = {store.space.schema.name: store.space.schema}
+    return await transact(store.dynamodb, schemas, fold(actions), random.Random()) is None

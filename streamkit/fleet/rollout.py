@@ -1,0 +1,108 @@
+"""Roll-outs: which generation of handlers a worker runs in, next to workers of others.
+
+    a fingerprint never seen before      starts a generation at once
+    that of the newest                   joins it, also when it is made the newest by others
+    an older one, when it starts         waits while a worker of the newest is alive
+    an older one, while it runs          keeps its shards until they are claimed, takes none; when
+                                         the newest's workers are all gone it starts the next one
+
+"Gone" means for a while, so that an interrupted roll-out is not undone by what it left running.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamkit.clock import Clock
+from streamkit.cursor import CursorStore
+from streamkit.fleet.generation import (
+    Founding,
+    Generation,
+    join_generation,
+    newest_generation,
+)
+from streamkit.fleet.members import Member
+from streamkit.handler import Handler
+from streamkit.observe.logger import get_logger
+
+log = get_logger("streamkit.fleet")
+
+
+@dataclass
+class Rollout:
+    """One worker's place among the roll-outs. `newest` is the newest generation it knows of.
+
+    `joined` is the one that it runs in; `founding` is for the first one of the consumer.
+
+    `patience_seconds` is how long no worker of the newest may be seen before an older one takes
+    over; `take_over` says that an operator wants the older one now.
+    """
+
+    store: CursorStore
+    fingerprint: str
+    handlers: Sequence[Handler]
+    clock: Clock
+    patience_seconds: float
+    founding: Founding
+    take_over: bool = False
+    newest: int = 0
+    joined: Generation | None = None
+    _told: int = 0
+    _alone_since: float | None = None
+
+    async def position(self, me: Member, members: Mapping[str, Member]) -> dict[str, Any]:
+        """Return what this worker says of its state and generation from now on.
+
+        Args:
+            me: this worker.
+            members: all that are alive.
+        """
+        others = [member for member in members.values() if member.name != me.name]
+        self.newest = max([self.newest, *(member.generation for member in others)])
+        if me.state == "active" and me.generation >= self.newest:
+            return {}
+        if me.state == "active" and any(m.generation == self.newest for m in others):
+            twin = any(
+                m.generation == self.newest and m.fingerprint == me.fingerprint for m in others
+            )
+            return {"generation": self.newest} if twin else {}
+        generation = await self._join(others)
+        if generation is None:
+            return {} if me.state == "active" else {"state": "waiting"}
+        self.newest = generation.number
+        log.info(
+            "generation.joined",
+            generation=generation.number,
+            needs_rebuild=sorted(generation.rebuild),
+        )
+        return {"state": "active", "generation": generation.number}
+
+    async def _join(self, others: list[Member]) -> Generation | None:
+        """Join or start a generation; None means: leave the shards to the newest roll-out."""
+        joined = await self._try(take_over=self.take_over)
+        if joined is not None:
+            return joined
+        newest = await newest_generation(self.store)
+        if newest and self._told != newest.number:
+            self._told = newest.number
+            log.info("worker.stands_by", newest=newest.number)
+        now = self.clock.monotonic()
+        if newest and any(member.fingerprint == newest.fingerprint for member in others):
+            self._alone_since = None
+            return None
+        if self._alone_since is None:
+            self._alone_since = now
+        if now - self._alone_since < self.patience_seconds:
+            return None
+        return await self._try(take_over=True)
+
+    async def _try(self, *, take_over: bool) -> Generation | None:
+        joined = await join_generation(
+            self.store,
+            self.fingerprint,
+            self.handlers,
+            take_over=take_over,
+            founding=self.founding,
+        )
+        self.joined = joined or self.joined
+        return joined

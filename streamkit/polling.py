@@ -1,0 +1,58 @@
+"""Polling: a bounded number of calls for any number of shards, each when it is due.
+
+A quiet shard is an entry in a heap and nothing else: it has no coroutine of its own, and what it
+costs is its polls. In: things to poll, each when due. Out: calls, at most `size` at a time, the
+most overdue first.
+"""
+
+import heapq
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import anyio
+
+Poll = Callable[[], Awaitable[float | None]]
+"""Polls once, and says in how many seconds to poll again; None: somebody will `add` it."""
+
+
+@dataclass
+class PollingPool:
+    """Polls what is due. `run` it in a task; it ends by being cancelled."""
+
+    size: int
+    _due: list[tuple[float, int, Poll]] = field(default_factory=list)
+    _added: int = 0
+    _sooner: anyio.Event = field(default_factory=anyio.Event)
+
+    def add(self, poll: Poll, seconds: float = 0.0) -> None:
+        """Poll once after so many seconds."""
+        due = anyio.current_time() + seconds
+        self._added += 1
+        heapq.heappush(self._due, (due, self._added, poll))
+        if self._due[0][1] == self._added:
+            self._sooner.set()
+
+    async def run(self) -> None:
+        """Poll for ever."""
+        slots = anyio.Semaphore(self.size)
+        async with anyio.create_task_group() as group:
+            while True:
+                await slots.acquire()
+                group.start_soon(self._one, await self._next(), slots)
+
+    async def _next(self) -> Poll:
+        while True:
+            seconds = self._due[0][0] - anyio.current_time() if self._due else float("inf")
+            if seconds <= 0:
+                return heapq.heappop(self._due)[2]
+            self._sooner = anyio.Event()
+            with anyio.move_on_after(seconds):
+                await self._sooner.wait()
+
+    async def _one(self, poll: Poll, slots: anyio.Semaphore) -> None:
+        try:
+            seconds = await poll()
+        finally:
+            slots.release()
+        if seconds is not None:
+            self.add(poll, seconds)
