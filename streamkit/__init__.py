@@ -32,6 +32,7 @@ from streamkit.errors import (
 from streamkit.handler import Policy
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.measures import Avg, Count, Sum
+from streamkit.loss import Loss
 from streamkit.table import Table
 from streamkit.version import __version__
 from streamkit.when import became, changed, crossed
@@ -60,6 +61,7 @@ __all__ = [
     "ItemKey",
     "Key",
     "LeaseLost",
+    "Loss",
     "Modified",
     "PoisonChange",
     "Policy",

@@ -26,7 +26,9 @@ from streamkit.errors import DeclarationError
 from streamkit.handler import Handler, OnFailure, Policy
 from streamkit.kinds.aggregate import Aggregate, aggregate_handler
 from streamkit.kinds.on import function_handler
+from streamkit.loss import OnLoss, check_on_loss
 from streamkit.schema import TableSchema
+from streamkit.start import Start, check_start
 from streamkit.when import When
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,6 +47,14 @@ class App:
             string partition key.
         entities: entities without a handler that share key shapes with others.
         policy: time-out, attempts and failure policy of handlers that do not say otherwise.
+        start: where the consumer starts: `trim_horizon`, the oldest record of the stream; `latest`;
+            or a datetime. It counts when the consumer's first worker starts, and never again.
+        on_loss: what happens when records may have been trimmed unread: `halt` the worker,
+            `resume` at the oldest one there is, or an async function that is called with a `Loss`
+            and a `Table` first.
+
+    Raises:
+        DeclarationError: the name, `start` or `on_loss` cannot be.
     """
 
     def __init__(
@@ -56,11 +66,17 @@ class App:
         control_table: str | None = None,
         entities: Iterable[type[Entity]] = (),
         policy: Policy | None = None,
+        start: Start = "trim_horizon",
+        on_loss: OnLoss = "halt",
     ) -> None:
         if not name or "#" in name:
             raise DeclarationError(f"App({name!r}): the name is part of keys; leave out '#'")
+        check_start(start)
+        check_on_loss(on_loss)
         self.name = name
         self.table = table
+        self.start = start
+        self.on_loss = on_loss
         self.type_attribute = type_attribute
         self.control_table = control_table
         self.handlers: list[Handler] = []

@@ -5,7 +5,8 @@ route a record; an image becomes its entity only for a handler that wants it. `d
 pure and run at once; `async def` handlers run in lanes, a bounded number at a time.
 
 On failure: an outcome carries the failure after the handler's retries; nothing raises. With the
-policy `block` the run is tried until it succeeds.
+policy `block`, and with `park` while the handler's breaker is open, the run is tried until it
+succeeds.
 """
 
 import random
@@ -16,36 +17,24 @@ from typing import Any
 import anyio
 
 from streamkit.changes import Change, ItemKey, Kind
+from streamkit.clock import Clock, SystemClock
 from streamkit.decode import CONTROL, ImageDecoder, Page, Record, Router
 from streamkit.effects import Result, as_effects
 from streamkit.entity import Entity
 from streamkit.errors import PoisonChange, RetryableError, Unavailable
+from streamkit.failures import Counts, Failures
 from streamkit.handler import Handler
 from streamkit.lanes import into_lanes
-from streamkit.observe.logger import get_logger
 from streamkit.outcome import Outcome, Work, resolve
 from streamkit.parking import Failure
 from streamkit.reading import Pending, ReadTracker
 from streamkit.schema import TableSchema
-
-log = get_logger("streamkit.dispatch")
 
 _BLOCK_PAUSE_MAX = 30.0
 """Seconds between the tries of a blocked change: soon enough to notice a downstream's recovery."""
 
 Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
 """Makes the keyword arguments that a handler's signature asks for."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What dispatch has seen: records by what became of them."""
-
-    control: int = 0
-    unknown: int = 0
-    unwanted: int = 0
-    changes: int = 0
-    failures: int = 0
 
 
 @dataclass(slots=True)
@@ -68,11 +57,13 @@ class Dispatcher:
     rng: random.Random
     concurrency: int = 64
     counts: Counts = field(default_factory=Counts)
+    clock: Clock = field(default_factory=SystemClock)
     _listeners: dict[tuple[type[Entity], Kind], tuple[Handler, ...]] = field(default_factory=dict)
     _decoders: dict[type[Entity], ImageDecoder[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Index the handlers by what they listen to."""
+        self.failures = Failures(self.counts, self.clock)
         for handler in self.handlers:
             for kind in handler.kinds:
                 there = self._listeners.get((handler.entity, kind), ())
@@ -90,7 +81,7 @@ class Dispatcher:
         """
         works: list[Work] = []
         later: list[Run] = []
-        business = 0
+        business, now = 0, self.clock.monotonic()
         for record in page.records:
             entity = self.router.route(record)
             if entity is CONTROL:
@@ -108,8 +99,24 @@ class Dispatcher:
             if work.outcomes:
                 self.counts.changes += 1
                 works.append(work)
-                later += self._run_pure(work, shard_id)
+                later += self._run_pure(work, shard_id, now)
         return works, later, business
+
+    def wants(self, record: Record) -> bool:
+        """Say whether a handler listens to such a change; its `when` is not looked at."""
+        entity = self.router.route(record)
+        return isinstance(entity, type) and (entity, record.kind) in self._listeners
+
+    def unrun(self, record: Record, failure: Failure) -> list[Work]:
+        """Return the work of a change whose handlers are not to be run: each of them has failed."""
+        entity = self.router.route(record)
+        if not isinstance(entity, type):
+            return []
+        work = Work(record.position, record, entity, record.item_key)
+        for handler in self._listeners.get((entity, record.kind), ()):
+            work.outcomes.append(Outcome(handler))
+            work.outcomes[-1].fail(failure)
+        return [work]
 
     def _work(
         self, record: Record, entity: type[Entity], listeners: Iterable[Handler], shard_id: str
@@ -121,7 +128,8 @@ class Dispatcher:
                 if handler.when is not None and not self._wanted(record, entity, handler):
                     continue
             except Exception as error:  # noqa: BLE001 - two values may not be comparable
-                self._failed(outcome, error, 1, shard_id)
+                outcome.run += 1  # so that it is not run before its `when` was looked at again
+                self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
             work.outcomes.append(outcome)
         return work
 
@@ -133,7 +141,7 @@ class Dispatcher:
         old, new = (None if i is None else decoder.values(i, fields) for i in images)
         return handler.when.holds(old, new)
 
-    def _run_pure(self, work: Work, shard_id: str) -> list[Run]:
+    def _run_pure(self, work: Work, shard_id: str, now: float) -> list[Run]:
         later = []
         for outcome in work.outcomes:
             if outcome.failure is not None or not outcome.waiting:
@@ -141,11 +149,11 @@ class Dispatcher:
             if outcome.handler.is_async:
                 if work.key is not None:
                     later.append(Run(work, outcome, work.key))
-                continue
-            self._run_sync(work, outcome, shard_id)
+            elif not outcome.run:
+                self._run_sync(work, outcome, shard_id, now)
         return later
 
-    def _run_sync(self, work: Work, outcome: Outcome, shard_id: str) -> None:
+    def _run_sync(self, work: Work, outcome: Outcome, shard_id: str, now: float) -> None:
         outcome.run += 1
         try:
             change = self._change(work, outcome.handler, shard_id)
@@ -155,7 +163,9 @@ class Dispatcher:
         except RetryableError:
             return  # it still waits, and is run again before its commit
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
-            self._failed(outcome, error, 1, shard_id)
+            self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
+        else:
+            self.failures.worked(outcome.handler, now)
 
     async def run_lanes(
         self,
@@ -212,7 +222,7 @@ class Dispatcher:
 
         It still waits afterwards if it cannot run now, and `until` was set.
         """
-        policy = outcome.handler.policy
+        handler, policy = outcome.handler, outcome.handler.policy
         outcome.failure, outcome.omitted = None, frozenset()
         attempt, pause = 0, policy.backoff_seconds
         while True:
@@ -224,10 +234,12 @@ class Dispatcher:
                 if isinstance(error, Unavailable):
                     attempt -= 1  # the table's trouble is not the change's: it is not counted
                 hopeless = isinstance(error, PoisonChange) or attempt >= policy.attempts
-                if hopeless and policy.on_failure != "block":
-                    self._failed(outcome, error, attempt, shard_id)
+                if hopeless:
+                    self.failures.failed(handler)
+                if hopeless and not self.failures.blocks(handler):
+                    self.failures.settle(outcome, Failure.of(error, attempt), shard_id)
                     return
-                _log_attempt(outcome.handler, work, error, attempt)
+                self.failures.note_attempt(handler, work.key, error, attempt, hopeless, shard_id)
                 await _sleep(pause * (0.5 + self.rng.random()), until)
                 endless = hopeless or isinstance(error, Unavailable)
                 if endless and until is not None and until.is_set():
@@ -235,6 +247,7 @@ class Dispatcher:
                     return
                 pause = min(pause * 2, _BLOCK_PAUSE_MAX)
             else:
+                self.failures.worked(handler, self.clock.monotonic())
                 return
 
     async def _attempt(
@@ -276,19 +289,6 @@ class Dispatcher:
         old, new = work.images
         return Change.of(record, old=old, new=new, shard_id=shard_id, handler=handler.name)
 
-    def _failed(self, outcome: Outcome, error: Exception, attempts: int, shard_id: str) -> None:
-        self.counts.failures += 1
-        handler = outcome.handler
-        log.warning(
-            "handler.failed",
-            handler=handler.name,
-            shard=shard_id,
-            error=type(error).__name__,
-            attempts=attempts,
-            policy=handler.policy.on_failure,
-        )
-        outcome.give_up(Failure.of(error, attempts))
-
 
 async def _sleep(seconds: float, until: anyio.Event | None) -> None:
     with anyio.move_on_after(seconds):
@@ -299,14 +299,3 @@ def _source(work: Work) -> tuple[Record, type[Entity]]:
     assert work.record is not None  # noqa: S101 - marks have no outcomes
     assert work.entity is not None  # noqa: S101
     return work.record, work.entity
-
-
-def _log_attempt(handler: Handler, work: Work, error: Exception, attempt: int) -> None:
-    key = None if work.key is None else work.key.digest
-    log.info(
-        "handler.retried",
-        handler=handler.name,
-        key=key,
-        error=type(error).__name__,
-        attempt=attempt,
-    )

@@ -46,7 +46,37 @@ class LeaseLost(StreamkitError):
 
 
 class RetentionLost(StreamkitError):
-    """Records of a shard were trimmed, or may have been, before this consumer read them."""
+    """Records of a shard were trimmed, or may have been, before this consumer read them.
+
+    Args:
+        text: what happened, for people; names no item.
+        shard: which shard; empty if the whole stream is meant.
+        after: the position up to which the shard was read.
+        since: what was created before it has been read, in epoch seconds; 0 if nothing is known.
+        until: what was created from then on is still to be read, in epoch seconds.
+        certain: a record that was not processed is known to be gone. Else it is a possible loss:
+            nobody can know whether there was one.
+        gone: the shard cannot be read any more.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        shard: str = "",
+        after: str = "",
+        since: float = 0.0,
+        until: float = 0.0,
+        certain: bool = False,
+        gone: bool = False,
+    ) -> None:
+        super().__init__(text)
+        self.shard = shard
+        self.after = after
+        self.since = since
+        self.until = until
+        self.certain = certain
+        self.gone = gone
 
 
 class InvariantError(StreamkitError):

@@ -6,12 +6,13 @@ a name, what it listens to, and `run`, which turns one change into effects.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from streamkit.changes import Kind
 from streamkit.declaration import Declaration
 from streamkit.effects import Result
 from streamkit.entity import Entity
+from streamkit.errors import DeclarationError
 from streamkit.when import When
 
 OnFailure = Literal["park", "block", "skip"]
@@ -22,18 +23,57 @@ on. `block`: the shard waits and tries again until it succeeds. `skip`: it is co
 """
 
 
+Payload = Literal["whole", "keys"]
+"""What is stored of a parked change: its record, or the record without its images.
+
+With `keys` the images stay in the stream alone: a redrive reads the record from there, which it can
+for the 24 hours that the stream keeps it; afterwards the change can only be shown and discarded.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How long a handler may take, and what happens when it fails.
 
-    `attempts` counts the first one. The pause before the second is `backoff_seconds`, then it
-    doubles; retries here are short because the item's later changes wait for them.
+    Inline: `attempts` counts the first one. The pause before the second is `backoff_seconds`, then
+    it doubles; retries here are short because the item's later changes wait for them.
+
+    Parked: the change is tried again `retry_seconds` later, then after three times as long each
+    time, up to `retry_seconds_max`. After `retry_limit` such tries its lane is stuck, and waits for
+    a person; with 0 it is stuck at once. `payload` is what is stored of the change.
+
+    `breaker` lets `park` act as `block` while most changes of the handler fail on a worker: at
+    least 20 within a minute and more than half of them.
+
+    Raises:
+        DeclarationError: a value is out of its range.
     """
 
     timeout_seconds: float = 10.0
     attempts: int = 3
     backoff_seconds: float = 0.1
     on_failure: OnFailure = "park"
+    retry_seconds: float = 5.0
+    retry_seconds_max: float = 900.0
+    retry_limit: int = 10
+    payload: Payload = "whole"
+    breaker: bool = True
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise DeclarationError(
+                f"Policy(attempts={self.attempts}): the first attempt counts, so at least 1"
+            )
+        if self.on_failure not in get_args(OnFailure):
+            raise DeclarationError(f"Policy(on_failure={self.on_failure!r}): park, block or skip")
+        if self.payload not in get_args(Payload):
+            raise DeclarationError(f"Policy(payload={self.payload!r}): whole or keys")
+        if not 0 < self.retry_seconds <= self.retry_seconds_max or self.retry_limit < 0:
+            raise DeclarationError(
+                f"Policy(retry_seconds={self.retry_seconds},"
+                f" retry_seconds_max={self.retry_seconds_max}, retry_limit={self.retry_limit}):"
+                " pauses are positive and do not shrink, and the limit is not negative"
+            )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from streamkit.actions import OURS, Action, Verb, render
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
 from streamkit.conditions import present
+from streamkit.consumers import start_findings
 from streamkit.control import ControlSpace
+from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.handler import Handler
@@ -87,6 +89,8 @@ async def inspect_app(app: App, aws: Aws) -> Inspection:
     """
     around = await survey(app, aws)
     found = await _findings(app, around)
+    if not any(finding.severity == "error" for finding in found):
+        found += await start_findings(app, CursorStore(aws.dynamodb, around.space(app)))
     return Inspection(
         app=app.name,
         table=_table(around.table),

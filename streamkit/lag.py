@@ -1,9 +1,10 @@
 """Lag: how far a shard's cursor is behind the stream, in seconds.
 
-In: a cursor. Out: the age of the oldest change behind it that a handler waits for; 0 when there is
-none. A cursor's item alone gives only an upper bound, because a quiet shard's position is written
-once an hour, so a few pages after the position are looked at. That costs some `GetRecords` calls,
-and the service wants no more than two readers a shard: it is for people who ask, not for workers.
+In: a cursor. Out: the age of the oldest change behind it that a handler waits for, 0 when there is
+none; and with it the time that is left until that change is trimmed. A cursor's item alone gives
+only an upper bound, because a quiet shard's position is written once an hour, so a few pages after
+the position are looked at. That costs some `GetRecords` calls, and the service wants no more than
+two readers a shard: it is for people who ask, not for workers.
 """
 
 import random
@@ -21,6 +22,7 @@ from streamkit.decode import Record
 from streamkit.errors import RetentionLost
 from streamkit.schema import TableSchema
 from streamkit.source.reader import ShardReader
+from streamkit.start import RETENTION_SECONDS
 
 _FRESH_SECONDS = 2.0
 """A cursor written so lately says it itself: a page takes about as long to arrive."""
@@ -61,21 +63,45 @@ def bound(cursor: Cursor, now: float) -> Lag:
     """Return what the cursor alone says."""
     if cursor.finished:
         return Lag(0.0, "measured")
-    if not cursor.seen:
+    read = max(cursor.seen, cursor.since)
+    if not read:
         return Lag(None, "unread")
-    return Lag(max(0.0, now - cursor.seen), "at most")
+    return Lag(max(0.0, now - read), "at most")
+
+
+def time_to_loss(lag: Lag) -> float | None:
+    """Return the seconds until the oldest unread change is trimmed; None if nothing is known.
+
+    With nothing unread it is the whole retention: what could come now.
+    """
+    if lag.measure == "lost":
+        return 0.0
+    return None if lag.seconds is None else max(0.0, RETENTION_SECONDS - lag.seconds)
 
 
 async def measure(
-    aws: Aws, stream_arn: str, cursor: Cursor, wants: Callable[[Record], bool], clock: Clock
+    aws: Aws,
+    stream_arn: str,
+    cursor: Cursor,
+    wants: Callable[[Record], bool],
+    clock: Clock,
+    founded: float = 0.0,
 ) -> Lag:
-    """Look into the stream behind a cursor."""
+    """Look into the stream behind a cursor; `founded` is when its consumer began."""
     now = clock.time()
     known = bound(cursor, now)
     if known.seconds is not None and known.seconds <= _FRESH_SECONDS:
         return Lag(0.0, "measured")
     reader = ShardReader(
-        aws, stream_arn, cursor.name, cursor.position, float(cursor.seen), clock, random.Random()
+        aws,
+        stream_arn,
+        cursor.name,
+        cursor.position,
+        float(cursor.seen),
+        clock,
+        random.Random(),
+        since=cursor.since,
+        founded=founded,
     )
     try:
         return await _behind(reader, wants, now)

@@ -5,7 +5,7 @@ be redriven. Lanes are found through the holds chunks that cursors name, changes
 lane from its head; all are gets, never a scan. What changes meanwhile may be missed or be gone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,12 @@ _READS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class HeldLane:
-    """A held lane: its first and last parked change, and where its hold is listed."""
+    """A held lane: its first and last parked change, and where its hold is listed.
+
+    `due` is when the first change is tried next (epoch seconds; 0 is at once) and `tries` how often
+    it was, since it was parked or since a person asked for it. A lane that is `stuck` is left alone
+    until a person redrives or discards its first change.
+    """
 
     name: str
     handler: str
@@ -31,6 +36,54 @@ class HeldLane:
     tail: str
     chunk: str
     since: int
+    due: int = 0
+    tries: int = 0
+    stuck: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which held lanes are meant: those that every filter given lets through, or all.
+
+    `entity`, `error` (the kind, such as `ValueError`) and `parked_before` (epoch seconds) look at
+    the first change of a lane, which is the one that failed.
+    """
+
+    lanes: frozenset[str] = frozenset()
+    handler: str | None = None
+    entity: str | None = None
+    error: str | None = None
+    parked_before: float | None = None
+    stuck: bool = False
+
+    def takes_lane(self, lane: HeldLane) -> bool:
+        """Say whether a lane passes the filters that need nothing but its item."""
+        return (
+            (not self.lanes or lane.name in self.lanes)
+            and self.handler in (None, lane.handler)
+            and (lane.stuck or not self.stuck)
+        )
+
+    def takes_first(self, first: Parked) -> bool:
+        """Say whether a lane passes the filters on its first change."""
+        return (
+            self.entity in (None, first.entity)
+            and self.error in (None, first.error)
+            and (self.parked_before is None or first.at < self.parked_before)
+        )
+
+    @property
+    def _asks_first(self) -> bool:
+        return (self.entity, self.error, self.parked_before) != (None, None, None)
+
+    async def choose(self, store: CursorStore) -> list[HeldLane]:
+        """Return the held lanes that are meant, the longest held first."""
+        lanes = [lane for lane in await held_lanes(store) if self.takes_lane(lane)]
+        if not self._asks_first:
+            return lanes
+        items = await store.items([("parked", lane.name, lane.head) for lane in lanes])
+        taken = {first.lane for first in map(read_parked, items) if self.takes_first(first)}
+        return [lane for lane in lanes if lane.name in taken]
 
 
 def read_lane(item: Mapping[str, Any]) -> HeldLane:
@@ -42,7 +95,15 @@ def read_lane(item: Mapping[str, Any]) -> HeldLane:
         tail=item["tail"]["S"],
         chunk=item["chunk"]["S"],
         since=int(item["since"]["N"]),
+        due=int(item.get("due", {"N": "0"})["N"]),
+        tries=int(item.get("tries", {"N": "0"})["N"]),
+        stuck="stuck" in item,
     )
+
+
+async def read_lanes(store: CursorStore, names: Iterable[str]) -> list[HeldLane]:
+    """Read lanes by name; those that are not held (any more) are left out."""
+    return [read_lane(item) for item in await store.items([("lane", name) for name in names])]
 
 
 async def open_store(app: App, aws: Aws) -> CursorStore:
@@ -69,7 +130,7 @@ async def held_lanes(
     chunks = sorted({chunk for cursor in cursors.values() for chunk in cursor.holds})
     holds = await store.items([("holds", chunk) for chunk in chunks])
     names = sorted({name for item in holds for name in item.get("lanes", {"SS": []})["SS"]})
-    lanes = map(read_lane, await store.items([("lane", name) for name in names]))
+    lanes = await read_lanes(store, names)
     return sorted(lanes, key=lambda lane: (lane.since, lane.handler, lane.name))
 
 

@@ -3,7 +3,7 @@
 A parked change is just an effect, committed with the cursor. It makes its *lane* (handler and item
 key) held: later changes of the item for that handler queue behind it, every other item flows on.
 
-    lane item     head ───────► first parked change, the next to be redriven
+    lane item     head ───────► first parked change, the next to be redriven, when it is due
                   tail ───────► last one; a queue action moves it IF the lane exists
     parked item   next ───────► the change behind it, numbered by sequence number: never reused
     holds item    set of lanes; the cursor names the chunk, its children inherit the name
@@ -13,20 +13,30 @@ next queues. Shapes and actions only; `planning` decides when, `redrive` takes l
 """
 
 import hashlib
+import math
 import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from streamkit.actions import LANE, Action, GuardSource, Wire
 from streamkit.changes import ItemKey
 from streamkit.conditions import absent, present
 from streamkit.control import ControlSpace
+from streamkit.decode import Record
+from streamkit.decode.envelope import StreamRecord
 from streamkit.effects import Guard
+from streamkit.errors import DecodeError, PoisonChange
+from streamkit.handler import Payload, Policy
 
 PART_BYTES = 300_000
 """A larger record is cut into items of this size; an item holds 400 KB."""
+
+_GROWTH = 3
+"""Each pause between two tries of a parked change is so many times the one before."""
 
 
 def lane_name(handler: str, key: ItemKey) -> str:
@@ -41,11 +51,18 @@ _LIBRARIES = re.compile(r"[/\\\\](site-packages|streamkit)[/\\\\]")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a handler could not process a change. `detail` stays in the table: it may hold data."""
+    """Why a handler could not process a change. `detail` stays in the table: it may hold data.
+
+    `place` is where the user's code raised it. One that does not heal is not tried again without a
+    person: what a handler declares poison. An image that does not fit its entity may yet, once a
+    release that is under way knows the new shape.
+    """
 
     kind: str
     detail: str
     attempts: int = 1
+    place: str = ""
+    heals: bool = True
 
     @classmethod
     def of(cls, error: BaseException, attempts: int) -> "Failure":
@@ -53,7 +70,31 @@ class Failure:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if not _LIBRARIES.search(frame.filename)] or frames
         place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
-        return cls(type(error).__name__, f"{error}{place}"[:1000], attempts)
+        heals = isinstance(error, DecodeError) or not isinstance(error, PoisonChange)
+        detail = f"{error}{place}"[:1000]
+        return cls(type(error).__name__, detail, attempts, place.strip(), heals)
+
+    def told(self, payload: Payload) -> str:
+        """Return what may be stored of it beside a payload: only `whole` ones hold item data."""
+        return self.detail if payload == "whole" else self.place
+
+
+def next_due(
+    policy: Policy, failure: Failure, tries: int, now: float, spread: float = 1.0
+) -> int | None:
+    """Say when a parked change is tried again, in epoch seconds; None means stuck.
+
+    Args:
+        policy: its handler's.
+        failure: why it is parked (still).
+        tries: how often it was tried since it was parked, or since a person asked for it.
+        now: epoch seconds.
+        spread: a factor around 1, so that what failed together is not tried together for ever.
+    """
+    if not failure.heals or tries >= policy.retry_limit:
+        return None
+    grown = policy.retry_seconds * float(_GROWTH) ** min(tries, 99)
+    return math.ceil(now + min(grown, policy.retry_seconds_max) * spread)
 
 
 @dataclass(slots=True)
@@ -66,7 +107,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class ParkedRecord:
-    """What is stored of a parked change: enough to run the handler without the stream."""
+    """What is stored of a parked change: enough to run the handler without the stream.
+
+    `due` is when it is tried again on its own, in epoch seconds; None means that it is stuck.
+    """
 
     handler: str
     entity: str
@@ -75,6 +119,28 @@ class ParkedRecord:
     record: bytes
     failure: Failure | None
     at: int
+    due: int | None = 0
+    payload: Payload = "whole"
+
+
+def stored(record: Record, payload: Payload) -> bytes:
+    """Return what is stored of a record: all of it, or all but its images."""
+    if payload == "whole":
+        return record.to_bytes()
+    inner = record.dynamodb
+    bare = StreamRecord(
+        created_at=inner.created_at,
+        keys=inner.keys,
+        sequence_number=inner.sequence_number,
+        size_bytes=inner.size_bytes,
+        view_type=inner.view_type,
+    )
+    return msgspec.structs.replace(record, dynamodb=bare).to_bytes()
+
+
+def waiting_state(due: int | None) -> dict[str, Wire]:
+    """Return how a lane's item says when its first change is tried next."""
+    return {"stuck": {"BOOL": True}} if due is None else {"due": {"N": str(due)}}
 
 
 def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> list[Action]:
@@ -87,6 +153,7 @@ def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> li
             "tail": {"S": parked.position},
             "chunk": {"S": chunk},
             "since": {"N": str(parked.at)},
+            **waiting_state(parked.due),
         },
         "lane",
         lane,
@@ -123,9 +190,11 @@ def _store(space: ControlSpace, lane: str, parked: ParkedRecord) -> list[Action]
     if parked.failure is not None:
         attributes |= {
             "error": {"S": parked.failure.kind},
-            "detail": {"S": parked.failure.detail},
+            "detail": {"S": parked.failure.told(parked.payload)},
             "attempts": {"N": str(parked.failure.attempts)},
         }
+    if parked.payload != "whole":
+        attributes["payload"] = {"S": parked.payload}
     pieces = [
         parked.record[at : at + PART_BYTES] for at in range(0, len(parked.record), PART_BYTES)
     ]
@@ -155,6 +224,7 @@ class Parked:
     detail: str | None = None
     attempts: int = 0
     parts: int = 0
+    payload: Payload = "whole"
     record: bytes = field(default=b"", repr=False)
 
 
@@ -172,5 +242,6 @@ def read_parked(item: Mapping[str, Any]) -> Parked:
         detail=item["detail"]["S"] if "detail" in item else None,
         attempts=int(item.get("attempts", {"N": "0"})["N"]),
         parts=int(item.get("parts", {"N": "0"})["N"]),
+        payload="keys" if "payload" in item else "whole",
         record=bytes(item["record"]["B"]) if "record" in item else b"",
     )

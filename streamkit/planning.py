@@ -20,7 +20,7 @@ from streamkit.control import ControlSpace, Cursor
 from streamkit.errors import InvariantError
 from streamkit.fold import join_read, merge
 from streamkit.outcome import Outcome, Version, Work, with_reads
-from streamkit.parking import Hold, ParkedRecord, lane_name, park, queue
+from streamkit.parking import Hold, ParkedRecord, lane_name, next_due, park, queue, stored
 
 CHUNK_LANES = 100
 """Held lanes a `holds` item names before a new one is begun: 24 bytes each."""
@@ -191,14 +191,17 @@ class Planner:
     def _parked(self, work: Work, outcome: Outcome) -> ParkedRecord:
         if work.record is None or work.entity is None:
             raise InvariantError("a mark cannot be parked")
+        policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
         return ParkedRecord(
             handler=outcome.handler.name,
             entity=work.entity.__name__,
             shard=self.shard,
             position=work.position,
-            record=work.record.to_bytes(),
-            failure=outcome.failure,
-            at=int(self.clock.time()),
+            record=stored(work.record, policy.payload),
+            failure=failure,
+            at=int(now),
+            due=0 if failure is None else next_due(policy, failure, 0, now),
+            payload=policy.payload,
         )
 
     def _chunk(self, draft: Draft, held: dict[str, Hold]) -> str:

@@ -1,13 +1,18 @@
-"""Settings of a worker: argument > environment (`STREAMKIT_*`) > `[tool.streamkit]` > default.
+"""Settings of a worker: argument > `STREAMKIT_*` variable > `[tool.streamkit]` > preset > default.
+
+A preset changes the defaults of how often a worker asks, which is what it costs; whatever is set by
+itself wins over it. Heartbeat and lease are in none, so that workers of different presets may share
+a fleet: one that beats seldom would be dead to one that waits briefly.
 
 Credentials, region and endpoints are the AWS SDK's own (`AWS_PROFILE`, `AWS_REGION`,
 `AWS_ENDPOINT_URL_DYNAMODB`, …); there is no second way to set them.
 """
 
 import os
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -19,6 +24,36 @@ from streamkit.pacing import Pace
 
 _OTHER_VARIABLES = {"STREAMKIT_LOCAL_HOST", "STREAMKIT_LOCAL_PORT"}
 """Of the local engine, which is not a worker."""
+
+Preset = Literal["balanced", "latency", "cost"]
+"""`balanced` is the defaults as they are."""
+
+PRESETS: dict[Preset, dict[str, float]] = {
+    "balanced": {},
+    "latency": {"poll_floor": 0.2, "poll_ceiling": 0.25, "look_interval": 0.25},
+    "cost": {
+        "poll_floor": 1.0,
+        "poll_ceiling": 10.0,
+        "look_interval": 2.0,
+        "checkpoint_interval": 300.0,
+        "list_interval": 60.0,
+    },
+}
+"""What each preset sets. Four reads a second of a shard are what Lambda makes; users report that
+the service allows five."""
+
+
+class _PresetSource(PydanticBaseSettingsSource):
+    """Reads what the chosen preset sets, whoever chose it."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002 - the interface
+        """Return one setting; the base class wants it."""
+        return self().get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return all of them; an unknown preset is refused by the field's own validation."""
+        values: dict[str, Any] = dict(PRESETS.get(self.current_state.get("preset", "balanced"), {}))
+        return values
 
 
 class Settings(BaseSettings):
@@ -32,14 +67,24 @@ class Settings(BaseSettings):
     )
 
     app: str | None = Field(None, description="the app, as MODULE:NAME")
+    preset: Preset = Field("balanced", description="of how often to ask: balanced, latency or cost")
     heartbeat: float = Field(3.0, gt=0, description="between two heartbeats of a worker")
     lease: float = Field(7.0, gt=0, description="after which a silent worker's shards are taken")
+    look_interval: float = Field(
+        0.5, gt=0, description="between two looks at the other workers of the fleet"
+    )
+    take_over_after: float = Field(
+        30.0, ge=0, description="until an older roll-out takes over from a newest without workers"
+    )
+    take_over: bool = Field(False, description="take over as an older roll-out at once")
+    weight: int = Field(1, gt=0, le=1000, description="shards in relation to other workers")
     poll_floor: float = Field(0.2, ge=0, description="pause after a page with changes")
     poll_ceiling: float = Field(1.0, gt=0, description="longest pause on a quiet shard")
     checkpoint_interval: float = Field(
         60.0, gt=0, description="longest that a read position without effects stays unwritten"
     )
     list_interval: float = Field(30.0, gt=0, description="between two listings of the stream")
+    readers: int = Field(32, gt=0, description="shards polled at the same moment")
     concurrency: int = Field(64, gt=0, description="async handlers running at once")
     prefetch_bytes: int = Field(
         64_000_000, gt=0, description="pages held in memory, over all shards"
@@ -57,8 +102,9 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic-settings passes it
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read arguments, then the environment, then the project's pyproject.toml."""
-        return (init_settings, env_settings, PyprojectTomlConfigSettingsSource(settings_cls))
+        """Read arguments, the environment, the project's pyproject.toml, then the preset."""
+        file = PyprojectTomlConfigSettingsSource(settings_cls)
+        return (init_settings, env_settings, file, _PresetSource(settings_cls))
 
     @model_validator(mode="after")
     def _lease_outlives_heartbeats(self) -> Self:

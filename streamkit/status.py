@@ -19,12 +19,13 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
-from streamkit.fleet.generation import read_generation
-from streamkit.lag import Lag, bound, listens, measure
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.members import Roster
+from streamkit.lag import Lag, bound, listens, measure, time_to_loss
 from streamkit.parked import HeldLane, held_lanes, list_parked
 from streamkit.parking import Parked
 from streamkit.preflight import Surroundings, survey
-from streamkit.source.lister import NAME as LISTER
 
 _SHARDS_AT_ONCE = 8
 
@@ -34,6 +35,9 @@ class WorkerStatus:
     """A worker whose heartbeat item is there; one that was killed leaves it behind."""
 
     name: str
+    state: str
+    generation: int
+    shards: int
     beats: int
     last_beat: int
     beat_age_seconds: float
@@ -45,7 +49,8 @@ class ShardStatus:
     """One shard's cursor.
 
     `depth` is its generation in the tree of splits that is still known. `held_lanes` includes the
-    lanes that its parents held; `parked` counts by handler what was parked here.
+    lanes that its parents held; `parked` counts by handler what was parked here. `lost` is when
+    records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0: never).
     """
 
     name: str
@@ -60,11 +65,17 @@ class ShardStatus:
     lag: str
     held_lanes: int
     parked: dict[str, int]
+    lost: int
+    time_to_loss_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One consumer. `shards` stand in the order of their tree, parents before their children."""
+    """One consumer. `shards` stand in the order of their tree, parents before their children.
+
+    `time_to_loss_seconds` is what is left until the oldest unread change of any shard is trimmed.
+    `since` is from when on changes count (0: all), `lost` when the stream as a whole was replaced.
+    """
 
     consumer: str
     table: str
@@ -76,11 +87,20 @@ class Status:
     shards: tuple[ShardStatus, ...]
     parked: dict[str, int]
     held_lanes: int
+    stuck_lanes: int
     lag_seconds: float | None
+    time_to_loss_seconds: float | None
+    since: int
+    lost: int
+
+    @property
+    def lost_shards(self) -> tuple[str, ...]:
+        """The shards that have lost records, or may have, passed over or not yet."""
+        return tuple(s.name for s in self.shards if s.lost or s.lag == "lost")
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types."""
-        return asdict(self)
+        return {**asdict(self), "lost_shards": self.lost_shards}
 
 
 async def read_status(
@@ -101,12 +121,14 @@ async def read_status(
     clock = clock or SystemClock()
     around = await survey(app, aws)
     store = CursorStore(aws.dynamodb, around.space(app))
-    cursors = await store.read_all()
-    lags = await _lags(app, aws, around, cursors, clock, look_into_stream=look_into_stream)
+    generation = await newest_generation(store)
+    cursors = await every_cursor(store)
+    founded = generation.founded if generation else 0
+    lags = {name: bound(cursor, clock.time()) for name, cursor in cursors.items()}
+    if look_into_stream:
+        await _look(app, aws, around, cursors, lags, founded, clock)
     lanes = await held_lanes(store, cursors)
     parked = await list_parked(store, lanes)
-    item = await store.item("consumer")
-    generation = None if item is None else read_generation(item)
     return Status(
         consumer=app.name,
         table=app.table,
@@ -118,52 +140,53 @@ async def read_status(
         shards=tuple(_shards(cursors, lags, lanes, parked)),
         parked=_by_handler(parked),
         held_lanes=len(lanes),
+        stuck_lanes=sum(lane.stuck for lane in lanes),
         lag_seconds=_worst(cursors, lags),
+        time_to_loss_seconds=_least(cursors, lags),
+        since=generation.since if generation else 0,
+        lost=generation.lost if generation else 0,
     )
 
 
-async def _lags(
+async def _look(
     app: App,
     aws: Aws,
     around: Surroundings,
     cursors: Mapping[str, Cursor],
+    lags: dict[str, Lag],
+    founded: int,
     clock: Clock,
-    *,
-    look_into_stream: bool,
-) -> dict[str, Lag]:
-    now = clock.time()
-    lags = {name: bound(cursor, now) for name, cursor in cursors.items()}
-    if not look_into_stream:
-        return lags
+) -> None:
+    """Measure the lags of the shards that are not finished."""
     wants = listens(app, around.table)
     limiter = anyio.Semaphore(_SHARDS_AT_ONCE)
+    arn = around.table.stream_arn or ""
 
     async def look(cursor: Cursor) -> None:
         async with limiter:
-            arn = around.table.stream_arn or ""
-            lags[cursor.name] = await measure(aws, arn, cursor, wants, clock)
+            lags[cursor.name] = await measure(aws, arn, cursor, wants, clock, founded)
 
     async with anyio.create_task_group() as group:
         for cursor in cursors.values():
             if not cursor.finished:
                 group.start_soon(look, cursor)
-    return lags
 
 
 async def _workers(store: CursorStore, now: float) -> tuple[WorkerStatus, ...]:
-    roster = await store.item("members")
-    names = [] if roster is None else sorted(roster.get("names", {"SS": []})["SS"])
-    lister = await store.read(LISTER)
-    leader = None if lister is None else lister.owner
-    found = []
-    for name in names:
-        item = await store.item("member", name)
-        if item is None:
-            continue
-        at = int(item["at"]["N"])
-        beats = int(item["counter"]["N"])
-        found.append(WorkerStatus(name, beats, at, max(0.0, now - at), leads=name == leader))
-    return tuple(found)
+    members = await Roster(store).read()
+    return tuple(
+        WorkerStatus(
+            name=member.name,
+            state=member.state,
+            generation=member.generation,
+            shards=member.held,
+            beats=member.beats,
+            last_beat=member.at,
+            beat_age_seconds=max(0.0, now - member.at),
+            leads=member.leads,
+        )
+        for _, member in sorted(members.items())
+    )
 
 
 def _shards(
@@ -187,6 +210,8 @@ def _shards(
             lag=lags[cursor.name].measure,
             held_lanes=sum(lanes_of[chunk] for chunk in cursor.holds),
             parked=_by_handler(change for change in parked if change.shard == cursor.name),
+            lost=cursor.lost,
+            time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),
         )
 
 
@@ -213,3 +238,9 @@ def _worst(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | No
     seconds = [lags[name].seconds for name, cursor in cursors.items() if not cursor.finished]
     known = [value for value in seconds if value is not None]
     return max(known) if known and len(known) == len(seconds) else None
+
+
+def _least(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
+    """Return the shortest time to a loss; None if no shard's is known."""
+    left = [time_to_loss(lags[name]) for name, cursor in cursors.items() if not cursor.finished]
+    return min((seconds for seconds in left if seconds is not None), default=None)

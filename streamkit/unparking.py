@@ -3,7 +3,8 @@
 In: a lane and its first change, as read. Out: one transaction. The lane's head moves to the next
 change IF it is still this one, and the parked change is deleted IF it is there; the last one ends
 the lane IF nothing was queued behind it, and takes it off its holds chunk. Whoever comes second
-finds the conditions false. A change that failed again says so, and stays where it is.
+finds the conditions false. A change that failed again says so, and stays where it is; its lane says
+when it is due next.
 """
 
 import random
@@ -15,9 +16,8 @@ from streamkit.conditions import Attr, absent, present
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.errors import LeaseLost
 from streamkit.parked import HeldLane
-from streamkit.parking import Failure, Parked
+from streamkit.parking import Failure, Parked, waiting_state
 from streamkit.schema import TableSchema
 from streamkit.transaction import ACTIONS_MAX, transact
 
@@ -49,22 +49,43 @@ async def leave(
     return sent
 
 
-async def note_failure(store: CursorStore, head: Parked, failure: Failure) -> None:
-    """Say on the parked change that it failed again, IF nobody else got on with it meanwhile."""
-    action = store.space.update("parked", head.lane, head.position)
-    action.sets |= {
+async def stay(
+    store: CursorStore,
+    head: Parked,
+    failure: Failure,
+    tries: int,
+    due: int | None,
+    rng: random.Random,
+) -> bool:
+    """Say that the first change failed again, and when it is due next.
+
+    Args:
+        store: the consumer's control items.
+        head: the change, as read.
+        failure: why.
+        tries: what the lane's count is from now on.
+        due: epoch seconds; None means stuck.
+        rng: jitter of repetitions.
+
+    Returns:
+        Whether it was written: not if somebody else got on with the lane meanwhile.
+    """
+    source = GuardSource(head.position, head.lane, LANE)
+    change = store.space.update("parked", head.lane, head.position)
+    change.sets |= {
         "error": {"S": failure.kind},
-        "detail": {"S": failure.detail},
+        "detail": {"S": failure.told(head.payload)},
         "attempts": {"N": str(head.attempts + failure.attempts)},
     }
     attempts = Attr("attempts")
     as_read = attempts.eq(head.attempts) if head.attempts else attempts.not_exists()
-    source = GuardSource(head.position, head.lane, LANE)
-    action.guards += [(Guard(present), source), (Guard(as_read), source)]
-    try:
-        await store.write(action)
-    except LeaseLost:
-        return
+    change.guards += [(Guard(present), source), (Guard(as_read), source)]
+    lane = store.space.update("lane", head.lane)
+    lane.sets |= {"tries": {"N": str(tries)}, **waiting_state(due)}
+    lane.removes |= {"due", "stuck"} - lane.sets.keys()
+    lane.guards.append((Guard(Attr("head").eq(head.position)), source))
+    schemas = {store.space.schema.name: store.space.schema}
+    return await transact(store.dynamodb, schemas, [lane, change], rng) is None
 
 
 async def _clean_up(
@@ -91,6 +112,7 @@ def _advance(space: ControlSpace, head: Parked) -> Action:
     if head.next is not None:
         action = space.update("lane", head.lane)
         action.sets["head"] = {"S": head.next}
+        action.removes |= {"due", "tries", "stuck"}  # of the next one nothing is known
         action.guards.append((Guard(is_first), source))
         return action
     action = space.delete("lane", head.lane)

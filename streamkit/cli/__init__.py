@@ -7,6 +7,9 @@ so that `--help` and whoever imports streamkit without the command line pay for 
 
 def main() -> None:
     """Run the command that the process was started with, and exit with its code."""
-    from streamkit.cli.program import run
+    from streamkit.cli.signals import terminable
 
-    run()
+    with terminable():
+        from streamkit.cli.program import run
+
+        run()

@@ -1,12 +1,13 @@
 """Describing: what `status`, `check` and `parked` print for people."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from streamkit.cli.printing import moment, say, seconds, table
 from streamkit.inspection import Inspection
+from streamkit.parked import HeldLane
 from streamkit.parking import Parked
 from streamkit.redrive import LaneReport
 from streamkit.status import ShardStatus, Status, WorkerStatus
@@ -34,8 +35,13 @@ def describe_status(status: Status) -> None:
     parked = sum(status.parked.values())
     say(
         f"generation {status.generation}{code}; lag {seconds(status.lag_seconds)};"
-        f" {parked} parked in {status.held_lanes} lanes"
+        f" {parked} parked in {status.held_lanes} lanes, {status.stuck_lanes} stuck"
     )
+    say(f"{seconds(status.time_to_loss_seconds)} until the oldest unread change is trimmed")
+    if status.lost:
+        say(f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC")
+    if status.lost_shards:
+        say(f"may have lost changes: {', '.join(status.lost_shards)}")
     if status.needs_rebuild:
         say(f"needs rebuild: {', '.join(status.needs_rebuild)}")
     say()
@@ -118,8 +124,8 @@ def _handler_rows(found: Inspection) -> Iterator[tuple[str, ...]]:
         yield handler.name, kinds, handler.delivery, policy, handler.declared
 
 
-def describe_parked(parked: Iterable[Parked]) -> None:
-    """Print parked changes, lane by lane."""
+def describe_parked(parked: Iterable[Parked], lanes: Mapping[str, HeldLane]) -> None:
+    """Print parked changes, lane by lane; the first of a lane with when it is tried next."""
     rows = [
         (
             change.lane,
@@ -127,6 +133,7 @@ def describe_parked(parked: Iterable[Parked]) -> None:
             change.entity,
             change.error or "waits behind",
             str(change.attempts),
+            *_next_try(change, lanes.get(change.lane)),
             moment(change.at),
             change.position.lstrip("0"),
         )
@@ -135,13 +142,43 @@ def describe_parked(parked: Iterable[Parked]) -> None:
     if not rows:
         say("nothing is parked")
         return
-    table(("lane", "handler", "entity", "error", "attempts", "parked at (UTC)", "position"), rows)
+    table(
+        (
+            "lane",
+            "handler",
+            "entity",
+            "error",
+            "attempts",
+            "tries",
+            "due (UTC)",
+            "parked at (UTC)",
+            "position",
+        ),
+        rows,
+    )
 
 
-def parked_fields(change: Parked) -> dict[str, Any]:
-    """Return a parked change in JSON's types, with its record if that was read."""
+def _next_try(change: Parked, lane: HeldLane | None) -> tuple[str, str]:
+    """Return how often a change was tried since it was parked, and when it is tried next."""
+    if lane is None or lane.head != change.position:
+        return "-", "-"
+    due = moment(lane.due) if lane.due else "at once"
+    return str(lane.tries), "stuck" if lane.stuck else due
+
+
+def parked_fields(change: Parked, lane: HeldLane | None = None) -> dict[str, Any]:
+    """Return a parked change in JSON's types, with its record if that was read.
+
+    With its lane, the first change of it has `due` (epoch seconds, null if stuck), `tries` and
+    `stuck`; those behind it have nulls.
+    """
     fields: dict[str, Any] = msgspec.to_builtins(change)
     fields["record"] = msgspec.json.decode(change.record) if change.record else None
+    if lane is not None:
+        first = lane.head == change.position
+        fields["due"] = lane.due if first and not lane.stuck else None
+        fields["tries"] = lane.tries if first else None
+        fields["stuck"] = lane.stuck if first else None
     return fields
 
 
@@ -153,3 +190,4 @@ def describe_reports(reports: Sequence[LaneReport], verb: str) -> None:
         say(f"lane {report.lane} ({report.handler}): {report.done} {verb}")
         if report.failure is not None:
             say(f"  the next one failed: {report.failure.kind}: {report.failure.detail}")
+            say("  it is stuck" if report.due is None else f"  it is due {moment(report.due)} UTC")

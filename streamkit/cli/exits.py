@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
     AWS = 4
     PROBLEMS = 5
     RETENTION_LOST = 6
+    BLOCKED = 70
     INTERRUPTED = 130
 
 

@@ -7,7 +7,7 @@ A setting's option, default, help and environment variable come from its declara
 import inspect
 import types
 from collections.abc import Callable
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -37,11 +37,25 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def with_preset(given: dict[str, Any], **flags: bool) -> dict[str, Any]:
+    """Return what was given, with the preset that a flag of its name stands for.
+
+    Raises:
+        BadParameter: two presets were asked for.
+    """
+    asked = [name for name, is_set in flags.items() if is_set]
+    if len(asked) > 1:
+        raise typer.BadParameter(f"{' and '.join(f'--{name}' for name in asked)}: choose one")
+    return {**given, "preset": asked[0]} if asked else given
+
+
 def _option(name: str) -> inspect.Parameter:
     field = Settings.model_fields[name]
     kind = field.annotation
     if isinstance(kind, types.UnionType):
         kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        kind = str  # the settings say which are allowed
     option = typer.Option(
         f"--{name.replace('_', '-')}",
         envvar=f"STREAMKIT_{name.upper()}",

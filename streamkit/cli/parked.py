@@ -1,10 +1,17 @@
 """`streamkit parked`: list, show, redrive and discard parked changes."""
 
-from typing import Annotated
+import inspect
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamkit.cli.options import AppArgument, JsonOption
+
+if TYPE_CHECKING:
+    from streamkit.parked import Selection
 
 parked = typer.Typer(
     help="List, show, redrive or discard parked changes.",
@@ -12,25 +19,95 @@ parked = typer.Typer(
     rich_markup_mode=None,
 )
 
-HandlerOption = Annotated[
-    str | None, typer.Option("--handler", help="only what is parked for this handler")
-]
-LaneOption = Annotated[
-    list[str] | None, typer.Option("--lane", help="only this lane (may be given several times)")
-]
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _seconds(text: str) -> float:
+    """Read a duration such as `90s`, `15m`, `2h` or `30d`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if match is None:
+        raise typer.BadParameter("a number with s, m, h or d, such as 2h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+FILTERS: dict[str, Any] = {
+    "handler": Annotated[
+        str | None, typer.Option("--handler", help="only what is parked for this handler")
+    ],
+    "lane": Annotated[
+        list[str] | None, typer.Option("--lane", help="only this lane (may be given several times)")
+    ],
+    "entity": Annotated[
+        str | None, typer.Option("--entity", help="only changes of this entity's items")
+    ],
+    "error": Annotated[
+        str | None,
+        typer.Option("--error", metavar="KIND", help="only what failed so, such as ValueError"),
+    ],
+    "older_than": Annotated[
+        float | None,
+        typer.Option(
+            "--older-than",
+            metavar="DURATION",
+            parser=_seconds,
+            help="only what was parked longer ago, such as 2h or 30d",
+        ),
+    ],
+    "stuck": Annotated[
+        bool, typer.Option("--stuck", help="only what is not tried again on its own")
+    ],
+}
+"""The options that say which lanes are meant. Entity, error and age are the first change's."""
 AllOption = Annotated[bool, typer.Option("--all", help="every lane")]
 
 
+def with_filters(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that choose lanes; it takes them as `**filters`."""
+    signature = inspect.signature(command)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if name == "stuck" else None,
+            annotation=annotation,
+        )
+        for name, annotation in FILTERS.items()
+    ]
+    first, *rest = own  # the app; the filters stand first in the help
+    command.__signature__ = signature.replace(parameters=[first, *options, *rest])  # type: ignore[attr-defined]
+    return command
+
+
+def _selection(
+    filters: dict[str, Any], *, required: bool = False, every: bool = True
+) -> "Selection":
+    """Turn the options into a selection; redrive and discard want one, or `--all`."""
+    from streamkit.parked import Selection
+
+    if required and not (every or any(filters.values())):
+        raise typer.BadParameter("say which: --lane, --handler, another filter, or --all")
+    age = filters["older_than"]
+    return Selection(
+        lanes=frozenset(filters["lane"] or ()),
+        handler=filters["handler"],
+        entity=filters["entity"],
+        error=filters["error"],
+        parked_before=None if age is None else time.time() - age,
+        stuck=filters["stuck"],
+    )
+
+
 @parked.command("list")
+@with_filters
 def list_(
     app: AppArgument = None,
     *,
-    handler: HandlerOption = None,
-    lane: LaneOption = None,
     json: JsonOption = False,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="exit with 5 if anything is parked")
     ] = False,
+    **filters: Any,
 ) -> None:
     """List parked changes, lane by lane, first to last."""
     from streamkit.aws import Aws
@@ -38,22 +115,23 @@ def list_(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.parked import held_lanes, list_parked, open_store
+    from streamkit.parked import HeldLane, list_parked, open_store
     from streamkit.parking import Parked
-    from streamkit.redrive import choose
 
     loaded = app_named(app)
+    chosen = _selection(filters)
 
-    async def read(aws: Aws) -> list[Parked]:
+    async def read(aws: Aws) -> tuple[list[HeldLane], list[Parked]]:
         store = await open_store(loaded, aws)
-        chosen = choose(await held_lanes(store), lanes=lane or None, handler=handler)
-        return await list_parked(store, chosen)
+        lanes = await chosen.choose(store)
+        return lanes, await list_parked(store, lanes)
 
-    found = with_aws(read)
+    lanes, found = with_aws(read)
+    by_name = {lane.name: lane for lane in lanes}
     if json:
-        print_json([parked_fields(change) for change in found])
+        print_json([parked_fields(change, by_name.get(change.lane)) for change in found])
     else:
-        describe_parked(found)
+        describe_parked(found, by_name)
     if found and exit_code:
         exit_with(ExitCode.PROBLEMS)
 
@@ -92,13 +170,13 @@ def show(
 
 
 @parked.command()
+@with_filters
 def redrive(
     app: AppArgument = None,
     *,
-    handler: HandlerOption = None,
-    lane: LaneOption = None,
     every: AllOption = False,
     json: JsonOption = False,
+    **filters: Any,
 ) -> None:
     """Run the handlers of parked changes again.
 
@@ -111,49 +189,43 @@ def redrive(
     from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.redrive import redrive as redrive_lanes
 
-    _require_choice(handler, lane, every=every)
+    chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app)
-    reports = with_aws(lambda aws: redrive_lanes(loaded, aws, lanes=lane or None, handler=handler))
+    reports = with_aws(lambda aws: redrive_lanes(loaded, aws, chosen))
     if json:
         print_json([report.to_dict() for report in reports])
     else:
         describe_reports(reports, "redriven")
-    if any(report.stuck for report in reports):
+    if any(report.failed for report in reports):
         exit_with(ExitCode.PROBLEMS)
 
 
 @parked.command()
+@with_filters
 def discard(
     app: AppArgument = None,
     *,
-    handler: HandlerOption = None,
-    lane: LaneOption = None,
     every: AllOption = False,
     whole: Annotated[
         bool, typer.Option("--whole", help="also the changes that wait behind the first one")
     ] = False,
     json: JsonOption = False,
+    **filters: Any,
 ) -> None:
     """Drop the first parked change of lanes.
 
-    It is not processed; what waits behind it is next then.
+    It is not processed; what waits behind it is next then. With --older-than, --whole stops at the
+    first change that is younger.
     """
     from streamkit.cli.describing import describe_reports
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, with_aws
     from streamkit.redrive import discard as discard_lanes
 
-    _require_choice(handler, lane, every=every)
+    chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app)
-    reports = with_aws(
-        lambda aws: discard_lanes(loaded, aws, lanes=lane or None, handler=handler, whole=whole)
-    )
+    reports = with_aws(lambda aws: discard_lanes(loaded, aws, chosen, whole=whole))
     if json:
         print_json([report.to_dict() for report in reports])
     else:
         describe_reports(reports, "discarded")
-
-
-def _require_choice(handler: str | None, lane: list[str] | None, *, every: bool) -> None:
-    if not (handler or lane or every):
-        raise typer.BadParameter("say which: --lane LANE, --handler NAME or --all")

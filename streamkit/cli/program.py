@@ -5,7 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from streamkit.cli.options import AppArgument, AppsArgument, JsonOption, with_settings
+from streamkit.cli.consumers import consumers, rewind
+from streamkit.cli.costs import cost
+from streamkit.cli.options import (
+    AppArgument,
+    AppsArgument,
+    JsonOption,
+    with_preset,
+    with_settings,
+)
 from streamkit.cli.parked import parked
 
 _EPILOG = """\b
@@ -15,8 +23,9 @@ Exit codes:
     2  wrong usage
     3  the app could not be imported
     4  AWS, or the table: missing, not fitting, not allowed, not reached
-    5  check found problems; changes are parked still
+    5  check found problems; changes are parked still; a rewind was refused
     6  records may have been lost to the stream's retention
+   70  the event loop stood still, as in a handler that never returns
   130  interrupted, or stopped before the workers had drained
 \b
 AWS is configured as always: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ...
@@ -32,6 +41,9 @@ program = typer.Typer(
     rich_markup_mode=None,
 )
 program.add_typer(parked, name="parked")
+program.add_typer(consumers, name="consumers")
+program.command()(rewind)
+program.command()(cost)
 
 
 def run() -> None:
@@ -70,6 +82,16 @@ def worker(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="end when there is nothing more to read")
     ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="go on where records may be lost, as on_loss='resume'"),
+    ] = False,
+    latency: Annotated[
+        bool, typer.Option("--latency", help="ask often, as --preset latency; README: what it costs")
+    ] = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="ask seldom, as --preset cost; `streamkit cost` says more")
+    ] = False,
     **given: Any,
 ) -> None:
     """Run apps: read their streams and commit what handlers answer.
@@ -82,9 +104,12 @@ def worker(
     from streamkit.cli.running import run as run_async
     from streamkit.cli.workers import run_workers
 
-    chosen = settings(**given)
+    chosen = settings(**with_preset(given, latency=latency, cost=cost))
     set_up_logs(chosen, chosen.log_level)
     loaded = apps_named(apps)
+    if accept_loss:
+        for app in loaded:
+            app.on_loss = "resume" if app.on_loss == "halt" else app.on_loss
     drained = run_async(lambda: run_workers(loaded, chosen, until_idle=until_idle))
     exit_with(ExitCode.OK if drained else ExitCode.INTERRUPTED)
 

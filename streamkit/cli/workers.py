@@ -7,9 +7,10 @@ import anyio
 
 from streamkit import __version__
 from streamkit.app import App
-from streamkit.aws import Aws, connect
+from streamkit.aws import connect
 from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
+from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.observe.logger import get_logger
 from streamkit.settings import Settings
 from streamkit.worker import Worker
@@ -17,10 +18,17 @@ from streamkit.worker import Worker
 log = get_logger("streamkit.process")
 
 
-async def run_workers(apps: Sequence[App], settings: Settings, *, until_idle: bool) -> bool:
+async def run_workers(
+    apps: Sequence[App],
+    settings: Settings,
+    *,
+    until_idle: bool,
+    blocked_after: float | None = None,
+) -> bool:
     """Run a worker for each app; False if they had to be stopped before they were drained.
 
-    When one fails the others drain, and its error is raised.
+    When one fails the others drain, and its error is raised. `blocked_after` is for how many
+    seconds the event loop may stand still, if not for as long as follows from the settings.
 
     Raises:
         ConfigurationError: an app does not fit its table, or may not use it.
@@ -34,29 +42,29 @@ async def run_workers(apps: Sequence[App], settings: Settings, *, until_idle: bo
         until_idle=until_idle,
         lease=settings.lease,
     )
-    async with connect() as aws:
-        await reach(aws)
-        fleet = _Fleet(apps, aws, settings)
-        with graceful(fleet.interrupt):
-            drained = await fleet.run(until_idle=until_idle)
+    process = _Process(apps, settings)
+    with graceful(process.interrupt), watch_loop(blocked_after or blocked_seconds(settings)):
+        drained = await process.run(until_idle=until_idle)
     log.info("process.stopped", drained=drained)
-    if fleet.errors:
-        raise fleet.errors[0]
+    if process.errors:
+        raise process.errors[0]
     return drained
 
 
-class _Fleet:
+class _Process:
     """The workers of one process."""
 
-    def __init__(self, apps: Sequence[App], aws: Aws, settings: Settings) -> None:
+    def __init__(self, apps: Sequence[App], settings: Settings) -> None:
         self.errors: list[Exception] = []
-        self._workers = [Worker(app, aws, settings) for app in apps]
-        self._grace = settings.grace
+        self._apps, self._settings = apps, settings
+        self._workers: list[Worker] = []
+        self._starting = anyio.CancelScope()
         self._stopping = anyio.Event()
 
     def interrupt(self) -> None:
         """Begin to drain."""
-        log.info("process.draining", grace=self._grace)
+        log.info("process.draining", grace=self._settings.grace)
+        self._starting.cancel()
         self._stop()
 
     def _stop(self) -> None:
@@ -65,7 +73,18 @@ class _Fleet:
             worker.stop()
 
     async def run(self, *, until_idle: bool) -> bool:
-        """Run all workers; draining ends with the grace period."""
+        """Run all workers; draining ends with the grace period.
+
+        Raises:
+            BotoCoreError: an endpoint cannot be reached, or there is no region or no credentials.
+        """
+        async with connect() as aws:
+            with self._starting:
+                await reach(aws)
+                self._workers += [Worker(app, aws, self._settings) for app in self._apps]
+            return await self._work(until_idle=until_idle)
+
+    async def _work(self, *, until_idle: bool) -> bool:
         drained = False
         async with anyio.create_task_group() as group:
             group.start_soon(self._limit_draining, group.cancel_scope)
@@ -85,5 +104,5 @@ class _Fleet:
 
     async def _limit_draining(self, scope: anyio.CancelScope) -> None:
         await self._stopping.wait()
-        await anyio.sleep(self._grace)
+        await anyio.sleep(self._settings.grace)
         scope.cancel()

@@ -1,15 +1,16 @@
-"""Faults: what a network and a service do to calls, by a seeded plan.
+"""Faults: what a network and a service do to calls, by rate or by plan.
 
-Each kind has a rate; a call meets at most one. `taken` counts them, so that a test can tell whether
-a kind was reached at all. A *late* call is the worst: the caller sees a broken connection, and the
-request arrives seconds afterwards.
+`Faults` gives each kind a rate; `PlannedFaults` names the calls that meet one. Both count what was
+met in `taken`, so that a test can tell whether a kind was reached at all. A *late* call is the
+worst: the caller sees a broken connection, and the request arrives seconds afterwards.
 """
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 import msgspec
@@ -17,6 +18,19 @@ import msgspec
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Call, Response
 
+KINDS = (
+    "throttle",
+    "server_error",
+    "lost_request",
+    "lost_reply",
+    "late",
+    "conflict",
+    "expired",
+    "slow",
+)
+"""Every kind of fault; `Faults` says what each is."""
+
+_ONLY = {"conflict": "TransactWriteItems", "expired": "GetRecords"}
 _THROTTLES = {
     "dynamodb": ("ProvisionedThroughputExceededException", "ThrottlingException"),
     "dynamodbstreams": ("LimitExceededException", "ThrottlingException"),
@@ -24,9 +38,61 @@ _THROTTLES = {
 _LATE_SECONDS = 20.0
 
 
+class Interceptor(Protocol):
+    """Stands between a process and the engine."""
+
+    async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
+        """Answer a call, with `apply` or without."""
+        ...
+
+
+def fits(kind: str, call: Call) -> bool:
+    """Say whether a call can meet a fault of this kind: some are answers of one operation."""
+    return _ONLY.get(kind, call.operation) == call.operation
+
+
+async def inflict(
+    kind: str, call: Call, apply: Callable[[], Response], rng: random.Random
+) -> Response:
+    """Let one call meet one fault.
+
+    Raises:
+        TimeoutError, ConnectionResetError: the caller cannot know whether it was applied.
+    """
+    if kind == "slow":
+        await anyio.sleep(rng.random())
+        return apply()
+    if kind in ("lost_request", "lost_reply", "late"):
+        return _broken(kind, apply, rng)
+    return Response.of_error(_refusal(kind, call, rng))
+
+
+def _broken(kind: str, apply: Callable[[], Response], rng: random.Random) -> Response:
+    if kind == "lost_reply":
+        apply()
+    elif kind == "late":
+        asyncio.get_running_loop().call_later(rng.random() * _LATE_SECONDS, apply)
+    if rng.random() < 0.5:
+        raise TimeoutError("the reply never came")
+    raise ConnectionResetError("the connection broke")
+
+
+def _refusal(kind: str, call: Call, rng: random.Random) -> ApiError:
+    if kind == "throttle":
+        return ApiError(rng.choice(_THROTTLES[call.service]), "slow down")
+    if kind == "server_error":
+        return ApiError("InternalServerError", "try again", status=500)
+    if kind == "expired":
+        return ApiError("ExpiredIteratorException", "the iterator is too old")
+    actions = len(msgspec.json.decode(call.payload)["TransactItems"])
+    reasons = [{"Code": "None"} for _ in range(actions)]
+    reasons[rng.randrange(actions)] = {"Code": "TransactionConflict"}
+    return ApiError("TransactionCanceledException", "cancelled", CancellationReasons=reasons)
+
+
 @dataclass(slots=True)
 class Faults:
-    """Rates from 0 to 1 of each kind of fault, while `active`.
+    """Rates from 0 to 1 of each kind of fault, while `active`; a call meets at most one.
 
     Attributes:
         throttle: the service answers that it is asked too often.
@@ -57,46 +123,60 @@ class Faults:
         if kind is None:
             return apply()
         self.taken[kind] += 1
-        if kind == "slow":
-            await anyio.sleep(self.rng.random())
-            return apply()
-        if kind in ("lost_request", "lost_reply", "late"):
-            return self._broken(kind, apply)
-        return Response.of_error(self._refusal(kind, call))
+        return await inflict(kind, call, apply, self.rng)
 
     def _choose(self, call: Call) -> str | None:
         if not self.active:
             return None
         dice = self.rng.random()
-        for kind in ("throttle", "server_error", "lost_request", "lost_reply", "late", "slow"):
+        for kind in KINDS:
             rate: float = getattr(self, kind)
+            if not fits(kind, call):
+                continue
             if dice < rate:
                 return kind
             dice -= rate
-        if call.operation == "TransactWriteItems" and dice < self.conflict:
-            return "conflict"
-        if call.operation == "GetRecords" and dice < self.expired:
-            return "expired"
         return None
 
-    def _broken(self, kind: str, apply: Callable[[], Response]) -> Response:
-        if kind == "lost_reply":
-            apply()
-        elif kind == "late":
-            seconds = self.rng.random() * _LATE_SECONDS
-            asyncio.get_running_loop().call_later(seconds, apply)
-        if self.rng.random() < 0.5:
-            raise TimeoutError("the reply never came")
-        raise ConnectionResetError("the connection broke")
 
-    def _refusal(self, kind: str, call: Call) -> ApiError:
-        if kind == "throttle":
-            return ApiError(self.rng.choice(_THROTTLES[call.service]), "slow down")
-        if kind == "server_error":
-            return ApiError("InternalServerError", "try again", status=500)
-        if kind == "expired":
-            return ApiError("ExpiredIteratorException", "the iterator is too old")
-        actions = len(msgspec.json.decode(call.payload)["TransactItems"])
-        reasons = [{"Code": "None"} for _ in range(actions)]
-        reasons[self.rng.randrange(actions)] = {"Code": "TransactionConflict"}
-        return ApiError("TransactionCanceledException", "cancelled", CancellationReasons=reasons)
+class PlannedFaults:
+    """The faults that a process's calls meet, by the number of the call, while `active`.
+
+    Args:
+        planned: pairs of a call's number, from 0, and a kind. A kind that this call cannot meet
+            waits for the next call that can.
+        rng: chooses between time-outs and broken connections, and how long things take.
+        taken: counts what was met; several processes may share it.
+    """
+
+    def __init__(
+        self,
+        planned: Iterable[tuple[int, str]],
+        rng: random.Random,
+        taken: Counter[str] | None = None,
+    ) -> None:
+        self.active = True
+        self.taken: Counter[str] = Counter() if taken is None else taken
+        self._rng = rng
+        self._planned = sorted(planned)
+        self._calls = 0
+
+    async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
+        """Let the call through, or not."""
+        number, self._calls = self._calls, self._calls + 1
+        kind = self._due(number, call) if self.active else None
+        if kind is None:
+            return apply()
+        self.taken[kind] += 1
+        if call.operation == "TransactWriteItems" and kind in ("lost_reply", "late"):
+            self.taken["ambiguous_commit"] += 1
+        return await inflict(kind, call, apply, self._rng)
+
+    def _due(self, number: int, call: Call) -> str | None:
+        for index, (at, kind) in enumerate(self._planned):
+            if at > number:
+                return None
+            if fits(kind, call):
+                del self._planned[index]
+                return kind
+        return None

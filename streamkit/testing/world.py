@@ -1,8 +1,10 @@
-"""A world in one process: the local engine, a virtual clock, and processes that can be killed.
+"""A world in one process: the local engine, a virtual clock, and processes that die and freeze.
 
 A *process* here is an actor with clients of its own. Killing one means that its transport is dead:
 a call on the wire is applied or not, no call after it ever returns, and no clean-up of it reaches
-the table. That is what `kill -9` does; cancelling a task would run its `finally` blocks.
+the table. That is what `kill -9` does; cancelling a task would run its `finally` blocks. Freezing
+one means that none of its calls gets through until it thaws; then all go on, and what was asked
+long ago is applied now: a zombie.
 """
 
 import random
@@ -19,8 +21,9 @@ from streamkit.local.control import Control
 from streamkit.local.engine import CallRecord, Engine
 from streamkit.local.transport import Call, Response, session_class
 from streamkit.settings import Settings
-from streamkit.testing.faults import Faults
+from streamkit.testing.faults import Interceptor
 from streamkit.testing.loop import VirtualClock
+from streamkit.testing.sightings import WRITES, RecordLog, Sighting
 from streamkit.worker import Worker, first_error
 
 
@@ -34,41 +37,77 @@ class CrashPoint:
 
 @dataclass
 class Process:
-    """One actor: its calls are counted, and it may be told to die at one of them."""
+    """One actor: its calls are counted, and it may be told to die at one of them.
+
+    Attributes:
+        frozen: calls of before a freeze that are still on the wire are applied, their replies and
+            all later calls wait. None while it runs.
+        stood: how often calls had to wait for a thaw.
+    """
 
     name: str
     crash: CrashPoint | None = None
-    faults: Faults | None = None
+    faults: Interceptor | None = None
     calls: int = 0
     dead: anyio.Event = field(default_factory=anyio.Event)
+    frozen: anyio.Event | None = None
+    stood: int = 0
 
     def kill(self) -> None:
         """Let no further call return."""
         self.dead.set()
 
+    def freeze(self) -> None:
+        """Let no call through and no reply back until `thaw`."""
+        if self.frozen is None:
+            self.frozen = anyio.Event()
+
+    def thaw(self) -> None:
+        """Let everything go on that was held back."""
+        if self.frozen is not None:
+            self.frozen.set()
+            self.frozen = None
+
     async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
         """Stand between this process's clients and the engine."""
-        if self.dead.is_set():
-            await anyio.sleep_forever()
+        await self._runs()
         number, self.calls = self.calls, self.calls + 1
         if self.crash is None or number != self.crash.call:
-            return apply() if self.faults is None else await self.faults.intercept(call, apply)
+            try:
+                return apply() if self.faults is None else await self.faults.intercept(call, apply)
+            finally:
+                await self._runs()
         if self.crash.moment == "after":
             apply()
         self.kill()
         await anyio.sleep_forever()
         raise AssertionError("a dead process does not go on")
 
+    async def _runs(self) -> None:
+        """Wait while the process stands still: for ever if it is dead."""
+        while self.frozen is not None and not self.dead.is_set():
+            self.stood += 1
+            await self.frozen.wait()
+        if self.dead.is_set():
+            await anyio.sleep_forever()
+
 
 @dataclass
 class World:
-    """The engine with its controls, and a record of every call."""
+    """The engine with its controls, and a record of every call.
+
+    `watchers` are told of each call that reached the engine: who made it, when it was sent, and
+    what it wrote.
+    """
 
     engine: Engine
     control: Control
     clock: VirtualClock
     rng: random.Random
     calls: list[CallRecord] = field(default_factory=list)
+    watchers: list[Callable[[Sighting], None]] = field(default_factory=list)
+    _caller: tuple[str, float] | None = None
+    _records: RecordLog = field(default_factory=RecordLog)
 
     @classmethod
     def create(
@@ -78,13 +117,27 @@ class World:
         clock, rng = clock or VirtualClock(), random.Random(seed)
         engine = Engine(clock=clock.time, rng=random.Random(seed), shards=shards)
         world = cls(engine, Control(engine), clock, rng)
-        engine.observers.append(world.calls.append)
+        engine.observers.append(world._saw)
         return world
 
     @asynccontextmanager
     async def clients(self, process: Process | None = None) -> AsyncIterator[Aws]:
         """Open clients; those of a process die with it."""
-        intercept = None if process is None else process.intercept
+
+        async def intercept(call: Call, apply: Callable[[], Response]) -> Response:
+            if process is None:
+                return apply()
+            caller = process.name, self.clock.time()
+
+            def apply_as() -> Response:
+                before, self._caller = self._caller, caller
+                try:
+                    return apply()
+                finally:
+                    self._caller = before
+
+            return await process.intercept(call, apply_as)
+
         session = session_class(self.engine, intercept=intercept, read_timeout=False)
         async with connect(http_session=session) as aws:
             yield aws
@@ -118,6 +171,16 @@ class World:
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
         return not process.dead.is_set()
+
+    def _saw(self, call: CallRecord) -> None:
+        self.calls.append(call)
+        if not self.watchers:
+            return
+        actor, sent = self._caller or ("", call.at)
+        writes = self._records.new(self.engine) if call.operation in WRITES else ()
+        sighting = Sighting(actor, sent, call, writes)
+        for watch in self.watchers:
+            watch(sighting)
 
     def items(self, table: str) -> list[dict[str, Any]]:
         """Return every item of a table in wire form, control items included."""

@@ -36,9 +36,9 @@ from typing import Annotated
 
 import anyio
 
-from streamkit import Aggregate, App, Count, Entity, Inserted, Key, Modified, Set, Table
+from streamkit import Aggregate, App, Count, Entity, Inserted, Key, Modified, Policy, Set, Table
 
-app = App("shop", table=os.environ["SHOP_TABLE"])
+app = App("shop", table=os.environ["SHOP_TABLE"], policy=Policy(retry_limit=0))
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER"):

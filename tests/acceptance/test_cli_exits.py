@@ -148,7 +148,7 @@ def test_help_names_the_environment_variable_of_every_setting(shop):
     ):
         assert f"STREAMKIT_{name}" in text
     codes = shop.run("--help").stdout
-    assert all(f"{code}  " in codes for code in (0, 1, 2, 3, 4, 5, 6, 130))
+    assert all(f"{code}  " in codes for code in (0, 1, 2, 3, 4, 5, 6, 70, 130))
 
 
 def test_the_version_is_printed(shop):

@@ -98,3 +98,47 @@ def test_a_script_can_ask_whether_anything_is_parked(parked_shop):
     parked_shop.run("parked", "redrive", "shop", "--all")
     done = parked_shop.run("parked", "list", "shop", "--exit-code")
     assert (done.returncode, done.stdout) == (0, "nothing is parked\n")
+
+
+def test_the_first_change_of_a_lane_says_when_it_is_tried_next(parked_shop):
+    first, behind, last = (c for c in listed(parked_shop) if c["lane"] == lane_of(parked_shop, 3))
+    assert (first["stuck"], first["due"]) == (True, None)  # this shop's policy tries nothing
+    assert {behind["tries"], behind["stuck"], last["due"]} == {None}
+    text = parked_shop.run("parked", "list", "shop").stdout
+    assert "stuck" in text
+    assert "TRIES" in text
+
+
+def test_list_redrive_and_discard_take_the_same_filters(parked_shop):
+    every = len(listed(parked_shop))
+    for filters, found in [
+        (["--stuck"], every),
+        (["--handler", "another"], 0),
+        (["--entity", "Order"], every),
+        (["--entity", "Journal"], 0),
+        (["--error", "RuntimeError"], every),
+        (["--error", "ValueError"], 0),
+        (["--older-than", "2h"], 0),
+        (["--older-than", "0s", "--stuck", "--lane", lane_of(parked_shop, 1)], 1),
+    ]:
+        assert len(listed(parked_shop, *filters)) == found, filters
+        if not found:
+            for command in ("redrive", "discard"):
+                done = parked_shop.run("parked", command, "shop", *filters)
+                assert (done.returncode, done.stdout) == (0, "nothing is parked there\n")
+    assert len(listed(parked_shop)) == every
+    done = parked_shop.run("parked", "redrive", "shop", "--stuck")
+    assert done.returncode == 0
+    assert listed(parked_shop) == []
+
+
+def test_a_duration_that_is_none_is_wrong_usage(parked_shop):
+    done = parked_shop.run("parked", "discard", "shop", "--older-than", "soon")
+    assert done.returncode == 2
+    assert "such as 2h" in done.stderr
+
+
+def test_a_redrive_that_fails_again_says_when_it_is_due_or_stuck(parked_shop):
+    parked_shop.touch("broken")
+    done = parked_shop.run("parked", "redrive", "shop", "--all")
+    assert "it is stuck" in done.stdout

@@ -227,7 +227,7 @@ def test_a_handler_of_expiries_on_a_table_without_ttl_is_a_warning():
     assert any("no TTL" in text for text in texts(subject))
 
 
-def test_an_image_is_decoded_once_for_all_handlers(monkeypatch):
+async def test_an_image_is_decoded_once_for_all_handlers(monkeypatch):
     subject, decoded = app(), []
     subject.aggregate(ShopSales)
     seen = []

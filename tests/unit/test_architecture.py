@@ -20,7 +20,8 @@ FUNCTION_LINES_MAX = 60
 
 LAYERS = (
     # From the bottom to the top: a module imports its own layer and those above it in this list.
-    ("foundation", "clock codec declaration errors observe pacing schema settings version"),
+    ("foundation", """activity clock codec declaration errors observe pacing polling schema settings
+        start version"""),
     (
         "model",
         """actions changes conditions control effects entity fields handler keys lanes spec
@@ -33,14 +34,16 @@ LAYERS = (
     # With the gateway for reads: it shows the pending effects of outcomes.
     (
         "commit",
-        "commit dispatch holds injection outcome parking planning reading refusal table transaction",
+        """breaker commit committing dispatch failures holds injection outcome parking planning reading refusal
+        table transaction""",
     ),
-    ("parts", "fleet kinds source"),
+    ("parts", "fleet kinds loss source"),
     ("app", "app"),
     ("public", "streamkit"),
     (
         "hosts",
-        "inspection lag parked pipeline preflight redrive shardset status unparking worker",
+        """consumers inspection lag parked payload pipeline preflight redrive redriver retrying rewind shardset
+        status unparking watchdog worker""",
     ),
     ("command line", "cli __main__"),
 )
@@ -62,7 +65,7 @@ ONLY_IN = {"typer": {"cli"}, "rich": {"cli"}, "moto": set(), "pytest": {"testing
 
 PURE = (
     "actions changes control effects entity fold handler keys kinds.aggregate kinds.measures"
-    " lanes outcome parking planning reading schema source.lineage spec templates when"
+    " lanes outcome parking planning reading schema source.lineage spec start templates when"
 )
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
 

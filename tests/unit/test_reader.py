@@ -27,7 +27,7 @@ def padded(number):
     return str(number).zfill(40)
 
 
-def page(*numbers, last=False):
+def page(*numbers, last=False, age=60):
     records = [
         {
             "eventName": "INSERT",
@@ -35,7 +35,7 @@ def page(*numbers, last=False):
             "dynamodb": {
                 "Keys": {"pk": {"S": "a"}},
                 "SequenceNumber": str(number),
-                "ApproximateCreationDateTime": NOW - 60,
+                "ApproximateCreationDateTime": NOW - age,
             },
         }
         for number in numbers
@@ -69,8 +69,8 @@ class Stream:
         return parse_page(msgspec.json.encode(answer))
 
 
-def reader(stream, position=START, seen=0.0):
-    return ShardReader(stream, "arn", "shard", position, seen, Clock(), random.Random(0))
+def reader(stream, position=START, seen=0.0, **options):
+    return ShardReader(stream, "arn", "shard", position, seen, Clock(), random.Random(0), **options)
 
 
 async def positions(subject, reads):
@@ -131,3 +131,91 @@ async def test_only_many_empty_pages_in_a_row_mean_the_tip(pages):
     subject = reader(Stream(page(5), *[page()] * pages))
     await positions(subject, pages + 1)
     assert subject.seen == (NOW if pages == 10 else NOW - 60)
+
+
+# -- starts and losses -----------------------------------------------------------------------------
+
+GONE = "ResourceNotFoundException"
+TRIMMED = "TrimmedDataAccessException"
+
+
+async def test_records_before_the_start_are_dropped_and_the_position_goes_past_them():
+    old, mixed = page(1, 2, age=2 * HOUR), page(3, age=60)
+    subject = reader(Stream(old, mixed), since=NOW - HOUR)
+    assert await positions(subject, 2) == [None, [3]]
+    assert subject.position == padded(3)
+
+
+async def test_the_last_page_ends_the_shard_also_if_all_of_it_is_before_the_start():
+    subject = reader(Stream(page(1, last=True, age=2 * HOUR)), since=NOW - HOUR)
+    assert (await positions(subject, 1), subject.ended) == ([[]], True)
+
+
+async def test_a_record_of_the_second_of_the_start_is_taken_in():
+    mixed = page(1, age=61)
+    mixed["Records"] += page(2, age=60)["Records"]
+    assert await positions(reader(Stream(mixed), since=NOW - 60), 1) == [[2]]
+
+
+@pytest.mark.parametrize(("hours", "lost"), [(23, False), (25, True)])
+async def test_what_a_shard_owes_from_the_start_on_is_lost_once_it_is_trimmed(hours, lost):
+    for known in ({"since": NOW - hours * HOUR}, {"founded": NOW - hours * HOUR}):
+        subject = reader(Stream(page(9)), **known)
+        if lost:
+            with pytest.raises(RetentionLost):
+                await subject.read()
+        else:
+            assert await positions(subject, 1) == [[9]]
+
+
+async def test_the_founding_says_nothing_of_a_shard_that_has_a_position():
+    stream = Stream(opens=[error(TRIMMED)])
+    with pytest.raises(RetentionLost):
+        await reader(stream, padded(4), founded=NOW - HOUR).read()
+
+
+async def test_an_iterator_that_the_horizon_overtook_is_opened_again_if_nothing_is_lost():
+    stream = Stream(error(TRIMMED), page(9))
+    assert await positions(reader(stream, seen=NOW - HOUR), 2) == [None, [9]]
+    with pytest.raises(RetentionLost):
+        await reader(Stream(error(TRIMMED)), padded(4), seen=NOW - 25 * HOUR).read()
+
+
+async def test_a_shard_that_was_gone_before_the_consumer_began_is_passed_over():
+    subject = reader(Stream(opens=[error(GONE)] * 4), founded=NOW - HOUR)
+    assert await positions(subject, 4) == [None, None, None, []]
+    assert subject.ended
+
+
+async def test_a_shard_that_is_new_to_the_service_too_is_not_passed_over():
+    subject = reader(Stream(page(1), opens=[error(GONE)] * 3), founded=NOW - HOUR)
+    assert await positions(subject, 4) == [None, None, None, [1]]
+
+
+@pytest.mark.parametrize("half_done", [True, False])
+async def test_a_loss_is_certain_only_if_a_change_is_known_to_be_gone(half_done):
+    stream = Stream(opens=[error(GONE)])
+    with pytest.raises(RetentionLost) as caught:
+        await reader(stream, padded(4), NOW - 30 * HOUR, half_done=half_done).read()
+    lost = caught.value
+    assert (lost.certain, lost.gone) == (half_done, True)
+    assert (lost.shard, lost.after, lost.since) == ("shard", padded(4), NOW - 30 * HOUR)
+    assert ("possible" in str(lost)) is not half_done
+
+
+async def test_a_loss_is_raised_by_every_read_until_it_is_settled():
+    subject = reader(Stream(page(9), opens=[error(TRIMMED)] * 3), padded(4), NOW - 30 * HOUR)
+    for _ in range(2):
+        with pytest.raises(RetentionLost) as caught:
+            await subject.read()
+    subject.resume(caught.value)
+    assert await positions(subject, 1) == [[9]]
+    assert subject.aws.opened[-1] == ("TRIM_HORIZON", None)
+
+
+async def test_a_shard_that_is_gone_is_over_once_its_loss_is_settled():
+    subject = reader(Stream(opens=[error(GONE)]), padded(4), NOW - 30 * HOUR)
+    with pytest.raises(RetentionLost) as caught:
+        await subject.read()
+    subject.resume(caught.value)
+    assert subject.ended

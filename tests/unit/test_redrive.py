@@ -18,6 +18,7 @@ from streamkit import (
     Key,
     Modified,
     PoisonChange,
+    Policy,
     Put,
     Set,
     Table,
@@ -27,7 +28,7 @@ from streamkit.aws import connect
 from streamkit.cursor import CursorStore
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.parked import held_lanes, open_store
+from streamkit.parked import Selection, held_lanes, open_store
 from streamkit.redrive import discard, list_parked, open_redriver, redrive, show
 from streamkit.settings import Settings
 from streamkit.worker import Worker
@@ -161,7 +162,7 @@ async def test_a_lane_is_redriven_in_order_and_leaves_nothing_behind(world):
     assert [change.position for change in changes] == sorted(c.position for c in changes)
     broken.down = False
     (report,) = await redrive(app, world.aws)
-    assert (report.handler, report.done, report.stuck) == ("journal", 3, False)
+    assert (report.handler, report.done, report.failed) == ("journal", 3, False)
     assert world.journal(1) == "A B C "
     assert world.control("lane") == world.control("parked") == []
     assert [item for item in world.control("holds") if "_sk_lanes" in item] == []
@@ -188,7 +189,7 @@ async def test_a_change_that_fails_again_stays_first_and_says_how_often(world):
     await world.work(app)
     for attempts in (2, 3):
         (report,) = await redrive(app, world.aws)
-        assert report.stuck
+        assert report.failed
         assert report.done == 0
         first, second = await world.parked(app)
         assert (first.attempts, second.attempts) == (attempts, 0)
@@ -441,7 +442,7 @@ async def test_discarding_a_whole_lane_drops_all_of_it_and_no_other(world):
     await world.put(*(Order(number=n, status=status) for status in "AB" for n in (1, 2)))
     await world.work(app)
     first, second = await held_lanes(await world.store(app))
-    (report,) = await discard(app, world.aws, lanes=[first.name], whole=True)
+    (report,) = await discard(app, world.aws, Selection(lanes=frozenset({first.name})), whole=True)
     assert report.done == 2
     assert {change.lane for change in await world.parked(app)} == {second.name}
     assert world.journal(1) == world.journal(2) == ""
@@ -451,8 +452,8 @@ async def test_only_the_lanes_of_one_handler_are_redriven_when_one_is_named(worl
     app = journalling(Broken())
     await world.put(Order(number=1, status="A"))
     await world.work(app)
-    assert await redrive(app, world.aws, handler="another") == []
-    assert len(await redrive(app, world.aws, handler="journal")) == 1
+    assert await redrive(app, world.aws, Selection(handler="another")) == []
+    assert len(await redrive(app, world.aws, Selection(handler="journal"))) == 1
 
 
 async def test_a_redrive_whose_reply_was_lost_takes_effect_once():
@@ -498,3 +499,122 @@ async def test_one_redriver_serves_many_lanes(world):
         for lane in lanes:
             assert (await redriver.redrive(lane.name)).done == 1
             assert (await redriver.redrive(lane.name)).done == 0
+
+
+async def parked_twice(world):
+    """Park two orders' changes for different reasons, one after the other; return the lanes."""
+    app = App("shop", table="shop", policy=Policy(attempts=1))
+
+    @app.on
+    def journal(change: Inserted[Order]) -> None:
+        raise PoisonChange if change.new.number == 1 else ValueError
+
+    @app.on
+    def rows(change: Inserted[Row]) -> None:
+        raise ValueError
+
+    await world.put(Order(number=1), Order(number=2))
+    row = {"pk": {"S": "ROW#3"}, "sk": {"S": "ROW#000"}, "number": {"N": "3"}, "place": {"N": "0"}}
+    await world.aws.dynamodb.put_item(TableName="shop", Item=row)
+    await world.work(app)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        (Selection(), 3),
+        (Selection(handler="rows"), 1),
+        (Selection(entity="Order"), 2),
+        (Selection(entity="Order", error="ValueError"), 1),
+        (Selection(stuck=True), 1),
+        (Selection(error="KeyError"), 0),
+        (Selection(parked_before=0.0), 0),
+        (Selection(parked_before=4e9), 3),
+        (Selection(lanes=frozenset({"nosuchlane"})), 0),
+    ],
+)
+async def test_every_filter_narrows_what_is_meant(world, chosen, found):
+    app = await parked_twice(world)
+    store = await world.store(app)
+    lanes = await chosen.choose(store)
+    assert len(lanes) == found
+    reports = await redrive(app, world.aws, chosen)
+    assert {report.lane for report in reports} == {lane.name for lane in lanes}
+    reports = await discard(app, world.aws, chosen)
+    assert [report.done for report in reports] == [1] * found
+    assert len(await held_lanes(store)) == 3 - found
+
+
+async def test_a_hand_redrive_says_whether_the_lane_is_tried_again_on_its_own(world):
+    app = await parked_twice(world)
+    reports = await redrive(app, world.aws)
+    stuck = [report.stuck for report in reports]
+    assert sorted(stuck) == [False, False, True]
+    assert [report.due is None for report in reports] == stuck
+    lanes = {lane.name: lane for lane in await held_lanes(await world.store(app))}
+    for report in reports:
+        lane = lanes[report.lane]
+        assert (lane.tries, lane.stuck, lane.due) == (1, report.stuck, report.due or 0)
+
+
+async def test_discarding_what_is_older_than_a_moment_stops_at_the_first_younger_change(world):
+    app = journalling(Broken())
+    await world.put(*(Order(number=1, status=status) for status in "AB"))
+    await world.work(app)
+    store = await world.store(app)
+    (lane,) = await held_lanes(store)
+    age = store.space.update("parked", lane.name, lane.head)
+    age.sets["at"] = {"N": "1000"}
+    await store.write(age)
+    (report,) = await discard(app, world.aws, Selection(parked_before=2000.0), whole=True)
+    assert report.done == 1
+    assert len(await world.parked(app)) == 1
+
+
+async def test_a_change_that_came_to_be_first_after_it_was_chosen_is_not_discarded(world):
+    broken = Broken()
+    app = journalling(broken)
+    await world.put(*(Order(number=1, status=status) for status in "AB"))
+    await world.work(app)
+    chosen = Selection()
+
+    class Slow(Selection):
+        async def choose(self, store):
+            lanes = await chosen.choose(store)
+            await discard(app, world.aws)
+            return lanes
+
+    (report,) = await discard(app, world.aws, Slow())
+    assert report.done == 0
+    assert len(await world.parked(app)) == 1
+
+
+async def test_after_the_first_change_is_gone_the_next_is_due_at_once_and_was_never_tried(world):
+    app = await parked_twice(world)
+    await world.put(Order(number=9, status="A"), Order(number=9, status="B"))
+    journal = journalling(Broken())
+    await world.work(journal)
+    store = await world.store(journal)
+    await redrive(journal, world.aws)
+    lane = next(lane for lane in await held_lanes(store) if lane.head != lane.tail)
+    assert lane.stuck
+    await discard(app, world.aws, Selection(lanes=frozenset({lane.name})))
+    (left,) = [found for found in await held_lanes(store) if found.name == lane.name]
+    assert (left.due, left.tries, left.stuck) == (0, 0, False)
+
+
+async def test_a_hand_redrive_that_fails_otherwise_changes_whether_the_lane_is_stuck(world):
+    app = await parked_twice(world)
+    store = await world.store(app)
+    newer = App("shop", table="shop", policy=Policy(attempts=1))
+
+    @newer.on
+    def journal(change: Inserted[Order]) -> None:
+        raise ValueError if change.new.number == 1 else PoisonChange
+
+    before = {lane.name: lane for lane in await held_lanes(store)}
+    await redrive(newer, world.aws, Selection(handler="journal"))
+    for lane in await Selection(handler="journal").choose(store):
+        assert lane.stuck is not before[lane.name].stuck
+        assert bool(lane.due) is not lane.stuck

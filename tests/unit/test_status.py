@@ -4,6 +4,7 @@ import json
 import random
 from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Modified, Set
@@ -87,7 +88,7 @@ class _Wall:
         return self._clock.now
 
     def monotonic(self):
-        return self._clock.now
+        return anyio.current_time()
 
 
 @asynccontextmanager

@@ -1,0 +1,151 @@
+"""`streamkit consumers`: list and delete; `streamkit rewind`."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from streamkit.cli.options import AppArgument, JsonOption
+
+consumers = typer.Typer(
+    help="List the consumers of a table, or delete one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="the table's name")]
+ControlOption = Annotated[
+    str | None,
+    typer.Option("--control-table", help="where streamkit keeps its items, if not in the table"),
+]
+
+_ALL = "trim-horizon"
+
+
+@consumers.command("list")
+def list_(
+    table: TableArgument, *, control_table: ControlOption = None, json: JsonOption = False
+) -> None:
+    """List the consumers of a table, those of its former streams too."""
+    from streamkit.cli.printing import moment, print_json, say
+    from streamkit.cli.printing import table as print_table
+    from streamkit.cli.running import with_aws
+    from streamkit.consumers import list_consumers
+
+    found = with_aws(lambda aws: list_consumers(aws, table, control_table))
+    if json:
+        print_json([consumer.to_dict() for consumer in found])
+        return
+    if not found:
+        say("no consumer has run on this table")
+        return
+    rows = [
+        (
+            one.name,
+            one.stream if one.current else f"{one.stream} (replaced)",
+            str(one.generation or "-"),
+            str(one.shards),
+            str(one.workers),
+            f"{moment(one.since)} UTC" if one.since else "the oldest record",
+            ", ".join(one.needs_rebuild) or "-",
+        )
+        for one in found
+    ]
+    print_table(
+        ("consumer", "stream", "generation", "shards", "workers", "counts from", "needs rebuild"),
+        rows,
+    )
+
+
+@consumers.command()
+def delete(
+    app: AppArgument = None,
+    *,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", help="then the argument is a consumer's name, and needs no code"),
+    ] = None,
+    control_table: ControlOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
+) -> None:
+    """Delete everything that streamkit keeps of a consumer, its parked changes too.
+
+    What its handlers wrote stays, aggregates too: delete their items before the app starts again,
+    because it starts anew.
+    """
+    from streamkit.cli.printing import say
+    from streamkit.cli.running import app_named, settings, with_aws
+    from streamkit.consumers import delete_consumer
+
+    if table is None:
+        loaded = app_named(app)
+        name, table, control_table = loaded.name, loaded.table, loaded.control_table
+    elif app is None:
+        raise typer.BadParameter("say which consumer of the table")
+    else:
+        name = app
+    if not yes:
+        raise typer.BadParameter(
+            f"this deletes the positions and parked changes of {name} on {table}; say --yes"
+        )
+    deleted = with_aws(
+        lambda aws: delete_consumer(
+            aws, table, name, control_table=control_table, lease_seconds=settings().lease
+        )
+    )
+    say(f"{name} on {table}: {deleted} items deleted")
+
+
+def rewind(
+    app: AppArgument = None,
+    *,
+    to: Annotated[
+        str,
+        typer.Option("--to", help=f"a time such as 2026-01-31T12:00:00Z, or {_ALL}"),
+    ],
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", help="a handler that may run twice (may be given several times)"),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Let all handlers of an app run again for the changes since a time.
+
+    Stop the workers first. Refused for aggregates and whatever else would count twice, and while
+    changes are parked: it exits with 5 then, and nothing has changed. If it is interrupted, the
+    next worker finishes it.
+    """
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.printing import moment, print_json, say
+    from streamkit.cli.running import app_named, exit_with, settings, with_aws
+    from streamkit.rewind import RewindRefused
+    from streamkit.rewind import rewind as rewind_consumer
+
+    loaded, moment_to = app_named(app), _time(to)
+    try:
+        done = with_aws(
+            lambda aws: rewind_consumer(
+                loaded, aws, moment_to, allow=allow or (), lease_seconds=settings().lease
+            )
+        )
+    except RewindRefused as refused:
+        for reason in refused.reasons:
+            typer.echo(f"refused: {reason}", err=True)
+        exit_with(ExitCode.PROBLEMS)
+    if json:
+        print_json(done.to_dict())
+        return
+    where = f"{moment(done.since)} UTC" if done.since else "the oldest record there is"
+    say(f"{done.consumer} reads again from {where}, in generation {done.generation}")
+
+
+def _time(text: str) -> datetime | None:
+    if text == _ALL:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise typer.BadParameter(f"--to takes {_ALL}, or a time with its zone, not {text!r}")
+    return time

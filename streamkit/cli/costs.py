@@ -1,0 +1,83 @@
+"""`streamkit cost`: what a fleet costs a month, from its settings, before it runs."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from streamkit.cli.options import AppArgument, JsonOption, with_settings
+from streamkit.pricing import PRICED, Cost, Estimate
+
+
+@with_settings
+def cost(
+    app: AppArgument = None,
+    *,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="how many; else as many as run now")
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", min=1, help="open shards; then nobody is asked, nor an app needed"),
+    ] = None,
+    changes: Annotated[
+        float,
+        typer.Option("--changes", min=0.0, help="a second, in all, that lead to effects"),
+    ] = 0.0,
+    json: JsonOption = False,
+    **given: Any,
+) -> None:
+    """Estimate what an app's fleet costs a month.
+
+    What handlers write and read comes on top. --preset and every other setting of a worker count.
+    """
+    from streamkit.budget import read_estimate
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import app_named, settings, with_aws
+    from streamkit.pricing import estimate
+
+    chosen = settings(**given)
+    if shards is not None:
+        found = estimate(chosen, shards=shards, workers=workers or 1, changes=changes)
+    else:
+        loaded = app_named(app)
+        found = with_aws(
+            lambda aws: read_estimate(loaded, aws, chosen, workers=workers, changes=changes)
+        )
+    if json:
+        print_json(_fields(found))
+    else:
+        _describe(found, chosen.preset)
+
+
+def _describe(found: Estimate, preset: str) -> None:
+    from streamkit.cli.printing import say, table
+
+    say(f"{found.workers} workers, {found.shards} open shards, preset {preset}; $ a month")
+    say()
+    rows = [_row(one) for one in found.costs]
+    table(("what", "per", "units an hour", "$ each", "of them", "$"), rows)
+    say()
+    for per in ("worker", "shard", "fleet"):
+        say(f"one {per}: ${found.each(per):,.3f}")
+    say(f"all in all: ${found.dollars:,.2f}, less ${found.free:,.2f} if the account's free tier")
+    say("of 2.5 million stream reads a month is not used otherwise")
+    say(f"Prices: {PRICED}. What handlers write and read comes on top.")
+
+
+def _row(one: Cost) -> tuple[str, ...]:
+    units = f"{one.units:,.0f} {one.kind}"
+    return one.what, one.per, units, f"{one.dollars_each:,.3f}", str(one.count), f"{one.dollars:,.2f}"
+
+
+def _fields(found: Estimate) -> dict[str, Any]:
+    costs = [{**asdict(one), "dollars": one.dollars} for one in found.costs]
+    each = {f"{per}_dollars": found.each(per) for per in ("worker", "shard", "fleet")}
+    return {
+        **asdict(found),
+        "costs": costs,
+        **each,
+        "dollars": found.dollars,
+        "free_dollars": found.free,
+        "prices": PRICED,
+    }

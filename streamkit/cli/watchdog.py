@@ -1,0 +1,76 @@
+"""The watchdog of a process: it ends one whose event loop stands still, so that it is replaced.
+
+A `def` handler that never returns, or a blocking call in an `async def` one, stops the loop and
+with it everything else, the heartbeat too: the others have taken the shards long before. What is
+left is a process that looks alive, to be ended.
+
+In: the running loop. Out: nothing, as long as it runs. On failure: the stacks of all threads on
+stderr (lines of code, never values), the event `process.blocked`, exit code 70. Code that never
+lets go of the interpreter lock, as a regular expression may, stops this thread, too: then the
+process only loses its shards.
+"""
+
+import asyncio
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from streamkit.cli.exits import ExitCode
+from streamkit.observe.logger import get_logger
+from streamkit.settings import Settings
+
+log = get_logger("streamkit.process")
+
+_QUESTIONS = 20
+"""Questions in a row that the loop leaves unanswered before it counts as blocked."""
+_LAST_WORDS_SECONDS = 5.0
+"""For writing them: stderr may be a full pipe, and the logger locked by the thread that hangs."""
+
+
+def blocked_seconds(settings: Settings) -> float:
+    """Return for how long a loop may stand still; by then nobody waits for its shards any more."""
+    return max(30.0, 4 * settings.lease)
+
+
+@contextmanager
+def watch_loop(limit_seconds: float) -> Iterator[None]:
+    """End the process if the running loop stands still for so long within the block."""
+    over = threading.Event()
+    arguments = (asyncio.get_running_loop(), over, limit_seconds)
+    thread = threading.Thread(target=_watch, args=arguments, name="watchdog", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _watch(loop: asyncio.AbstractEventLoop, over: threading.Event, limit_seconds: float) -> None:
+    """Ask the loop again and again.
+
+    Questions are counted, not seconds: a process that was frozen as a whole is not blocked.
+    """
+    answered, unanswered = threading.Event(), 0
+    answered.set()
+    while not over.wait(limit_seconds / _QUESTIONS):
+        if answered.is_set():
+            answered.clear()
+            unanswered = 0
+            loop.call_soon_threadsafe(answered.set)
+            continue
+        unanswered += 1
+        if unanswered >= _QUESTIONS:
+            _end(limit_seconds)
+
+
+def _end(limit_seconds: float) -> None:
+    code = int(ExitCode.BLOCKED)
+    threading.Timer(_LAST_WORDS_SECONDS, os._exit, (code,)).start()
+    faulthandler.dump_traceback(sys.stderr, all_threads=True)
+    log.error("process.blocked", seconds=limit_seconds)
+    sys.stderr.flush()
+    os._exit(code)

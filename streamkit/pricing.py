@@ -1,0 +1,179 @@
+"""Prices: what a fleet costs a month, from its settings. Pure; prices and arithmetic only.
+
+In: how often a worker does what, how many shards and workers. Out: units an hour, and dollars a
+month. The prices are those of us-east-1, on demand, as of August 2026; check them before quoting
+them. How many units an hour each activity takes is measured by the tests on the engine's own
+accounting, and must agree with what is computed here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
+
+PRICED = "us-east-1, on demand, August 2026; check before quoting"
+"""Where and when the prices were read."""
+HOURS = 730.0
+"""In a month, as AWS counts."""
+FREE_STREAM_READS = 2_500_000.0
+"""A month, for the whole account in a Region; what other readers use is not known here."""
+
+_DOLLARS = {"write": 0.625e-6, "read": 0.125e-6, "stream": 0.02e-5}
+"""For a write request unit, a read request unit, and a call of `GetRecords`."""
+
+DIRECTORIES = 16
+"""Directory items that list a consumer's cursors; one that is missing costs a unit, too."""
+MEMBER_BYTES = 320
+"""A heartbeat item, roughly; the looks at it grow with the fleet."""
+NAME_BYTES = 40
+"""A shard's name in a directory, and what a set adds to it."""
+SHARD_HOURS = 4.0
+"""After about so long a shard ends and goes on in another; measured by users, not documented."""
+SHARD_END_WRITES = 10.0
+"""Units of one shard's end: its cursor and its child's, the directory, the lease, the tidying."""
+_READ_BYTES = 4096
+
+
+class Rates(Protocol):
+    """How often a worker does what, in seconds; `Settings` has these."""
+
+    @property
+    def heartbeat(self) -> float:
+        """Between two heartbeats."""
+
+    @property
+    def look_interval(self) -> float:
+        """Between two looks at the other workers."""
+
+    @property
+    def list_interval(self) -> float:
+        """Between two listings, and between two readings of the directories."""
+
+    @property
+    def checkpoint_interval(self) -> float:
+        """Until a position without effects is written."""
+
+    @property
+    def poll_floor(self) -> float:
+        """After a page with changes."""
+
+    @property
+    def poll_ceiling(self) -> float:
+        """On a quiet shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one activity takes: units an hour, of a kind: `read`, `write` or `stream`.
+
+    `per` says of what: `worker`, `shard`, `fleet`, or `change` for commits. `count` is how many of
+    these there are.
+    """
+
+    what: str
+    per: str
+    kind: str
+    units: float
+    count: int = 1
+
+    @property
+    def dollars_each(self) -> float:
+        """A month, for one of them, the free tier left out."""
+        return self.units * HOURS * _DOLLARS[self.kind]
+
+    @property
+    def dollars(self) -> float:
+        """A month, for all of them, the free tier left out."""
+        return self.dollars_each * self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a fleet costs. It leaves out what handlers write and read."""
+
+    shards: int
+    workers: int
+    costs: tuple[Cost, ...]
+
+    def each(self, per: str) -> float:
+        """Return the dollars a month for one `worker`, one `shard`, or the `fleet` as such."""
+        return sum(cost.dollars_each for cost in self.costs if cost.per == per)
+
+    @property
+    def dollars(self) -> float:
+        """A month, all in all, before the free tier."""
+        return sum(cost.dollars for cost in self.costs)
+
+    @property
+    def free(self) -> float:
+        """What the free tier takes off, in dollars a month, if nobody else uses it."""
+        calls = sum(c.units * c.count for c in self.costs if c.kind == "stream") * HOURS
+        return min(calls, FREE_STREAM_READS) * _DOLLARS["stream"]
+
+
+def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -> Estimate:
+    """Say what a fleet costs.
+
+    Args:
+        rates: the settings of its workers.
+        shards: open shards of the stream: one for each partition of the table.
+        workers: that run.
+        changes: a second, over all shards, that lead to effects; 0 is an idle table.
+    """
+    costs = (
+        *_of_a_worker(rates, shards, workers),
+        *_of_a_shard(rates, shards, changes / shards),
+        _of_the_leader(rates, shards),
+    )
+    return Estimate(shards, workers, costs)
+
+
+def _of_a_worker(rates: Rates, shards: int, workers: int) -> Iterable[Cost]:
+    yield Cost("heartbeats", "worker", "write", 3600 / rates.heartbeat, workers)
+    look = _read_units(workers * MEMBER_BYTES)
+    yield Cost("looks at the others", "worker", "read", 3600 / rates.look_interval * look, workers)
+    reading = _directory_units(shards)
+    yield Cost("directories", "worker", "read", 3600 / rates.list_interval * reading, workers)
+
+
+def _of_a_shard(rates: Rates, shards: int, changes: float) -> Iterable[Cost]:
+    yield Cost("polls", "shard", "stream", 3600 * polls_a_second(rates, changes), shards)
+    yield Cost("is it still mine", "shard", "read", 3600 / rates.list_interval, shards)
+    positions = 2.0 + SHARD_END_WRITES / SHARD_HOURS  # one position an hour, at most
+    yield Cost("positions, shard ends", "shard", "write", positions, shards)
+    if changes:
+        commits = min(changes, 1 / max(rates.poll_floor, 0.05))
+        yield Cost("cursors of commits", "shard", "write", 3600 * commits * 2, shards)
+
+
+def _of_the_leader(rates: Rates, shards: int) -> Cost:
+    # It reads the directories twice, once to tidy them, each shard's cursor, and its own lease.
+    reading = 2 * _directory_units(shards) + shards + 1
+    return Cost("the leader's audit", "fleet", "read", 3600 / rates.list_interval * reading)
+
+
+def polls_a_second(rates: Rates, changes: float) -> float:
+    """Return how often a shard is polled, from the changes a second that it gets.
+
+    A poll that finds changes is followed by one after the floor; then the pauses grow by half
+    until the ceiling. Changes are taken to come evenly.
+    """
+    if not changes:
+        return 1 / rates.poll_ceiling
+    floor = max(rates.poll_floor, 0.05)
+    between, polls, pause, elapsed = 1 / changes, 1, floor, floor
+    while elapsed < between and pause < rates.poll_ceiling:
+        pause = min(pause * 1.5, rates.poll_ceiling)
+        elapsed += pause
+        polls += 1
+    if elapsed >= between:
+        return polls / elapsed
+    return (polls + (between - elapsed) / rates.poll_ceiling) / between
+
+
+def _read_units(size: int) -> int:
+    return max(1, ceil(size / _READ_BYTES))
+
+
+def _directory_units(shards: int) -> int:
+    return DIRECTORIES * _read_units(ceil(shards / DIRECTORIES) * NAME_BYTES)

@@ -1,0 +1,34 @@
+"""Chance that repeats: within `repeatable`, everything random in the process follows one seed.
+
+The virtual loop and the engine have generators of their own. What is left is what libraries draw
+from: the module `random` (the SDK's pauses between retries), UUIDs (the names of workers and of
+commits), and the names of host and process. The order of Python's sets of texts follows
+`PYTHONHASHSEED`; two processes repeat each other exactly only if it is the same in both.
+"""
+
+import random
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+
+@contextmanager
+def repeatable(seed: int) -> Iterator[None]:
+    """Let chance follow a seed until the end of the block; afterwards all is as before."""
+    rng = random.Random(seed)
+    state = random.getstate()
+    random.seed(seed)
+
+    def draw_uuid() -> uuid.UUID:
+        return uuid.UUID(int=rng.getrandbits(128), version=4)
+
+    try:
+        with (
+            mock.patch("uuid.uuid4", draw_uuid),
+            mock.patch("os.getpid", return_value=1),
+            mock.patch("socket.gethostname", return_value="host"),
+        ):
+            yield
+    finally:
+        random.setstate(state)

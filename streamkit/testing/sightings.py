@@ -1,0 +1,125 @@
+"""Sightings: every call that reached the engine, with who made it and what it wrote.
+
+This is what invariants are checked on: the engine's own log, not what a client believes. Writes are
+read from the stream's own records, control items among them, so a sighting shows each item as it
+was before and after the call.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX, own_attributes
+from streamkit.control import Cursor, read_cursor
+from streamkit.local.engine import CallRecord, Engine
+from streamkit.local.records import Record
+from streamkit.local.values import item_size
+
+WRITES = frozenset(
+    {
+        "BatchWriteItem",
+        "DeleteItem",
+        "PutItem",
+        "TransactWriteItems",
+        "UpdateItem",
+    }
+)
+"""Operations that may change items."""
+
+_MANY = 1 << 40
+_EVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One change of one item, as the stream has it.
+
+    Attributes:
+        shard: the shard that its record is in.
+        sequence: its sequence number there.
+        at: when it was, by the engine's clock.
+        keys: of the item, in wire form.
+        old, new: the images, in wire form.
+        size: bytes of the item afterwards, by DynamoDB's rules.
+    """
+
+    shard: str
+    sequence: int
+    at: float
+    keys: dict[str, Any]
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+    size: int = 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the item is one of streamkit's own."""
+        return any(value.get("S", "").startswith(CONTROL_PREFIX) for value in self.keys.values())
+
+    @property
+    def kind(self) -> str:
+        """The kind of a control item; empty for the application's items."""
+        image = self.new or self.old or {}
+        kind: str = image.get(f"{CONTROL_ATTRIBUTE}kind", {"S": ""})["S"]
+        return kind if self.is_control else ""
+
+    @property
+    def before(self) -> Cursor | None:
+        """The cursor before, if the item is one and was there."""
+        return _cursor(self.old)
+
+    @property
+    def after(self) -> Cursor | None:
+        """The cursor afterwards, if the item is one and is there."""
+        return _cursor(self.new)
+
+
+def _cursor(image: dict[str, Any] | None) -> Cursor | None:
+    if image is None or image.get(f"{CONTROL_ATTRIBUTE}kind") != {"S": "cursor"}:
+        return None
+    return read_cursor(own_attributes(image))
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One call, when the engine carried it out.
+
+    Attributes:
+        actor: the process that made it; empty for the world outside.
+        sent: when the process sent it, by the engine's clock: earlier than `call.at` if the call
+            was slow, late or frozen on its way.
+        call: what was asked and answered.
+        writes: what it changed.
+    """
+
+    actor: str
+    sent: float
+    call: CallRecord
+    writes: tuple[Write, ...] = ()
+
+    def cursors(self) -> list[tuple[Cursor | None, Cursor | None]]:
+        """Return each cursor that it wrote, before and after."""
+        return [(w.before, w.after) for w in self.writes if w.kind == "cursor"]
+
+
+@dataclass
+class RecordLog:
+    """Finds the records that an engine's streams have taken since it was last asked."""
+
+    _last: dict[str, int] = field(default_factory=dict)
+
+    def new(self, engine: Engine) -> tuple[Write, ...]:
+        """Return what was written since the last call, shard by shard."""
+        found: list[Write] = []
+        for stream in engine.streams.all():
+            for shard in stream.open_shards():
+                last = self._last.get(shard.id, 0)
+                if shard.last == last:
+                    continue
+                found += [_write(shard.id, r) for r in shard.page(last, _MANY, _EVER)]
+                self._last[shard.id] = shard.last
+        return tuple(found)
+
+
+def _write(shard: str, record: Record) -> Write:
+    size = 0 if record.new is None else item_size(record.new)
+    return Write(shard, record.sequence, record.created, record.keys, record.old, record.new, size)

@@ -1,0 +1,94 @@
+"""Consumers and rewinds from the command line: listed, deleted when asked twice, refused in words."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+REPLAYED = """
+import os
+
+from streamkit import App, Entity, Inserted, Modified, Set
+
+app = App("replayed", table=os.environ["SHOP_TABLE"])
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+
+
+class Copy(Entity, pk="COPY#{number}", sk="COPY"):
+    number: int
+    status: str = ""
+
+
+@app.on
+def copies(change: Inserted[Order] | Modified[Order]) -> Set[Copy]:
+    return Set(Copy.key(number=change.new.number), status=change.new.status)
+"""
+
+
+@pytest.fixture
+def replayed(shop):
+    """A shop with a second app in it, that has read one order."""
+    (shop.folder / "replayed.py").write_text(REPLAYED)
+    shop.put(1, "A")
+    work(shop, copied="A")
+    return shop
+
+
+def copy_of(shop):
+    return shop.item("COPY#1", "COPY").get("status", {}).get("S")
+
+
+def work(shop, *, copied):
+    """Run a worker until the order's copy is there, and it has stopped."""
+    with shop.start("worker", "replayed") as process:
+        process.wait_for("worker.started")
+        shop.until(lambda: copy_of(shop) == copied)
+        process.signal(15)
+        assert process.exit_code() == 0
+
+
+def test_a_rewind_runs_the_handlers_again(replayed):
+    key = {"pk": {"S": "COPY#1"}, "sk": {"S": "COPY"}}
+    replayed.dynamodb.delete_item(TableName=replayed.table, Key=key)
+    done = replayed.run("rewind", "replayed", "--to", "trim-horizon", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["generation"] == 2
+    work(replayed, copied="A")
+
+
+def test_a_rewind_that_would_count_twice_is_refused_with_its_reasons(shop):
+    shop.run("worker", "shop", "--until-idle")
+    now = datetime.now(UTC).isoformat()
+    done = shop.run("rewind", "shop", "--to", now)
+    assert done.returncode == 5
+    assert "PerStatus" in done.stderr
+    assert "journal" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("time", ["yesterday", "2026-01-31T12:00:00"])
+def test_a_rewind_wants_a_time_with_its_zone(shop, time):
+    done = shop.run("rewind", "shop", "--to", time)
+    assert done.returncode == 2
+    assert "trim-horizon" in done.stderr
+
+
+def test_consumers_are_listed_and_deleted_by_app_or_by_name(replayed):
+    listed = replayed.json("consumers", "list", replayed.table)
+    assert [(one["name"], one["current"]) for one in listed] == [("replayed", True)]
+    assert "replayed" in replayed.run("consumers", "list", replayed.table).stdout
+    unsure = replayed.run("consumers", "delete", "replayed")
+    assert unsure.returncode == 2
+    assert "--yes" in unsure.stderr
+    other = replayed.run("consumers", "delete", "other", "--table", replayed.table, "--yes")
+    assert other.returncode == 4
+    done = replayed.run("consumers", "delete", "replayed:app", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert replayed.json("consumers", "list", replayed.table) == []
+    assert copy_of(replayed) == "A"
+    again = replayed.run("consumers", "delete", "replayed", "--table", replayed.table, "--yes")
+    assert again.returncode == 4

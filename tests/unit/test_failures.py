@@ -1,0 +1,259 @@
+"""What dispatch does with a change that fails: policies, breakers, counts and the log."""
+
+import random
+
+import anyio
+import pytest
+import structlog
+from msgspec import Raw
+
+from streamkit import App, DeclarationError, Entity, Inserted, PoisonChange, Policy
+from streamkit.decode import Page
+from streamkit.decode.envelope import Record, StreamRecord
+from streamkit.dispatch import Dispatcher
+from streamkit.errors import DecodeError
+from streamkit.parking import Failure, next_due, stored
+from streamkit.schema import TableSchema
+from streamkit.testing.loop import VirtualClock, run_virtually
+from streamkit.when import When
+
+SCHEMA = TableSchema("shop", "PK", None, "S", None, {})
+
+
+class Order(Entity, pk="ORDER#{number}"):
+    number: int
+
+
+def page(count, first=1):
+    return Page(tuple(record(number) for number in range(first, first + count)))
+
+
+def record(number, image=None):
+    image = image or b'{"PK":{"S":"ORDER#%d"},"number":{"N":"%d"}}' % (number, number)
+    inner = StreamRecord(
+        keys={"PK": {"S": f"ORDER#{number}"}},
+        new_image=Raw(image),
+        sequence_number=str(number),
+    )
+    return Record(dynamodb=inner, event_name="INSERT")
+
+
+def dispatcher_of(handle, **policy):
+    app = App("shop", table="shop", policy=Policy(**policy))
+    app.on(handle)
+    return Dispatcher(
+        app.handlers,
+        app.router(SCHEMA),
+        SCHEMA,
+        lambda *_: {},
+        random.Random(1),
+        clock=VirtualClock(),
+    )
+
+
+def failing(error):
+    def handle(change: Inserted[Order]) -> None:
+        raise error
+
+    return handle
+
+
+def outcomes(dispatcher, count=1, first=1):
+    works, later, _ = dispatcher.works(page(count, first), "shard")
+    return works, [work.outcomes[0] for work in works]
+
+
+def test_skipped_changes_are_counted_and_dropped():
+    async def run():
+        dispatcher = dispatcher_of(failing(ValueError("no")), on_failure="skip")
+        _, found = outcomes(dispatcher, 30)
+        assert all(o.failure is None and not o.waiting and not o.actions for o in found)
+        assert (dispatcher.counts.failures, dispatcher.counts.skipped) == (30, 30)
+
+    run_virtually(run)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), PoisonChange("no")])
+def test_once_the_breaker_is_open_a_pure_change_waits_instead_of_being_parked(error):
+    async def run():
+        dispatcher = dispatcher_of(failing(error))
+        _, found = outcomes(dispatcher, 50)
+        assert [o.failure is not None for o in found] == [True] * 19 + [False] * 31
+        assert [o.waiting for o in found] == [False] * 19 + [True] * 31
+        assert dispatcher.counts.failures == 19
+        assert dispatcher.counts.skipped == 0
+
+    run_virtually(run)
+
+
+def test_a_change_that_waits_is_run_until_it_works_and_its_success_lets_others_be_parked_again():
+    async def run():
+        down = [True]
+
+        def handle(change: Inserted[Order]) -> None:
+            if down[0] or change.new.number == 99:
+                raise RuntimeError("no")
+
+        dispatcher = dispatcher_of(handle)
+        works, found = outcomes(dispatcher, 30)
+        waiting = next(n for n, outcome in enumerate(found) if outcome.waiting)
+        async with anyio.create_task_group() as group:
+            group.start_soon(dispatcher.run, works[waiting], found[waiting], works, "shard")
+            await anyio.sleep(600)
+            assert found[waiting].waiting
+            down[0] = False
+        assert anyio.current_time() <= 600 + 45
+        assert not found[waiting].waiting
+        _, (last,) = outcomes(dispatcher, 1, first=99)
+        assert last.failure is not None
+
+    run_virtually(run)
+
+
+def test_retries_of_one_change_count_once():
+    async def run():
+        async def handle(change: Inserted[Order]) -> None:
+            raise RuntimeError("no")
+
+        dispatcher = dispatcher_of(handle, attempts=10, backoff_seconds=0.01)
+        works, later, _ = dispatcher.works(page(19), "shard")
+        await dispatcher.run_lanes(later, works, "shard", held=lambda *_: False)
+        assert all(work.outcomes[0].failure is not None for work in works)
+
+    run_virtually(run)
+
+
+def test_a_breaker_that_closed_by_a_fluke_opens_again_before_all_that_waits_is_parked():
+    async def run():
+        async def handle(change: Inserted[Order]) -> None:
+            if anyio.current_time() > 300 and not fluke:
+                fluke.append(change)
+                return
+            raise RuntimeError("no")
+
+        fluke = []
+        dispatcher = dispatcher_of(handle, attempts=1)
+        works, later, _ = dispatcher.works(page(200), "shard")
+        with anyio.move_on_after(1200):
+            await dispatcher.run_lanes(later, works, "shard", held=lambda *_: False)
+        assert fluke
+        assert sum(work.outcomes[0].failure is not None for work in works) == 19 + 18
+
+    run_virtually(run)
+
+
+def test_a_wait_ends_when_the_worker_is_stopped():
+    async def run():
+        dispatcher = dispatcher_of(failing(RuntimeError("no")))
+        works, found = outcomes(dispatcher, 30)
+        until = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(
+                lambda: dispatcher.run(works[29], found[29], works, "shard", until=until)
+            )
+            await anyio.sleep(100)
+            until.set()
+        assert anyio.current_time() == 100
+        assert found[29].waiting
+
+    run_virtually(run)
+
+
+@pytest.mark.parametrize("policy", [{"on_failure": "block"}, {"attempts": 1}])
+def test_waiting_is_said_in_the_log_at_each_try_but_not_for_each_change(policy):
+    async def run():
+        async def handle(change: Inserted[Order]) -> None:
+            raise RuntimeError("no")
+
+        dispatcher = dispatcher_of(handle, backoff_seconds=0.1, **policy)
+        works, later, _ = dispatcher.works(page(200), "shard")
+        with structlog.testing.capture_logs() as logs:
+            with anyio.move_on_after(600):
+                await dispatcher.run_lanes(later, works, "shard", held=lambda *_: False)
+        blocked = [log for log in logs if log["event"] == "handler.blocks"]
+        assert 20 <= len(blocked) <= 41
+        assert {(log["handler"], log["shard"], log["error"]) for log in blocked} == {
+            ("handle", "shard", "RuntimeError")
+        }
+
+    run_virtually(run)
+
+
+@pytest.mark.parametrize("policy", ["block", "park"])
+def test_a_when_that_failed_is_looked_at_again_before_a_waiting_handler_runs(policy):
+    async def run():
+        ran, looks = [], []
+
+        def holds(old, new):
+            looks.append(new)
+            if len(looks) <= 30:
+                raise TypeError("not comparable")
+            return False
+
+        def handle(change: Inserted[Order]) -> None:
+            ran.append(change)
+
+        app = App("shop", table="shop", policy=Policy(on_failure=policy))
+        app.on(when=When(("number",), "odd", holds))(handle)
+        dispatcher = Dispatcher(
+            app.handlers, app.router(SCHEMA), SCHEMA, lambda *_: {}, random.Random(1)
+        )
+        works, found = outcomes(dispatcher, 30)
+        assert found[-1].waiting
+        await dispatcher.run(works[-1], found[-1], works, "shard")
+        assert not found[-1].waiting
+        assert ran == []
+
+    run_virtually(run)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"attempts": 0},
+        {"on_failure": "explode"},
+        {"payload": "some"},
+        {"retry_limit": -1},
+        {"retry_seconds": 0.0},
+        {"retry_seconds": 10.0, "retry_seconds_max": 5.0},
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(DeclarationError, match=next(iter(wrong))):
+        Policy(**wrong)
+
+
+def test_pauses_grow_threefold_up_to_the_longest_and_end():
+    failure = Failure("ValueError", "no")
+    dues = [next_due(Policy(), failure, tries, 1000.0) for tries in range(11)]
+    assert dues == [1005, 1015, 1045, 1135, 1405, *[1900] * 5, None]
+    assert next_due(Policy(retry_limit=10**6), failure, 10**5, 0.0) == 900
+    assert next_due(Policy(), Failure("Poison", "no", heals=False), 0, 0.0) is None
+
+
+def test_poison_does_not_heal_and_an_image_of_an_unknown_shape_may():
+    heals = [Failure.of(e("no"), 1).heals for e in (RuntimeError, PoisonChange, DecodeError)]
+    assert heals == [True, False, True]
+
+
+def test_a_record_stored_with_its_keys_alone_holds_no_image():
+    whole = stored(record(7), "whole")
+    assert whole.count(b"number") == 1
+    kept = Record.from_bytes(stored(record(7), "keys"))
+    assert (kept.keys, kept.sequence_number, kept.kind) == (
+        record(7).keys,
+        "7",
+        record(7).kind,
+    )
+    assert kept.new_image is None
+    assert b"number" not in stored(record(7), "keys")
+
+
+def test_what_an_error_says_is_not_stored_beside_keys():
+    try:
+        raise ValueError("card 4111")
+    except ValueError as error:
+        failure = Failure.of(error, 1)
+    assert "4111" in failure.told("whole")
+    assert "4111" not in failure.told("keys")
+    assert "test_failures.py" in failure.told("keys")

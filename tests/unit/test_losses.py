@@ -1,0 +1,155 @@
+"""What is declared about starts and losses is checked as it is declared; what follows is plain."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import pytest
+
+from streamkit import (
+    Add,
+    AddToSet,
+    Aggregate,
+    App,
+    Count,
+    DeclarationError,
+    Delete,
+    Effect,
+    Entity,
+    Inserted,
+    Key,
+    Loss,
+    Put,
+    RetentionLost,
+    Set,
+    Table,
+)
+from streamkit.control import Cursor
+from streamkit.lag import Lag, bound, time_to_loss
+from streamkit.loss import settle_loss
+from streamkit.rewind import counts_twice
+from streamkit.start import since_of, start_text
+
+HOUR = 3600
+NOW = 1_800_000_000.0
+NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
+
+
+class Thing(Entity, pk="THING#{name}"):
+    name: str
+
+
+class Things(Aggregate[Thing], pk="THINGS"):
+    things: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, thing: Thing) -> Key["Things"]:
+        return cls.key()
+
+
+def not_async(loss, table):
+    return None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"start": "now"},
+        {"start": datetime(2027, 1, 15)},  # noqa: DTZ001 - that is what is wrong with it
+        {"on_loss": "ignore"},
+        {"on_loss": not_async},
+    ],
+)
+def test_a_start_or_a_policy_that_cannot_be_is_refused_as_it_is_declared(options):
+    with pytest.raises(DeclarationError, match=next(iter(options))):
+        App("test", table="t", **options)
+
+
+def test_a_start_is_resolved_to_the_second_from_which_on_changes_count():
+    now = NOON.timestamp() + 0.9
+    assert since_of("trim_horizon", now) == 0
+    assert since_of("latest", now) == NOON.timestamp()
+    assert since_of(NOON - timedelta(hours=2), now) == NOON.timestamp() - 2 * HOUR
+    assert since_of(NOON - timedelta(hours=25), now) == 0
+
+
+def test_a_start_reads_the_same_in_every_time_zone():
+    east = NOON.astimezone(datetime.strptime("+0300", "%z").tzinfo)
+    assert start_text(east) == start_text(NOON) == "2027-01-15T12:00:00+00:00"
+
+
+def lost(**options):
+    return RetentionLost(
+        "text", shard="s", since=NOW - HOUR, until=NOW, **({"certain": True} | options)
+    )
+
+
+async def test_a_policy_halts_resumes_or_asks_the_app():
+    calls = []
+
+    async def hook(loss, table):
+        calls.append((loss, table))
+
+    table = object()
+    assert not await settle_loss(lost(), "halt", table)
+    assert await settle_loss(lost(), "resume", table)
+    assert calls == []
+    assert await settle_loss(lost(), hook, table)
+    moments = [datetime.fromtimestamp(seconds, UTC) for seconds in (NOW - HOUR, NOW)]
+    assert calls == [(Loss("s", *moments, certain=True, text="text"), table)]
+
+
+def test_a_loss_of_what_was_never_read_has_no_beginning():
+    assert Loss.of(RetentionLost("text", until=NOW)).since is None
+
+
+@pytest.mark.parametrize(
+    ("lag", "left"),
+    [
+        (Lag(0.0, "measured"), 24 * HOUR),
+        (Lag(2 * HOUR, "at most"), 22 * HOUR),
+        (Lag(30 * HOUR, "measured"), 0),
+        (Lag(None, "lost"), 0),
+        (Lag(None, "unread"), None),
+    ],
+)
+def test_the_time_to_a_loss_is_what_is_left_of_the_retention(lag, left):
+    assert time_to_loss(lag) == left
+
+
+def test_what_was_made_before_the_start_is_not_behind():
+    assert bound(Cursor("a", since=int(NOW) - 60), NOW) == Lag(60.0, "at most")
+
+
+def handlers():
+    app = App("test", table="t")
+    app.aggregate(Things)
+
+    @app.on
+    def puts(change: Inserted[Thing]) -> Put[Thing] | Delete[Thing] | None: ...
+
+    @app.on
+    def sets(change: Inserted[Thing]) -> list[Set[Thing] | AddToSet[Thing]]: ...
+
+    @app.on
+    def acts(change: Inserted[Thing]) -> None: ...
+
+    @app.on
+    def adds(change: Inserted[Thing]) -> list[Put[Thing] | Add[Thing]]: ...
+
+    @app.on
+    def anything(change: Inserted[Thing]) -> list[Effect]: ...
+
+    @app.on
+    def untold(change: Inserted[Thing]): ...
+
+    @app.on
+    async def reads(change: Inserted[Thing], table: Table) -> Put[Thing] | None: ...
+
+    return app.handlers
+
+
+def test_only_handlers_whose_effects_are_the_same_done_twice_may_run_again():
+    verdicts = {handler.name: counts_twice(handler) for handler in handlers()}
+    assert [name for name, reason in verdicts.items() if reason is None] == ["puts", "sets", "acts"]
+    assert "Add" in verdicts["adds"]
+    assert "reads the table" in verdicts["reads"]

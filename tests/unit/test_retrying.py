@@ -1,0 +1,344 @@
+"""Held lanes are tried when they are due, by few at a time, and shards learn what is empty."""
+
+import random
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+import structlog
+
+from streamkit import Add, App, Entity, Inserted, Modified, Policy
+from streamkit.injection import injector
+from streamkit.local.transport import Response
+from streamkit.parked import held_lanes, read_lanes
+from streamkit.parking import Hold, lane_name
+from streamkit.preflight import survey
+from streamkit.retrying import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, LaneRetries
+from streamkit.settings import Settings
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import Process, World
+
+SETTINGS = Settings(poll_floor=0.01, poll_ceiling=0.05, heartbeat=60, lease=150)
+TABLE = {
+    "TableName": "shop",
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+    "BillingMode": "PAY_PER_REQUEST",
+    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+}
+
+
+class Order(Entity, pk="ORDER#{number}"):
+    number: int
+    status: str = "NEW"
+
+
+class Total(Entity, pk="TOTAL#{number}"):
+    number: int
+    count: int = 0
+
+
+class Shop:
+    """A table with an app whose handler fails while `down`, and who retries what is parked."""
+
+    def __init__(self, aws, world, around, policy):
+        self.aws, self.world, self.around = aws, world, around
+        self.down = True
+        self.running = self.most = self.calls = 0
+        self.pause = 0.0
+        self.app = App("shop", table="shop", policy=Policy(**{"attempts": 1} | policy))
+
+        @self.app.on
+        async def counted(change: Inserted[Order] | Modified[Order]) -> Add[Total]:
+            self.calls += 1
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await anyio.sleep(self.pause)
+            self.running -= 1
+            if self.down:
+                raise RuntimeError("down")
+            return Add(Total.key(number=change.new.number), count=1)
+
+    async def put(self, *orders):
+        for order in orders:
+            item = order.attributes(self.around.table)
+            await self.aws.dynamodb.put_item(TableName="shop", Item=item)
+
+    async def work(self):
+        """Process what is in the stream with a worker of its own; it ends before any retry."""
+        await self.world.run_worker(self.app, settings=SETTINGS)
+
+    def retries(self, aws=None):
+        aws = aws or self.aws
+        return LaneRetries.of(
+            self.app,
+            aws,
+            self.around,
+            injector(aws.dynamodb, self.around.table, ()),
+            rng=random.Random(1),
+            clock=self.world.clock,
+        )
+
+    async def held(self):
+        """The holds of a shard that has just read its chunks."""
+        return {lane.name: Hold(lane.chunk) for lane in await self.lanes()}
+
+    async def lanes(self):
+        retries = self.retries()
+        return await held_lanes(retries._redriver.store)
+
+    def total(self, number=1):
+        items = self.world.items("shop")
+        return sum(int(i["count"]["N"]) for i in items if i["pk"]["S"] == f"TOTAL#{number}")
+
+
+@asynccontextmanager
+async def opened(process=None, **policy):
+    world = World.create(3)
+    world.engine.call("dynamodb", "CreateTable", TABLE)
+    async with world.clients(process) as aws:
+        around = await survey(App("shop", table="shop"), aws)
+        yield Shop(aws, world, around, policy)
+
+
+@asynccontextmanager
+async def running(*all_retries):
+    async with anyio.create_task_group() as group:
+        for retries in all_retries:
+            group.start_soon(retries.run_for_ever)
+        yield
+        group.cancel_scope.cancel()
+
+
+def watching(retries, held, shard="s"):
+    retries.watch(shard, lambda: held, lambda lane: held.pop(lane, None))
+
+
+def virtually(test):
+    """Run an async test in virtual time."""
+
+    def run():
+        run_virtually(test)
+
+    run.__name__ = test.__name__
+    return run
+
+
+@virtually
+async def test_what_heals_is_done_and_its_shard_forgets_the_hold():
+    async with opened() as shop:
+        await shop.put(Order(number=1), Order(number=1, status="B"), Order(number=2))
+        await shop.work()
+        held = await shop.held()
+        assert len(held) == 2
+        shop.down = False
+        retries = shop.retries()
+        watching(retries, held)
+        async with running(retries):
+            await anyio.sleep(12)
+        assert held == {}
+        assert (shop.total(1), shop.total(2)) == (2, 1)
+        assert await shop.lanes() == []
+
+
+@virtually
+async def test_two_owners_of_a_lane_that_try_it_at_once_apply_it_once():
+    async with opened() as shop:
+        await shop.put(*(Order(number=n, status=s) for s in "ABC" for n in range(5)))
+        await shop.work()
+        mine, theirs = await shop.held(), await shop.held()
+        shop.pause = 0.5
+        async with shop.world.clients() as other:
+            first, second = shop.retries(), shop.retries(other)
+            watching(first, mine)
+            watching(second, theirs)
+            async with running(first, second):
+                await anyio.sleep(30)
+                lanes = await shop.lanes()
+                assert {lane.tries for lane in lanes} == {2}  # not one each for either owner
+                shop.down = False
+                await anyio.sleep(60)
+        assert [shop.total(number) for number in range(5)] == [3] * 5
+        assert mine == theirs == {}
+
+
+@virtually
+async def test_nothing_is_read_while_nothing_is_held_or_due():
+    async with opened() as shop:
+        retries, held = shop.retries(), {}
+        watching(retries, held)
+        async with running(retries):
+            calls = len(shop.world.calls)
+            await anyio.sleep(3600)
+            assert len(shop.world.calls) == calls
+            await shop.put(Order(number=1))
+            await shop.work()
+            held |= await shop.held()
+            await anyio.sleep(400)  # tried after 5, 20, 65 and 200 seconds
+            calls = len(shop.world.calls)
+            await anyio.sleep(50)
+            assert len(shop.world.calls) == calls
+
+
+@virtually
+async def test_a_stuck_lane_is_looked_at_now_and_then_and_goes_on_once_a_person_has_moved_it():
+    async with opened(retry_limit=0) as shop:
+        await shop.put(Order(number=1))
+        await shop.work()
+        held, retries = await shop.held(), shop.retries()
+        watching(retries, held)
+        async with running(retries):
+            await anyio.sleep(LOOK_SECONDS)
+            calls, tried = len(shop.world.calls), shop.calls
+            await anyio.sleep(STUCK_SECONDS * 4)
+            assert shop.calls == tried
+            assert 0 < len(shop.world.calls) - calls <= 8
+            (lane,) = await shop.lanes()
+            assert lane.stuck
+            shop.down = False
+            store = retries._redriver.store
+            action = store.space.update("lane", lane.name)  # as a redrive by hand leaves it
+            action.removes.add("stuck")
+            await store.write(action)
+            await anyio.sleep(STUCK_SECONDS + LOOK_SECONDS)
+        assert shop.total() == 1
+        assert held == {}
+
+
+@virtually
+async def test_a_few_lanes_are_tried_at_a_time_and_all_get_their_turn():
+    async with opened(breaker=False) as shop:
+        await shop.put(*(Order(number=number) for number in range(60)))
+        await shop.work()
+        shop.down, shop.pause, shop.most = False, 2.0, 0
+        held, retries = await shop.held(), shop.retries()
+        watching(retries, held)
+        async with running(retries):
+            await anyio.sleep(60)
+        assert shop.most == AT_ONCE
+        assert [shop.total(number) for number in range(60)] == [1] * 60
+        assert held == {}
+
+
+@virtually
+async def test_a_hold_that_begins_anew_while_the_old_one_is_lifted_is_not_forgotten():
+    async with opened() as shop:
+        await shop.put(Order(number=1))
+        await shop.work()
+        held, retries = await shop.held(), shop.retries()
+        (name,) = held
+        again = Hold("s.0", "9".zfill(40))
+        emptied = []
+
+        def lanes():
+            # The shard parks another change of the lane as soon as the old ones are gone.
+            if shop.total() == 1 and not emptied:
+                held[name] = again
+            return held
+
+        retries.watch("s", lanes, lambda lane: emptied.append(lane) or held.pop(lane, None))
+        shop.down = False
+        async with running(retries):
+            while shop.total() == 0:
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.5)
+            assert emptied == []
+            await anyio.sleep(60)  # looked at on its own account, and then found to be gone
+        assert emptied == [name]
+
+
+@virtually
+async def test_a_shard_that_was_given_back_is_not_told():
+    async with opened() as shop:
+        await shop.put(Order(number=1))
+        await shop.work()
+        held, retries = await shop.held(), shop.retries()
+        shop.down, shop.pause = False, 5.0
+        watching(retries, held)
+        async with running(retries):
+            while not shop.running:
+                await anyio.sleep(0.1)
+            retries.unwatch("s")
+            await anyio.sleep(60)
+        assert shop.total() == 1
+        assert len(held) == 1
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
+def test_a_table_that_does_not_answer_slows_retries_and_ends_nothing(code):
+    class Faulty:
+        until = 0.0
+        refused = 0
+
+        async def intercept(self, call, apply):
+            if call.operation == "TransactWriteItems" and world_time() < self.until:
+                self.refused += 1
+                return Response(400 if "Thr" in code else 500, b'{"__type":"x#%s"}' % code.encode())
+            return apply()
+
+    def world_time():
+        return anyio.current_time()
+
+    async def test():
+        process = Process("worker", faults=Faulty())
+        async with opened(process) as shop:
+            await shop.put(Order(number=1))
+            await shop.work()
+            held, retries = await shop.held(), shop.retries()
+            watching(retries, held)
+            shop.down = False
+            process.faults.until = anyio.current_time() + 300
+            with structlog.testing.capture_logs() as logs:
+                async with running(retries):
+                    await anyio.sleep(400)
+            assert process.faults.refused > 3
+            assert "lane.delayed" in [log["event"] for log in logs]
+            assert shop.total() == 1
+            assert held == {}
+
+    run_virtually(test)
+
+
+@virtually
+async def test_a_lane_whose_first_change_is_missing_is_left_alone_and_others_are_not():
+    async with opened() as shop:
+        await shop.put(Order(number=1), Order(number=2))
+        await shop.work()
+        held, retries = await shop.held(), shop.retries()
+        store = retries._redriver.store
+        (broken,) = await read_lanes(store, [lane_name("counted", order_key(1))])
+        key = store.space.key("parked", broken.name, broken.head)
+        await shop.aws.dynamodb.delete_item(TableName="shop", Key=key)
+        watching(retries, held)
+        shop.down = False
+        with structlog.testing.capture_logs() as logs:
+            async with running(retries):
+                await anyio.sleep(600)
+        assert [log["event"] for log in logs].count("lane.broken") == 1
+        assert shop.total(2) == 1
+        assert list(held) == [broken.name]
+
+
+def order_key(number):
+    from streamkit.changes import ItemKey
+
+    return ItemKey(f"ORDER#{number}", None)
+
+
+@virtually
+async def test_a_handler_that_the_app_does_not_have_any_more_makes_a_lane_stuck():
+    async with opened() as shop:
+        await shop.put(Order(number=1))
+        await shop.work()
+        held = await shop.held()
+        shop.app = App("shop", table="shop")
+
+        @shop.app.on
+        def another(change: Inserted[Order]) -> None: ...
+
+        retries = shop.retries()
+        watching(retries, held)
+        async with running(retries):
+            await anyio.sleep(60)
+        (lane,) = await shop.lanes()
+        assert lane.stuck
