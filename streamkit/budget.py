@@ -24,7 +24,7 @@ async def read_estimate(
         aws: open clients.
         settings: of its workers.
         workers: how many; by default as many as have a heartbeat item now, or one.
-        changes: a second, over all shards, that lead to effects.
+        changes: a second, over all shards, each with an effect.
 
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.

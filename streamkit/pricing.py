@@ -8,7 +8,7 @@ accounting, and must agree with what is computed here.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, exp, expm1
 from typing import Protocol
 
 PRICED = "us-east-1, on demand, August 2026; check before quoting"
@@ -32,6 +32,8 @@ SHARD_HOURS = 4.0
 SHARD_END_WRITES = 10.0
 """Units of one shard's end: its cursor and its child's, the directory, the lease, the tidying."""
 _READ_BYTES = 4096
+_FLOOR_SECONDS = 0.01
+"""A round trip; with a floor of 0 it is all that is between two polls."""
 
 
 class Rates(Protocol):
@@ -66,8 +68,7 @@ class Rates(Protocol):
 class Cost:
     """What one activity takes: units an hour, of a kind: `read`, `write` or `stream`.
 
-    `per` says of what: `worker`, `shard`, `fleet`, or `change` for commits. `count` is how many of
-    these there are.
+    `per` says of what: `worker`, `shard` or `fleet`. `count` is how many of these there are.
     """
 
     what: str
@@ -118,7 +119,7 @@ def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -
         rates: the settings of its workers.
         shards: open shards of the stream: one for each partition of the table.
         workers: that run.
-        changes: a second, over all shards, that lead to effects; 0 is an idle table.
+        changes: a second, over all shards, each with an effect; 0 is an idle table.
     """
     costs = (
         *_of_a_worker(rates, shards, workers),
@@ -137,12 +138,14 @@ def _of_a_worker(rates: Rates, shards: int, workers: int) -> Iterable[Cost]:
 
 
 def _of_a_shard(rates: Rates, shards: int, changes: float) -> Iterable[Cost]:
-    yield Cost("polls", "shard", "stream", 3600 * polls_a_second(rates, changes), shards)
+    # What the effect of a change writes comes back as a record, and wakes a shard, too.
+    polls = polls_a_second(rates, 2 * changes)
+    yield Cost("polls", "shard", "stream", 3600 * polls, shards)
     yield Cost("is it still mine", "shard", "read", 3600 / rates.list_interval, shards)
     positions = 2.0 + SHARD_END_WRITES / SHARD_HOURS  # one position an hour, at most
     yield Cost("positions, shard ends", "shard", "write", positions, shards)
     if changes:
-        commits = min(changes, 1 / max(rates.poll_floor, 0.05))
+        commits = polls * -expm1(-changes / polls)
         yield Cost("cursors of commits", "shard", "write", 3600 * commits * 2, shards)
 
 
@@ -152,23 +155,22 @@ def _of_the_leader(rates: Rates, shards: int) -> Cost:
     return Cost("the leader's audit", "fleet", "read", 3600 / rates.list_interval * reading)
 
 
-def polls_a_second(rates: Rates, changes: float) -> float:
-    """Return how often a shard is polled, from the changes a second that it gets.
+def polls_a_second(rates: Rates, records: float) -> float:
+    """Return how often a shard is polled that gets so many of the application's records a second.
 
-    A poll that finds changes is followed by one after the floor; then the pauses grow by half
-    until the ceiling. Changes are taken to come evenly.
+    After a page with records comes the floor; then the pauses grow by half until the ceiling.
+    Records are taken to come independently of each other.
     """
-    if not changes:
+    if not records:
         return 1 / rates.poll_ceiling
-    floor = max(rates.poll_floor, 0.05)
-    between, polls, pause, elapsed = 1 / changes, 1, floor, floor
-    while elapsed < between and pause < rates.poll_ceiling:
-        pause = min(pause * 1.5, rates.poll_ceiling)
-        elapsed += pause
-        polls += 1
-    if elapsed >= between:
-        return polls / elapsed
-    return (polls + (between - elapsed) / rates.poll_ceiling) / between
+    pause, unlucky, polls, seconds = max(rates.poll_floor, _FLOOR_SECONDS), 1.0, 0.0, 0.0
+    while pause < rates.poll_ceiling:
+        polls, seconds = polls + unlucky, seconds + unlucky * pause
+        unlucky *= exp(-records * pause)
+        pause *= 1.5
+    pause = rates.poll_ceiling
+    at_ceiling = unlucky / -expm1(-records * pause)
+    return (polls + at_ceiling) / (seconds + at_ceiling * pause)
 
 
 def _read_units(size: int) -> int:

@@ -22,7 +22,7 @@ def cost(
     ] = None,
     changes: Annotated[
         float,
-        typer.Option("--changes", min=0.0, help="a second, in all, that lead to effects"),
+        typer.Option("--changes", min=0.0, help="a second, in all, each with an effect"),
     ] = 0.0,
     json: JsonOption = False,
     **given: Any,

@@ -32,7 +32,7 @@ class Claims:
     reserve_seconds: float
     _mine: dict[str, tuple[str, float]] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
-    _given: dict[str, float] = field(default_factory=dict)
+    _given: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     @property
     def tokens(self) -> frozenset[str]:
@@ -63,23 +63,37 @@ class Claims:
         self._mine.pop(name, None)
 
     def is_overdue(self, cursor: Cursor, now: float) -> bool:
-        """Say whether a claimed lease was not given by the deadline."""
+        """Say whether a claimed lease was not given by the deadline.
+
+        A claim of a lease that has ended since, by another hand, is dropped.
+        """
         own, deadline = self._mine.get(cursor.name, ("", 0.0))
-        return own == token(cursor) and now >= deadline
+        if own and own != token(cursor):
+            self.settle(cursor.name)
+            return False
+        return bool(own) and now >= deadline
 
     def granted(
         self, held: Mapping[str, Cursor], others: Iterable[Member], now: float
     ) -> list[str]:
-        """Return which of the held shards others claim; they are kept for them for a while."""
+        """Return which of the held shards others claim, each lease once.
+
+        They are kept for them for a while, from when they are released.
+        """
         wanted = {token for member in others for token in member.claims}
-        names = [name for name, cursor in held.items() if wanted and token(cursor) in wanted]
-        for name in names:
-            self._given[name] = now + self.reserve_seconds
-        return names
+        given: list[str] = []
+        for name, cursor in held.items() if wanted else ():
+            lease = token(cursor)
+            if lease not in wanted:
+                continue
+            if self._given.get(name, ("", 0.0))[0] != lease:
+                given.append(name)
+            self._given[name] = (lease, now + self.reserve_seconds)
+        return given
 
     def is_reserved(self, name: str, now: float) -> bool:
         """Say whether a shard was given to another worker that has not had time to take it."""
-        until = self._given.get(name)
-        if until is not None and now >= until:
+        _, until = self._given.get(name, ("", 0.0))
+        if until and now >= until:
             del self._given[name]
-        return until is not None and now < until
+        return now < until

@@ -207,6 +207,8 @@ class Coordinator:
         self.presence.note_parents(self.known.parents)
         if self.me.state == "active" and self.is_current:
             await self._share(everyone)
+        else:
+            self._uncertain.clear()
         self.looked = True
         self._looked_again.set()
         self._looked_again = anyio.Event()
@@ -297,6 +299,7 @@ class Coordinator:
             cursor = self.known.open.get(name)
             if cursor is None:
                 continue  # finished: its children were learnt, and are looked at next
+            self.rollout.newest = max(self.rollout.newest, cursor.generation)
             if cursor.generation > self.me.generation or self.claims.is_reserved(name, now):
                 self._uncertain.add(name)
             elif self._is_free(cursor, before[name], everyone):
@@ -326,7 +329,7 @@ class Coordinator:
 
     def _is_alive(self, owner: str | None) -> bool:
         member = self.members.get(owner or "")
-        return member is not None and member.state != "leaving"
+        return member is not None and member.state not in ("leaving", "unfit")
 
     def _claim(self, cursors: list[Cursor], now: float) -> None:
         """Claim what this worker lacks, once it is certain about what nobody reads."""

@@ -45,7 +45,7 @@ class Leadership:
         while True:
             taken = await self._take() if self._may_lead() else None
             if taken is None:
-                await anyio.sleep(self.coordinator.rhythm.look)
+                await self.coordinator.next_look()
                 continue
             log.info("lister.taken", epoch=taken.epoch)
             self.lister = self.make_lister(taken)

@@ -27,6 +27,9 @@ from streamkit.observe.logger import get_logger
 
 log = get_logger("streamkit.fleet")
 
+_ASK_SECONDS = 3.0
+"""Between two looks of a waiting worker at the newest generation."""
+
 
 @dataclass
 class Rollout:
@@ -49,6 +52,7 @@ class Rollout:
     joined: Generation | None = None
     _told: int = 0
     _alone_since: float | None = None
+    _ask_at: float = 0.0
 
     async def position(self, me: Member, members: Mapping[str, Member]) -> dict[str, Any]:
         """Return what this worker says of its state and generation from now on.
@@ -66,8 +70,11 @@ class Rollout:
                 m.generation == self.newest and m.fingerprint == me.fingerprint for m in others
             )
             return {"generation": self.newest} if twin else {}
-        generation = await self._join(others)
+        if self.clock.monotonic() < self._ask_at:
+            return {}
+        generation = await self._join(others, starting=me.state != "active")
         if generation is None:
+            self._ask_at = self.clock.monotonic() + _ASK_SECONDS
             return {} if me.state == "active" else {"state": "waiting"}
         self.newest = generation.number
         log.info(
@@ -77,9 +84,9 @@ class Rollout:
         )
         return {"state": "active", "generation": generation.number}
 
-    async def _join(self, others: list[Member]) -> Generation | None:
+    async def _join(self, others: list[Member], *, starting: bool) -> Generation | None:
         """Join or start a generation; None means: leave the shards to the newest roll-out."""
-        joined = await self._try(take_over=self.take_over)
+        joined = await self._try(take_over=self.take_over and starting)
         if joined is not None:
             return joined
         newest = await newest_generation(self.store)
