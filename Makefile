@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench mutants clean help
+.PHONY: demo test check lint types bench mutants simulate clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -31,6 +31,9 @@ bench: $(STAMP) ## speeds, as ratios measured side by side in one run
 
 mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (five minutes on two cores)
 	$(BIN)/python -m tests.mutants.run
+
+simulate: $(STAMP) ## fleets under every trouble: SEEDS=1000, SEEDS=200-400 or SEED=17
+	$(BIN)/python -m tests.simulation.simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,8 +2,8 @@
 
 Everything is in one process and one event loop, with no sockets. A worker runs the real code
 through the real SDK; only the network between SDK and engine is ours. Killing a worker means that
-no call of it ever returns again: nothing of it runs any more, neither handlers nor clean-up, and
-what it had sent was applied or was not.
+no call of it arrives or returns any more, those of its clean-up included; what it had sent was
+applied or was not.
 """
 
 from collections.abc import AsyncIterator
@@ -63,16 +63,21 @@ class Process:
     ended: anyio.Event = field(default_factory=anyio.Event)
     worker: Worker | None = None
     _death: Death | None = None
+    _life: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     async def run(self, *, until_idle: bool = False) -> None:
-        """Run a worker, until it is stopped or the stream is idle."""
-        engine = self.costs.engine
-        # A dead process has no time-outs either.
-        session = session_class(engine, intercept=self._network, read_timeout=False)
-        async with connect(http_session=session) as aws:
-            self.worker = Worker(self.app, aws, self.settings)
-            await self.worker.run(until_idle=until_idle)
-        self.ended.set()
+        """Run a worker, until it is stopped, dead, or the stream is idle."""
+        session = session_class(self.costs.engine, intercept=self._network, read_timeout=False)
+        with self._life:
+            async with connect(http_session=session) as aws:
+                self.worker = Worker(self.app, aws, self.settings)
+                await self.worker.run(until_idle=until_idle)
+            self.ended.set()
+
+    @property
+    def shards(self) -> frozenset[str]:
+        """The shards that it reads."""
+        return self.worker.shards if self.worker else frozenset()
 
     @property
     def changes(self) -> int:
@@ -90,7 +95,7 @@ class Process:
         with anyio.move_on_after(patience):
             await self.dead.wait()
         in_commit = self.dead.is_set()
-        self.dead.set()
+        self._end()
         return in_commit
 
     async def stop(self) -> None:
@@ -108,8 +113,13 @@ class Process:
             await self._die()
         return response
 
-    async def _die(self) -> Never:
+    def _end(self) -> None:
+        """Stop its tasks; from now on the network takes nothing, so their clean-up is in vain."""
         self.dead.set()
+        self._life.cancel()
+
+    async def _die(self) -> Never:
+        self._end()
         await anyio.sleep_forever()
         raise AssertionError("nothing comes after for ever")
 

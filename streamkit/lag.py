@@ -116,6 +116,7 @@ async def _behind(reader: ShardReader, wants: Callable[[Record], bool], now: flo
     for _ in range(_READS_MAX):
         page = await reader.read()
         if page is None:
+            await anyio.sleep(reader.wait)
             continue
         for record in page.records:
             if wants(record):

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 _BUSY_RECORDS = 100
 _CONFLICT_SECONDS = (0.02, 2.0)
 _THROTTLE_SECONDS = (0.5, 20.0)
+_CONFLICTS_MAX = 16
+"""More in a row do not make a pause longer; powers of two soon exceed what a float can hold."""
+_PAUSE_MIN = 0.05
+"""From which pauses grow where the floor is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +65,13 @@ class Pacing:
             return 0.0
         if business:
             return self.pace.floor
-        self._pause = min(max(self._pause, self.pace.floor) * 1.5, self.pace.ceiling)
+        self._pause = min(max(self._pause, self.pace.floor, _PAUSE_MIN) * 1.5, self.pace.ceiling)
         return self._pause
 
     def contended(self, *, throttled: bool) -> float:
         """Return the seconds to wait before planning again, longer each time in a row."""
         first, longest = _THROTTLE_SECONDS if throttled else _CONFLICT_SECONDS
-        self._conflicts += 1
+        self._conflicts = min(self._conflicts + 1, _CONFLICTS_MAX)
         return float(self.rng.uniform(0, min(first * 2**self._conflicts, longest)))
 
     def committed(self) -> None:

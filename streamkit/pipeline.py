@@ -144,7 +144,7 @@ class ShardPipeline:
             self._apart(self._settle, lost)
             return None
         if page is None:
-            return 0.0  # the reader has paused already
+            return self.reader.wait
         self.closing.note_read()
         if self._cautious and page.records:
             self._apart(self._process_singly, page)

@@ -34,6 +34,7 @@ from streamkit.planning import Planner
 from streamkit.polling import PollingPool
 from streamkit.preflight import Surroundings
 from streamkit.retrying import LaneRetries
+from streamkit.source.asking import AskRate
 from streamkit.source.listing import list_children
 from streamkit.source.reader import ShardReader
 
@@ -58,6 +59,7 @@ class ShardSet:
     losses: Losses
     group: anyio.abc.TaskGroup
     retries: LaneRetries
+    asks: AskRate
     coordinator: Coordinator = field(init=False)
     running: dict[str, ShardPipeline] = field(default_factory=dict)
     stopping: bool = False
@@ -257,7 +259,7 @@ class ShardSet:
         Children that are listed later are found by the leader. It does all of it in a large fleet,
         or when many shards end at once: ten calls a second are allowed for all together.
         """
-        if not self.coordinator.may_ask():
+        if not self.asks.may_ask():
             return []
         arn = self.around.table.stream_arn or ""
         listing = await list_children(self.aws, arn, parent)

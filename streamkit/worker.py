@@ -44,6 +44,7 @@ from streamkit.preflight import Surroundings, findings, require, survey
 from streamkit.retrying import LaneRetries
 from streamkit.settings import Settings
 from streamkit.shardset import ShardSet
+from streamkit.source.asking import AskRate
 from streamkit.source.lister import Lister
 from streamkit.table import Table
 from streamkit.watchdog import watch_stream
@@ -89,8 +90,11 @@ class Worker:
         self._stop.set()
 
     def is_idle(self, pages: int = _IDLE_PAGES) -> bool:
-        """Say whether every shard here has served so many pages in a row without a change."""
-        return self._crew is not None and self._crew.is_idle(pages)
+        """Say whether nobody has anything to do: every shard served so many quiet pages in a row.
+
+        That goes for the shards here; the fleet's other workers say so in their heartbeats.
+        """
+        return self._crew is not None and self._crew.all_idle(pages)
 
     def count_anew(self) -> None:
         """Let only pages that are read from now on count for `is_idle`."""
@@ -149,7 +153,7 @@ class Worker:
         if not until_idle:
             await self._stop.wait()
             return
-        while not (self._stop.is_set() or crew.all_idle()):
+        while not (self._stop.is_set() or crew.all_idle(_IDLE_PAGES)):
             with anyio.move_on_after(self._settings.poll_floor):
                 await self._stop.wait()
 
@@ -183,6 +187,7 @@ class _Crew:
         self._settings = settings
         self._clock, self._rng, self._aws = worker._clock, worker._rng, worker._aws  # noqa: SLF001
         self._pool = PollingPool(settings.readers)
+        self._asks = AskRate(lambda: self.coordinator.asks)
         self._losses = Losses(
             worker.app.on_loss,
             Table(self._aws.dynamodb, around.table),
@@ -205,6 +210,7 @@ class _Crew:
             self._losses,
             group,
             self._retries,
+            self._asks,
         )
         self.coordinator = self.shards.coordinator = self._make_coordinator(worker.app)
         self._leadership = Leadership(
@@ -251,6 +257,7 @@ class _Crew:
             Committer(self._aws.dynamodb, space, lead, {control.name: control}, self._rng),
             self._clock,
             Pacing(self._settings.pace, self._rng),
+            self._asks,
             joined.since if joined else 0,
         )
 
@@ -262,7 +269,8 @@ class _Crew:
         start(self._pool.run)
         start(self._retries.run_for_ever)
         start(self._lead)
-        start(watch_stream, self.shards, self.coordinator, self._aws, 3 * self._settings.lease)
+        silence = 3 * max(self._settings.lease, self._settings.poll_ceiling)
+        start(watch_stream, self.shards, self.coordinator, self._aws, silence)
 
     async def _lead(self) -> None:
         with self._leading:
@@ -278,9 +286,9 @@ class _Crew:
         await self._leadership.resign()
         await self.coordinator.presence.leave()
 
-    def all_idle(self) -> bool:
+    def all_idle(self, pages: int) -> bool:
         """Say whether nobody in the fleet has anything to do."""
-        return self.coordinator.all_idle(idle=self.is_idle(_IDLE_PAGES))
+        return self.coordinator.all_idle(idle=self.is_idle(pages))
 
     def is_idle(self, pages: int) -> bool:
         """Say whether there is nothing to do here, as far as can be known here.

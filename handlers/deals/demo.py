@@ -1,8 +1,9 @@
 """The demo: 20,000 writes by several writers, and workers that have a hard life.
 
-While the application writes, shards split and roll, items expire, and the worker is killed twice
-in the middle of a commit: one commit has reached the table by then, the other never does. At the
-end everything the handlers keep is compared with what it must be, computed again from the table.
+Two workers share the shards. While the application writes, shards split and roll, items expire,
+and a worker is killed twice in the middle of a commit: one commit has reached the table by then,
+the other never does. The other worker takes over, until a new one shares again. At the end
+everything the handlers keep is compared with what it must be, computed again from the table.
 """
 
 import logging
@@ -10,7 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +30,8 @@ from streamkit.local.stream_settings import StreamSettings
 from streamkit.preflight import describe
 from streamkit.settings import Settings
 
+WORKERS = 2
+
 SETTINGS = Settings(
     # The defaults are 3 and 7 seconds; here nobody wants to wait for a dead worker's lease.
     heartbeat=0.5,
@@ -39,16 +42,23 @@ SETTINGS = Settings(
 
 @dataclass
 class Show:
-    """What happens besides the writing. `worker` is the one that runs, or waits to."""
+    """What happens besides the writing. `fleet` are the workers that live."""
 
     stage: Stage
     told: Progress
-    worker: Process
-    waiting: bool = False
+    fleet: list[Process] = field(default_factory=list)
     splits: int = 0
     rolls: int = 0
     kills: int = 0
     expired: int = 0
+    shared: bool = False
+    _orphans: frozenset[str] | None = None
+
+    def start_worker(self) -> None:
+        """Start a worker: the same command once more."""
+        self.fleet.append(self.stage.start_worker(app, SETTINGS))
+        self.shared = False
+        self.told.say(f"{self.fleet[-1].name} starts")
 
     async def split(self) -> None:
         """Let one shard become two."""
@@ -72,19 +82,40 @@ class Show:
         await self._kill("before", "its last commit never arrives")
 
     def tick(self) -> None:
-        """Delete what is expired, as DynamoDB does now and then, and look at the worker."""
+        """Delete what is expired, as DynamoDB does now and then, and look at the fleet."""
         self.expired += self.stage.control.expire(app.table)
-        if self.waiting and self.worker.changes:
-            self.waiting = False
-            self.told.say(f"{self.worker.name} has taken over")
+        if self._orphans is not None:
+            read = frozenset().union(*(worker.shards for worker in self.fleet))
+            if not (self._orphans & set(self._open_shards())) - read:
+                self._orphans = None
+                self.told.say(f"its shards are taken over: {self._who_reads_what()}")
+                self.start_worker()
+        elif not self.shared and all(worker.shards for worker in self.fleet):
+            self.shared = True
+            self.told.say(f"the shards are shared: {self._who_reads_what()}")
+
+    async def until_shared(self) -> None:
+        """Wait until every worker has shards, and nobody's are left behind."""
+        while not self.shared:
+            await anyio.sleep(0.1)
+            self.tick()
+
+    async def stop(self) -> None:
+        """Stop every worker politely."""
+        async with anyio.create_task_group() as group:
+            for worker in self.fleet:
+                group.start_soon(worker.stop)
 
     async def _kill(self, death: Death, how: str) -> None:
-        dead = self.worker
+        await self.until_shared()
+        dead = self.fleet.pop(0)
+        self.shared, self._orphans = False, dead.shards
         in_commit = await dead.kill(death)
         self.kills += 1
         self.told.say(f"{dead.name} is killed{': ' + how if in_commit else ''}")
-        self.worker, self.waiting = self.stage.start_worker(app, SETTINGS), True
-        self.told.say(f"{self.worker.name} starts, and waits until {dead.name}'s lease is over")
+
+    def _who_reads_what(self) -> str:
+        return ", ".join(f"{worker.name} reads {len(worker.shards)}" for worker in self.fleet)
 
     def _open_shards(self) -> list[str]:
         return [shard["id"] for shard in self.stage.control.shards(app.table) if shard["open"]]
@@ -111,6 +142,7 @@ async def direct(show: Show, traffic: Traffic) -> None:
         show.tick()
         if script and traffic.ledger.writes >= script[0][0] * traffic.total:
             await script.pop(0)[1](show)
+    await show.until_shared()
 
 
 async def play(writes: int, seed: int) -> int:
@@ -125,13 +157,15 @@ async def play(writes: int, seed: int) -> int:
             told.say(f"table {app.table}, with a stream of 2 shards, on the local engine")
             schema = await describe(aws, app.table, type_attribute=app.type_attribute)
             traffic = Traffic(aws, schema, seed=seed, writes=writes)
-            show = Show(stage, told, stage.start_worker(app, SETTINGS))
+            show = Show(stage, told)
+            for _ in range(WORKERS):
+                show.start_worker()
             began = time.monotonic()
             async with anyio.create_task_group() as group:
                 group.start_soon(traffic.play)
                 await direct(show, traffic)
-            told.say("all writes are made; the worker is stopped, and one more drains the stream")
-            await show.worker.stop()
+            told.say("all writes are made; the workers stop, and one more drains the stream")
+            await show.stop()
             await stage.start_worker(app, SETTINGS, until_idle=True).ended.wait()
             seconds = time.monotonic() - began
             told.say("the stream is read to its end")

@@ -18,7 +18,9 @@ def cost(
     ] = None,
     shards: Annotated[
         int | None,
-        typer.Option("--shards", min=1, help="open shards; then nobody is asked, nor an app needed"),
+        typer.Option(
+            "--shards", min=1, help="open shards; then nobody is asked, nor an app needed"
+        ),
     ] = None,
     changes: Annotated[
         float,
@@ -67,7 +69,14 @@ def _describe(found: Estimate, preset: str) -> None:
 
 def _row(one: Cost) -> tuple[str, ...]:
     units = f"{one.units:,.0f} {one.kind}"
-    return one.what, one.per, units, f"{one.dollars_each:,.3f}", str(one.count), f"{one.dollars:,.2f}"
+    return (
+        one.what,
+        one.per,
+        units,
+        f"{one.dollars_each:,.3f}",
+        str(one.count),
+        f"{one.dollars:,.2f}",
+    )
 
 
 def _fields(found: Estimate) -> dict[str, Any]:

@@ -87,10 +87,12 @@ def worker(
         typer.Option("--accept-loss", help="go on where records may be lost, as on_loss='resume'"),
     ] = False,
     latency: Annotated[
-        bool, typer.Option("--latency", help="ask often, as --preset latency; README: what it costs")
+        bool,
+        typer.Option("--latency", help="ask often, as --preset latency; README: what it costs"),
     ] = False,
     cost: Annotated[
-        bool, typer.Option("--cost", help="ask seldom, as --preset cost; `streamkit cost` says more")
+        bool,
+        typer.Option("--cost", help="ask seldom, as --preset cost; `streamkit cost` says more"),
     ] = False,
     **given: Any,
 ) -> None:

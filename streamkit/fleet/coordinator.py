@@ -31,13 +31,12 @@ from streamkit.fleet.members import Member, Pulse, Roster
 from streamkit.fleet.presence import Presence
 from streamkit.fleet.rollout import Rollout
 from streamkit.observe.logger import get_logger
+from streamkit.source.asking import asks_a_second
 
 log = get_logger("streamkit.fleet")
 
 _EAGER = 0.4
 """Part of the time between two looks that passes while a shard is about to change hands."""
-_SMALL = 3
-"""Workers of which each may ask for children itself; a larger fleet leaves that to the leader."""
 
 
 class Shards(Protocol):
@@ -88,8 +87,6 @@ class Coordinator:
     _news: Any = None
     _refresh_at: float = 0.0
     _verify_at: float = 0.0
-    _asks: float = float(_SMALL)
-    _asked_at: float = 0.0
     _looked_at: float = 0.0
     _targets: dict[str, str] = field(default_factory=dict)
     _unread: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -124,23 +121,9 @@ class Coordinator:
         return self.me.generation >= self.rollout.newest
 
     @property
-    def small(self) -> bool:
-        """Whether the fleet is so small that each worker may ask for children itself."""
-        return len(self.members) <= _SMALL
-
-    def may_ask(self) -> bool:
-        """Say whether this worker may call DescribeStream now, and count it.
-
-        The service takes ten calls a second: three are for the small fleet's workers together, and
-        as many at once, which makes six at most in any second; four are the leader's.
-        """
-        now, part = self.clock.monotonic(), _SMALL / max(1, len(self.members))
-        self._asks = min(max(1.0, part), self._asks + (now - self._asked_at) * part)
-        self._asked_at = now
-        if not self.small or self._asks < 1:
-            return False
-        self._asks -= 1
-        return True
+    def asks(self) -> int:
+        """How many calls of DescribeStream a second are this worker's."""
+        return asks_a_second(len(self.members), leads=self.me.leads)
 
     @property
     def settled(self) -> bool:

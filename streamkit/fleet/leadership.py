@@ -49,6 +49,8 @@ class Leadership:
                 continue
             log.info("lister.taken", epoch=taken.epoch)
             self.lister = self.make_lister(taken)
+            if taken.epoch > 1:
+                self.lister.asks.hold()
             self.coordinator.presence.say(leads=True)
             try:
                 await self._lead(self.lister)
@@ -107,7 +109,6 @@ class Leadership:
         """List now and then, and ask for awaited children, until a newer roll-out is there."""
         while self.coordinator.is_current:
             await lister.require_lease()
-            lister.hurried = not self.coordinator.small
             self._spread(await lister.once())
             self.listed = True
             await self.coordinator.audit()

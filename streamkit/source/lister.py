@@ -23,6 +23,7 @@ from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fold import fold
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pacing
+from streamkit.source.asking import AskRate
 from streamkit.source.lineage import Shard, forgotten, next_step
 from streamkit.source.listing import Listing, is_gone, list_children, list_shards
 
@@ -34,18 +35,13 @@ _KEEP_SECONDS = 48 * 3600
 """Shards were seen listed for up to two days after they closed."""
 _PER_COMMIT = 40
 """Cursors in one commit: two items each, and one for the lister."""
-_HURRIED_SECONDS, _SHARING_SECONDS = 0.12, 0.25
-"""Between two calls of DescribeStream: alone, and when other workers ask for children too."""
 _ASKED_SINGLY = 5
 """Parents whose children are asked for one by one; for more, everything is listed."""
 
 
 @dataclass
 class Lister:
-    """Lists, creates and sweeps, under its own lease. `cursors` are all it has come across.
-
-    `hurried` says that it has the ten calls a second which the service allows to itself.
-    """
+    """Lists, creates and sweeps, under its own lease. `cursors` are all it has come across."""
 
     aws: Aws
     stream_arn: str
@@ -53,11 +49,11 @@ class Lister:
     committer: Committer
     clock: Clock
     pacing: Pacing
+    asks: AskRate
     since: int = 0
     gone: set[str] = field(default_factory=set)
     cursors: dict[str, Cursor] = field(default_factory=dict)
     enabled: bool = True
-    hurried: bool = True
 
     async def require_lease(self) -> None:
         """Look whether this worker still leads: on a quiet table no commit would tell it.
@@ -96,18 +92,14 @@ class Lister:
             return await self._create_all(await self._list())
         shards: list[Shard] = []
         for parent in sorted(parents):
-            await anyio.sleep(self._pause if shards else 0)
+            await self.asks.turn()
             listing = await list_children(self.aws, self.stream_arn, parent)
             self.enabled = listing.enabled
             shards += listing.shards
         return await self._create_all(Listing(tuple(shards), self.enabled))
 
-    @property
-    def _pause(self) -> float:
-        return _HURRIED_SECONDS if self.hurried else _SHARING_SECONDS
-
     async def _list(self) -> Listing:
-        return await list_shards(self.aws, self.stream_arn, pause_seconds=self._pause)
+        return await list_shards(self.aws, self.stream_arn, turn=self.asks.turn)
 
     async def _create_all(self, listing: Listing) -> list[Cursor]:
         self.enabled = listing.enabled

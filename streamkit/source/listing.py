@@ -5,10 +5,9 @@ the lister lists, and pauses between pages. An answer about children is filtered
 server that does not know `ShardFilter` returns every shard.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
-
-import anyio
 
 from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
 from streamkit.source.lineage import Shard
@@ -22,8 +21,15 @@ class Listing:
     enabled: bool
 
 
-async def list_shards(aws: Aws, stream_arn: str, *, pause_seconds: float = 0.12) -> Listing:
-    """Return every listed shard of the stream, with a pause between two pages.
+async def list_shards(
+    aws: Aws, stream_arn: str, *, turn: Callable[[], Awaitable[None]] | None = None
+) -> Listing:
+    """Return every listed shard of the stream.
+
+    Args:
+        aws: open clients.
+        stream_arn: the stream.
+        turn: waits until the next page may be asked for.
 
     Raises:
         ClientError: the stream does not exist, or may not be read.
@@ -31,13 +37,14 @@ async def list_shards(aws: Aws, stream_arn: str, *, pause_seconds: float = 0.12)
     shards: list[Shard] = []
     start: dict[str, str] = {}
     while True:
+        if turn is not None:
+            await turn()
         description = await _describe(aws, StreamArn=stream_arn, **start)
         shards += map(_shard, description.get("Shards", []))
         last = description.get("LastEvaluatedShardId")
         if not last:
             break
         start = {"ExclusiveStartShardId": last}
-        await anyio.sleep(pause_seconds)
     return Listing(tuple(shards), description.get("StreamStatus") in ("ENABLED", "ENABLING"))
 
 

@@ -70,10 +70,11 @@ class ShardReader:
     _empty: int = 0
     _asked: int = 0
     _iterator: str | None = None
+    wait: float = 0.0
     _pause: float = 0.0
 
     async def read(self) -> Page | None:
-        """Return the next page, or None if the call has to be made again (after a pause).
+        """Return the next page, or None if the call has to be made again, after `wait` seconds.
 
         Sets `ended` with the page that closes the shard; that page may carry records.
 
@@ -88,7 +89,7 @@ class ShardReader:
         except (*AwsError, RetryableError) as error:
             await self._recover(error)
             return Page((), None) if self.ended else None
-        self._pause = 0.0
+        self._pause = self.wait = 0.0
         self._iterator = page.next_iterator
         self.ended = page.next_iterator is None
         if page.records:
@@ -151,7 +152,7 @@ class ShardReader:
         return iterator
 
     async def _recover(self, error: Exception) -> None:
-        trouble = trouble_of(error)
+        self.wait, trouble = 0.0, trouble_of(error)
         if trouble is Trouble.EXPIRED:
             self._iterator = None
             return
@@ -171,8 +172,8 @@ class ShardReader:
         ):
             raise error
         self._pause = min(max(self._pause * 2, 0.2), 10.0)
+        self.wait = self._pause * (0.5 + self.rng.random())
         log.warning("shard.slowed", shard=self.shard_id, code=code_of(error))
-        await anyio.sleep(self._pause * (0.5 + self.rng.random()))
 
     def _is_fresh(self) -> bool:
         """Whether all that is older than the horizon is known to have been read."""

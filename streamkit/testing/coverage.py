@@ -100,6 +100,12 @@ class Coverage:
         for entry in description["Shards"]:
             is_open = "EndingSequenceNumber" not in entry["SequenceNumberRange"]
             self.counts["open_parent"] += is_open and closed.get(entry["ShardId"], False)
-        whole = not sighting.call.payload.keys() & {"ShardFilter", "ExclusiveStartShardId"}
-        if whole and "LastEvaluatedShardId" not in description:
-            self.counts["late_child"] += len(closed) > len(listed)
+        parent = sighting.call.payload.get("ShardFilter", {}).get("ShardId")
+        if (
+            "ExclusiveStartShardId" in sighting.call.payload
+            or "LastEvaluatedShardId" in description
+        ):
+            return
+        for shard in stream.shards():
+            asked = shard.parent_id is not None and parent in (None, shard.parent_id)
+            self.counts["late_child"] += asked and shard.id not in listed

@@ -143,22 +143,22 @@ class PlannedFaults:
     """The faults that a process's calls meet, by the number of the call, while `active`.
 
     Args:
-        planned: pairs of a call's number, from 0, and a kind. A kind that this call cannot meet
-            waits for the next call that can.
+        planned: a call's number, from 0, a kind, and the only operation that shall meet it, or
+            None. What this call cannot meet waits for the next one that can.
         rng: chooses between time-outs and broken connections, and how long things take.
         taken: counts what was met; several processes may share it.
     """
 
     def __init__(
         self,
-        planned: Iterable[tuple[int, str]],
+        planned: Iterable[tuple[int, str, str | None]],
         rng: random.Random,
         taken: Counter[str] | None = None,
     ) -> None:
         self.active = True
         self.taken: Counter[str] = Counter() if taken is None else taken
         self._rng = rng
-        self._planned = sorted(planned)
+        self._planned = sorted(planned, key=lambda one: one[0])
         self._calls = 0
 
     async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
@@ -173,10 +173,10 @@ class PlannedFaults:
         return await inflict(kind, call, apply, self._rng)
 
     def _due(self, number: int, call: Call) -> str | None:
-        for index, (at, kind) in enumerate(self._planned):
+        for index, (at, kind, operation) in enumerate(self._planned):
             if at > number:
                 return None
-            if fits(kind, call):
+            if fits(kind, call) and operation in (None, call.operation):
                 del self._planned[index]
                 return kind
         return None

@@ -9,7 +9,7 @@ worker what it believes. `Lineage` and `Readers` also want to know the stream's 
     Leases       each take has the next epoch, and nobody gives up the lease of another
     Iterators    readers open after their position, never at the tip
     Lineage      no record of a child is read before its parent is finished or gone
-    Readers      at most two processes read a shard within a second
+    Readers      at most two processes read a shard at the same time
     Limits       100 actions, 4 MB, 400 KB, ten `DescribeStream` a second
     HotLoop      the calls of a process per second are bounded
 """
@@ -238,9 +238,11 @@ def shard_read(sighting: Sighting) -> str | None:
 
 @dataclass
 class Readers:
-    """At most two processes read a shard within a second.
+    """At most two processes read a shard at the same time.
 
-    A call that was held up on its way counts for nobody: its sender cannot take it back.
+    Within any second, a process reads from its first call to its last; owners one after the other
+    are not at the same time. A call that was held up on its way counts for nobody: its sender
+    cannot take it back.
     """
 
     _reads: dict[str, deque[tuple[float, str]]] = field(default_factory=lambda: defaultdict(deque))
@@ -256,9 +258,14 @@ class Readers:
         reads.append((now, sighting.actor))
         while reads[0][0] <= now - 1:
             reads.popleft()
-        actors = {actor for _, actor in reads}
-        if len(actors) > _READERS_MAX:
-            yield f"{', '.join(sorted(actors))} read {shard} at the same time"
+        spans: dict[str, tuple[float, float]] = {}
+        for at, actor in reads:
+            spans[actor] = (spans.get(actor, (at, at))[0], at)
+        for moment, _ in spans.values():
+            together = sorted(a for a, (first, last) in spans.items() if first <= moment <= last)
+            if len(together) > _READERS_MAX:
+                yield f"{', '.join(together)} read {shard} at the same time"
+                return
 
 
 @dataclass

@@ -2,6 +2,9 @@
 
 import json
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,24 +84,90 @@ def test_draining_ends_with_the_grace_period(shop):
         assert worker.exit_code() == 130
 
 
-def test_a_second_worker_waits_and_takes_over_from_one_that_was_killed(shop):
+def test_a_worker_takes_the_shards_of_one_that_was_killed(shop):
     with shop.start("worker", "shop") as first, shop.start("worker", "shop") as second:
         first.wait_for("worker.started")
         second.wait_for("worker.started")
         shop.put(1, "A")
         shop.until(lambda: shop.count("A") == 1)
-        leads = {w["name"]: w["leads"] for w in shop.json("status", "shop")["workers"]}
-        assert sorted(leads.values()) == [False, True]
-        (name,) = [name for name, it_leads in leads.items() if it_leads]
-        leader, waiting = (first, second) if f"/{first.pid}/" in name else (second, first)
-        waiting.wait_for("worker.waiting")
-        leader.signal(signal.SIGKILL)
+        owner = shard(shop)["owner"]
+        reader, other = (first, second) if f"/{first.pid}/" in owner else (second, first)
+        reader.signal(signal.SIGKILL)
         shop.put(2, "A")
-        waiting.wait_for("worker.abandoned")
+        other.wait_for("shard.taken")
         shop.until(lambda: shop.count("A") == 2)
         assert (shop.journal(1), shop.journal(2)) == ("A", "A")
-        waiting.signal(signal.SIGTERM)
-        assert waiting.exit_code() == 0
+        assert f"/{other.pid}/" in shard(shop)["owner"]
+        other.signal(signal.SIGTERM)
+        assert other.exit_code() == 0
+
+
+HOST = """
+import time
+
+import anyio
+from pathlib import Path
+
+import shop
+from streamkit import Add, Inserted
+from streamkit.cli.workers import run_workers
+from streamkit.observe.logs import configure
+from streamkit.settings import Settings
+
+
+@shop.app.on
+def endless(change: Inserted[shop.Order]) -> Add[shop.Journal]:
+    while Path("blocks").exists():
+        time.sleep(0.01)
+    return Add(shop.Journal.key(number=change.new.number), runs=1)
+
+
+if __name__ == "__main__":
+    configure("json", "info")
+    run = lambda: run_workers([shop.app], Settings(), until_idle=True, blocked_after=1.5)
+    raise SystemExit(0 if anyio.run(run) else 130)
+"""
+
+
+def host(shop):
+    env = {**shop.env, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run(
+        [sys.executable, "host.py"],
+        cwd=shop.folder,
+        env=env,
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_handler_that_blocks_the_loop_ends_the_process_with_all_stacks_and_no_item_data(shop):
+    text = (shop.folder / "shop.py").read_text()
+    (shop.folder / "shop.py").write_text(
+        text.replace('lines: str = ""', 'lines: str = ""\n    runs: int = 0')
+    )
+    (shop.folder / "host.py").write_text(HOST)
+    shop.touch("blocks")
+    shop.put(1, "SECRETSTATUS")
+    blocked = host(shop)
+    assert blocked.returncode == 70, blocked.stderr
+    assert "in endless" in blocked.stderr
+    assert '"event": "process.blocked"' in blocked.stderr
+    assert "SECRETSTATUS" not in blocked.stderr
+    shop.remove("blocks")
+    again = host(shop)
+    assert again.returncode == 0, again.stderr
+    assert shop.item("JOURNAL#1", "JOURNAL")["runs"] == {"N": "1"}
+
+
+def test_sigterm_while_the_app_is_imported_ends_with_the_code_for_an_interrupt(shop):
+    text = "import time\nprint('importing', flush=True)\ntime.sleep(600)\n"
+    (shop.folder / "slow.py").write_text(text)
+    with shop.start("worker", "slow") as worker:
+        worker.wait_for("importing")
+        worker.signal(signal.SIGTERM)
+        assert worker.exit_code() == 130
 
 
 def test_a_split_is_followed_and_shown_as_a_tree(shop):
@@ -132,6 +201,18 @@ def test_two_apps_run_side_by_side(shop):
     assert done.returncode == 0, done.stderr
     assert shop.count("A") == 1
     assert shop.item("OTHER#A", "PER")["orders"] == {"N": "1"}
+
+
+def test_an_app_that_cannot_start_lets_the_others_drain(shop):
+    text = (shop.folder / "shop.py").read_text()
+    (shop.folder / "lost.py").write_text(text.replace('os.environ["SHOP_TABLE"]', '"Nowhere"'))
+    done = shop.run("worker", "shop", "lost", "--until-idle")
+    assert done.returncode == 4
+    assert "no table 'Nowhere'" in done.stderr
+    assert {"process.stopped", "worker.stopped"} <= {
+        json.loads(line)["event"] for line in done.stderr.splitlines() if line.startswith("{")
+    }
+    assert [worker["name"] for worker in shop.json("status", "shop")["workers"]] == []
 
 
 def test_a_worker_stops_where_records_may_be_lost(shop):

@@ -40,6 +40,8 @@ def test_whatever_the_seed_nothing_differs_at_the_end(
     assert "\n0 differences after" in out
     assert "3 splits" in out
     assert "2 kills" in out
+    assert out.count("the shards are shared: ") == 3, "at the start, and after each kill"
+    assert out.count("its shards are taken over: ") == 2
     assert "read units per 1,000 changes" in out
     assert "changes handled" in out
 

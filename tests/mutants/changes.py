@@ -156,15 +156,15 @@ MUTANTS = (
     Mutant(
         "holds-not-written",
         "commit.py",
-        '            ("holds", now.holds, then.holds),\n',
-        "",
+        '"done": cursor.done, "holds": cursor.holds, ',
+        '"done": cursor.done, ',
         "the cursor does not name its holds: the next owner lets successors through",
         "C7",
     ),
     Mutant(
         "holds-not-loaded",
         "pipeline.py",
-        "        await self._held.load(self.cursor.holds)\n",
+        "        await self.stage.held.load(cursor.holds)\n",
         "",
         "a new owner does not know which lanes are held",
         "C7",

@@ -1,4 +1,4 @@
-"""Bugs of leases, commits, generations and membership."""
+"""Bugs of leases, commits and generations."""
 
 from tests.mutants.mutant import Mutant
 
@@ -152,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-is-dropped",
-        "pipeline.py",
+        "committing.py",
         "            await self._refused(verdict)\n",
         "            self._drop_until(batch.cursor.position)\n",
         "changes whose commit was refused are dropped",
@@ -172,25 +172,25 @@ MUTANTS = (
     Mutant(
         "done-mark-not-written",
         "commit.py",
-        """            ("done", now.done, then.done),
-""",
-        "",
+        '    sets = {"done": cursor.done, "holds"',
+        '    sets = {"holds"',
         "which handlers are done with a change that needs several commits is not in the table",
         "D13",
     ),
     Mutant(
         "seen-too-early",
-        "pipeline.py",
-        "        seen = self._seen if batch.changes == len(self.works) else self.cursor.seen\n",
-        "        seen = self._seen\n",
+        "committing.py",
+        "        seen = self.seen if batch.changes == len(self.works) else self.cursor.seen\n",
+        "        seen = self.seen\n",
         "a cursor says that its shard is read to the tip while read changes are not committed",
     ),
     # -- take and release --------------------------------------------------------------------------
     Mutant(
         "epoch-reset-on-release",
         "cursor.py",
-        '        action.removes.add("owner")\n',
-        '        action.removes.add("owner")\n        action.sets["epoch"] = {"N": "0"}\n',
+        '        action.removes |= {"owner", "takes", "trying", "tries"}\n',
+        '        action.removes |= {"owner", "takes", "trying", "tries"}\n'
+        '        action.sets["epoch"] = {"N": "0"}\n',
         "a release starts the epochs again",
         "A5",
     ),
@@ -270,46 +270,5 @@ MUTANTS = (
         "        if newest is None and not fingerprint:\n",
         "a left-over worker of an older roll-out starts a generation and wipes out the new one",
         "D3",
-    ),
-    # -- membership --------------------------------------------------------------------------------
-    Mutant(
-        "beat-after-the-end",
-        "fleet/members.py",
-        "        if not created:\n            action.guards.append((Guard(present), OURS))\n",
-        "",
-        "a worker that was swept comes back to life under its old name",
-    ),
-    Mutant(
-        "beats-not-compared",
-        "fleet/members.py",
-        "        if before is None or before[0] != counter:\n",
-        "        if before is None:\n",
-        "a worker that beats is taken for dead after a lease duration",
-    ),
-    Mutant(
-        "stale-view-after-a-stall",
-        "fleet/members.py",
-        "        return asked - before[1] >= self.lease_seconds\n",
-        "        return self.clock.monotonic() - before[1] >= self.lease_seconds\n",
-        "after a stall a view read before it is trusted: a worker that beats is taken for dead",
-        "peers",
-    ),
-    Mutant(
-        "silence-not-measured",
-        "fleet/members.py",
-        """            self._seen[owner] = (counter, self.clock.monotonic())
-            return False
-""",
-        """            self._seen[owner] = (counter, self.clock.monotonic())
-            return before is None
-""",
-        "a lease is taken from an owner that is alive",
-    ),
-    Mutant(
-        "leader-never-looks",
-        "source/lister.py",
-        "        if there is None or (there.owner, there.epoch) != (mine.owner, mine.epoch):\n",
-        "        if there is None:\n",
-        "a leader that was replaced does not notice while its table is quiet",
     ),
 )

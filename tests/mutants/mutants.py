@@ -1,5 +1,11 @@
 """Every mutant there is: deliberate bugs that the tests have to catch."""
 
-from tests.mutants import changes, leases, shards
+from tests.mutants import changes, failures, fleet, leases, shards
 
-MUTANTS = (*leases.MUTANTS, *shards.MUTANTS, *changes.MUTANTS)
+MUTANTS = (
+    *leases.MUTANTS,
+    *shards.MUTANTS,
+    *changes.MUTANTS,
+    *fleet.MUTANTS,
+    *failures.MUTANTS,
+)

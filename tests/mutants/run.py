@@ -31,6 +31,7 @@ LIMIT_SECONDS = 240
 
 _CRASHES = "tests/simulation/test_crashes.py::"
 _FAULTS = "tests/simulation/test_faults.py::"
+_SEEDS = "tests/simulation/test_fleet_seeds.py::"
 
 SELECTIONS: dict[str, tuple[str, ...]] = {
     "unit": (
@@ -39,19 +40,36 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         "tests/unit/test_planning.py",
         "tests/unit/test_lineage.py",
         "tests/unit/test_app.py",
-        "tests/unit/test_leases.py",
         "tests/unit/test_reader.py",
+        "tests/unit/test_breaker.py",
+        "tests/unit/test_losses.py",
     ),
-    "redrive": ("tests/unit/test_unparking.py", "tests/unit/test_redrive.py"),
+    "leases": ("tests/unit/test_leases.py", "tests/unit/fleet"),
+    "redrive": (
+        "tests/unit/test_unparking.py",
+        "tests/unit/test_retrying.py",
+        "tests/unit/test_failures.py",
+        "tests/unit/test_redrive.py",
+    ),
     "protocol": ("tests/simulation/test_protocol.py",),
-    "small": ("tests/simulation/test_table_shapes.py", "tests/simulation/test_members.py"),
+    "gaps": ("tests/simulation/test_mutant_gaps.py",),
+    "small": (
+        "tests/simulation/test_table_shapes.py",
+        "tests/simulation/test_members.py",
+        "tests/simulation/test_rollouts.py",
+    ),
+    "watchdogs": ("tests/simulation/test_watchdogs.py",),
     "adversary": ("tests/simulation/test_adversary.py",),
     "idle": ("tests/simulation/test_idle.py",),
+    "failures": ("tests/simulation/test_failures.py",),
+    "losses": ("tests/simulation/test_losses.py", "tests/simulation/test_rewind.py"),
     "crashes": (
         f"{_CRASHES}test_a_run_without_crashes_equals_one_pass_in_order",
         f"{_CRASHES}test_a_worker_killed_at_any_call_leaves_what_one_pass_would[1-after-0.4]",
     ),
     "faults": (f"{_FAULTS}test_the_table_equals_one_pass_in_order_under_every_kind_of_fault[0]",),
+    "fleet": ("tests/simulation/test_fleet.py",),
+    "seeds": (f"{_SEEDS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble[0]",),
 }
 """What runs against a mutant, the fastest first."""
 

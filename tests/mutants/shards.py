@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "children-created-after-the-finish",
-        "pipeline.py",
+        "committing.py",
         "            batch = Batch(finished, fold(actions))\n"
         "            verdict = await self.committer.commit(batch)\n",
         """            batch = Batch(finished, [])
@@ -75,22 +75,22 @@ MUTANTS = (
     Mutant(
         "generation-of-the-lister",
         "control.py",
-        "    return replace(fresh, generation=parent.generation, holds=parent.holds, seen=parent.seen)\n",
-        "    return replace(fresh, holds=parent.holds, seen=parent.seen)\n",
+        "        generation=parent.generation,\n",
+        "",
         "a late child starts in its lister's generation instead of its parent's",
         "D12",
     ),
     Mutant(
         "hold-lost-at-a-late-child",
         "control.py",
-        "    return replace(fresh, generation=parent.generation, holds=parent.holds, seen=parent.seen)\n",
-        "    return replace(fresh, generation=parent.generation, seen=parent.seen)\n",
+        "        holds=parent.holds,\n",
+        "",
         "a child made by the lister does not inherit its parent's holds",
         "C9",
     ),
     Mutant(
         "hold-lost-at-a-split",
-        "pipeline.py",
+        "committing.py",
         "            heirs = [replace(c, holds=finished.holds, seen=finished.seen) for c in children]\n",
         "            heirs = [replace(c, holds=frozenset(), seen=finished.seen) for c in children]\n",
         "a child made by its parent's end does not inherit its holds",
@@ -99,8 +99,8 @@ MUTANTS = (
     Mutant(
         "finished-with-works-left",
         "pipeline.py",
-        "        return self.reader.ended and not self.works\n",
-        "        return self.reader.ended\n",
+        "        if self.reader.ended and not (self.stage.works or self._broken_off):\n",
+        "        if self.reader.ended and not self._broken_off:\n",
         "a shard is finished although changes of its last page are not committed",
         "B15",
     ),
@@ -188,8 +188,8 @@ MUTANTS = (
     Mutant(
         "final-page-dropped",
         "pipeline.py",
-        "                if page is None:\n",
-        "                if page is None or self.reader.ended:\n",
+        "        if page is None:\n",
+        "        if page is None or self.reader.ended:\n",
         "the records of a shard's last page are dropped",
         "peers",
     ),
@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "loss-of-a-first-record-hidden",
         "source/reader.py",
-        "            if self.seen and self.clock.time() - self.seen > RETENTION_SECONDS:\n",
+        "            if self._read_up_to and self.clock.time() - self._read_up_to > RETENTION_SECONDS:\n",
         "            if not self.clock:\n",
         "records trimmed before their shard was ever read are skipped in silence",
         "peers",
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "quiet-shard-called-lost",
         "source/reader.py",
-        "            fresh = self.clock.time() - self.seen < _SAFE_SECONDS\n",
+        "            fresh = self._is_fresh()\n",
         "            fresh = False\n",
         "a quiet shard, whose last record is trimmed, stops with a loss that did not happen",
         "B15",
@@ -228,7 +228,7 @@ MUTANTS = (
     # -- positions without effects -----------------------------------------------------------------
     Mutant(
         "own-records-cause-commits",
-        "pipeline.py",
+        "committing.py",
         "            self._pacing.checkpoint_seconds if self._business_since"
         " else self._pacing.quiet_seconds\n",
         "            self._pacing.checkpoint_seconds\n",
@@ -246,7 +246,7 @@ MUTANTS = (
     ),
     Mutant(
         "position-written-for-every-page",
-        "pipeline.py",
+        "committing.py",
         "        return self._persisted_at + seconds - self._clock.monotonic()\n",
         "        return min(seconds, 0.0)\n",
         "each page moves the position at once, whatever is in it",
@@ -254,7 +254,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropped-by-number",
-        "pipeline.py",
+        "committing.py",
         "        self._drop_until(won.cursor.position)\n",
         "        for _ in range(won.changes - 1):\n"
         "            self._position = self.works.popleft().position\n"

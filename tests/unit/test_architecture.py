@@ -20,7 +20,7 @@ FUNCTION_LINES_MAX = 60
 
 LAYERS = (
     # From the bottom to the top: a module imports its own layer and those above it in this list.
-    ("foundation", """activity clock codec declaration errors observe pacing polling schema settings
+    ("foundation", """activity clock codec declaration errors observe pacing polling pricing schema settings
         start version"""),
     (
         "model",
@@ -42,7 +42,7 @@ LAYERS = (
     ("public", "streamkit"),
     (
         "hosts",
-        """consumers inspection lag parked payload pipeline preflight redrive redriver retrying rewind shardset
+        """budget consumers inspection lag parked payload pipeline preflight redrive redriver retrying rewind shardset
         status unparking watchdog worker""",
     ),
     ("command line", "cli __main__"),
@@ -65,7 +65,7 @@ ONLY_IN = {"typer": {"cli"}, "rich": {"cli"}, "moto": set(), "pytest": {"testing
 
 PURE = (
     "actions changes control effects entity fold handler keys kinds.aggregate kinds.measures"
-    " lanes outcome parking planning reading schema source.lineage spec start templates when"
+    " lanes outcome parking planning pricing reading schema source.lineage spec start templates when"
 )
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
 

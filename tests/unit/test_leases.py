@@ -17,7 +17,7 @@ from streamkit.cursor import CursorStore, creation
 from streamkit.declaration import Declaration
 from streamkit.errors import LeaseLost
 from streamkit.fleet.generation import join_generation, next_generation
-from streamkit.fleet.members import Watch
+from streamkit.fleet.members import Member, Pulse
 from streamkit.fold import fold
 from streamkit.handler import Handler
 from streamkit.local.engine import Engine
@@ -161,7 +161,8 @@ async def test_a_lease_that_was_taken_after_my_commit_won_is_lost_all_the_same()
 
 
 def test_a_cursor_is_read_as_it_was_written():
-    cursor = replace(MINE, parent="p", done=frozenset({"6:a"}), holds=frozenset({"s.0"}), seen=9)
+    names = {"done": frozenset({"6:a"}), "holds": frozenset({"s.0"})}
+    cursor = replace(MINE, parent="p", seat="p", seen=9, **names)
     assert read_cursor(cursor_attributes(cursor)) == cursor
 
 
@@ -184,27 +185,29 @@ def test_a_lane_begins_only_if_there_is_none_and_a_queue_names_what_comes_next()
 # -- heartbeats ------------------------------------------------------------------------------------
 
 
-class Beating:
-    """A store in which one worker's counter follows a clock that the test moves."""
-
-    def __init__(self):
-        self.now, self.counter = 0.0, 0
-
-    def monotonic(self):
-        return self.now
-
-    async def item(self, kind, name):
-        return {"counter": {"N": str(self.counter)}}
+def dead(pulse, *readings, name="other"):
+    """Show readings to a pulse, as asked, answered and counter; say after each whether it is dead."""
+    said = []
+    for asked, answered, beats in readings:
+        pulse.observe([Member(name, beats=beats)], asked=asked, answered=answered)
+        said.append(pulse.is_dead(name))
+    return said
 
 
-async def test_a_worker_is_abandoned_when_its_counter_stands_still_for_a_lease():
-    there = Beating()
-    watch = Watch(there, there, 7.0)
-    answers = []
-    for now, counter in ((0, 0), (5, 1), (11, 2), (17, 2), (18, 2)):
-        there.now, there.counter = float(now), counter
-        answers.append(await watch.is_abandoned("other"))
-    assert answers == [False, False, False, False, True]
+def test_a_worker_is_dead_when_readings_a_lease_apart_show_the_same_counter():
+    readings = [(float(now), float(now), beats) for now, beats in
+                [(0, 0), (3, 1), (6, 2), (9, 2), (12, 2), (12.9, 2), (13, 2), (14, 3)]]  # fmt: skip
+    said = dead(Pulse(7.0), *readings)
+    assert said == [False, False, False, False, False, False, True, False]
+
+
+def test_silence_counts_from_an_answer_to_a_question_so_that_slow_readings_make_nobody_look_dead():
+    assert dead(Pulse(7.0), (0.0, 3.0, 1), (6.0, 9.0, 1), (9.5, 12.0, 1)) == [False, False, False]
+    assert dead(Pulse(7.0), (0.0, 3.0, 1), (6.0, 9.0, 1), (10.0, 12.0, 1)) == [False, False, True]
+
+
+def test_a_worker_that_nobody_has_seen_yet_is_not_dead():
+    assert not Pulse(7.0).is_dead("unknown")
 
 
 # -- generations -----------------------------------------------------------------------------------

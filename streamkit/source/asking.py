@@ -1,0 +1,60 @@
+"""Asking for lineage: how often this worker may call `DescribeStream`.
+
+The service takes ten calls a second for all of a stream's readers together. The leader does most of
+the asking; in a small fleet the others may ask for the children of a shard that has ended here.
+
+    alone                     9
+    leader of two or three    6     each of the others 1
+    leader of more            8     the others 0
+
+So that a fleet that grows, shrinks or changes its leader stays within ten, a new leader waits for a
+second before it begins. In: the number for this moment. Out: turns.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+
+SMALL = 3
+"""Workers of which each may ask for children itself."""
+_WINDOW_SECONDS = 1.05
+"""The service's second, and a little for the time that a call is under way."""
+
+
+def asks_a_second(workers: int, *, leads: bool) -> int:
+    """Return how many calls a worker may make in a second."""
+    if workers <= 1:
+        return 9
+    if leads:
+        return 6 if workers <= SMALL else 8
+    return 1 if workers <= SMALL else 0
+
+
+@dataclass
+class AskRate:
+    """Hands out turns. `limit` is asked each time, because the fleet changes."""
+
+    limit: Callable[[], int]
+    _asked: deque[float] = field(default_factory=deque)
+    _not_before: float = 0.0
+
+    def may_ask(self) -> bool:
+        """Take a turn now, if there is one."""
+        now = anyio.current_time()
+        while self._asked and now - self._asked[0] >= _WINDOW_SECONDS:
+            self._asked.popleft()
+        if now < self._not_before or len(self._asked) >= self.limit():
+            return False
+        self._asked.append(now)
+        return True
+
+    async def turn(self) -> None:
+        """Wait for a turn, and take it."""
+        while not self.may_ask():
+            await anyio.sleep(_WINDOW_SECONDS / 20)
+
+    def hold(self) -> None:
+        """Take no turn for a second: another worker may have asked just now."""
+        self._not_before = anyio.current_time() + _WINDOW_SECONDS

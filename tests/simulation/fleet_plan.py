@@ -1,0 +1,142 @@
+"""Draws the plan of a run from its seed: the world's shape, and everything that befalls the fleet.
+
+A *long* plan lasts 30 hours with a patient fleet, so that shards roll by themselves and records are
+trimmed behind it; a short one lasts a minute and is full of trouble. Times are virtual seconds.
+"""
+
+import random
+
+from streamkit.testing.faults import KINDS
+from streamkit.testing.plan import Event, Plan
+
+PATIENT = {
+    "heartbeat": 600.0,
+    "lease": 1500.0,
+    "poll_ceiling": 900.0,
+    "list_interval": 1800.0,
+    "look_interval": 300.0,
+    "checkpoint_interval": 3600.0,
+}
+LONG_EVERY = 16
+"""One seed in so many is long."""
+_UNKNOWN = ("lost_reply", "lost_reply", "late", "lost_request")
+_LONG_SECONDS = 30 * 3600.0
+
+
+def draw(seed: int) -> Plan:
+    """Draw the plan of a seed."""
+    rng = random.Random(f"plan {seed}")
+    is_long = seed % LONG_EVERY == LONG_EVERY - 1
+    seconds = _LONG_SECONDS if is_long else rng.uniform(25.0, 50.0)
+    workers = 1 if is_long else rng.choice([1, 2, 2, 3, 3, 4, 5])
+    shape = {
+        "shards": rng.choice([1, 2]) if is_long else rng.choice([1, 2, 3, 4]),
+        "seconds": round(seconds, 1),
+        "settings": PATIENT if is_long else {"checkpoint_interval": rng.choice([5.0, 60.0])},
+        "engine": _engine(rng, is_long=is_long),
+    }
+    events = [Event("start", at=0.0, worker=n, version=1) for n in range(workers)]
+    events += _writes(rng, seconds)
+    events += _lineage(rng, seconds, is_long=is_long)
+    events += _lives(rng, seconds, workers, stretch=210.0 if is_long else 1.0)
+    numbers = sorted({event["worker"] for event in events if event.what == "start"})
+    events += _faults(rng, numbers)
+    events += _storms(rng, numbers)
+    return Plan(shape, tuple(events))
+
+
+def _engine(rng, *, is_long):
+    return {
+        "empty_page_chance": rng.choice([0.0, 0.3]),
+        "children_hidden": rng.choice([0.0, 8.0]),
+        "parents_open": rng.choice([0.0, 30.0]),
+        "publish_delay": rng.choice([0.0, 0.5]),
+        "iterator_lifetime": 900.0 if is_long else rng.choice([900.0, 3.0]),
+        "ignore_shard_filter": rng.random() < 0.3,
+        "listing_page": rng.choice([2, 100]),
+        "end_with_records_chance": rng.choice([0.0, 0.5, 1.0]),
+        "unordered_listing": True,
+        "spread_collections": True,
+    }
+
+
+def _writes(rng, seconds):
+    return [
+        Event(
+            "write",
+            at=round(rng.uniform(0.0, seconds), 2),
+            count=rng.randrange(1, 8),
+            seed=rng.randrange(1 << 30),
+            poison=0.1,
+        )
+        for _ in range(rng.randrange(6, 12))
+    ]
+
+
+def _lineage(rng, seconds, *, is_long):
+    """Splits and rolls; a long run's shards roll by themselves, every four hours."""
+    count = rng.randrange(2) if is_long else rng.randrange(5)
+    return [
+        Event(
+            rng.choice(["split", "roll", "roll", "roll_all"]),
+            at=round(rng.uniform(1.0, seconds), 2),
+            shard=rng.randrange(8),
+        )
+        for _ in range(count)
+    ]
+
+
+def _lives(rng, seconds, workers, *, stretch):
+    """Kills, freezes, polite stops and roll-outs; those who go are replaced sooner or later.
+
+    `stretch` is how much slower leases and heartbeats are than by default. A fleet of a long plan
+    does not grow.
+    """
+    events, version, since = [], 1, dict.fromkeys(range(workers), 0.0)
+    whats = ["kill", "kill", "freeze", "freeze", "freeze", "stop"]
+    whats += [] if stretch > 1.0 else ["add", "upgrade"]
+    moments = sorted(rng.uniform(2.0, seconds) for _ in range(rng.randrange(1, 6)))
+    for number, at in enumerate(moments, workers):
+        alive = [worker for worker, start in since.items() if start < at]
+        what = rng.choice(whats) if alive else "add"
+        if what in ("upgrade", "add"):
+            version = 3 - version if what == "upgrade" else version
+            since[number] = at
+            events.append(_start(at, number, version))
+            continue
+        worker = rng.choice(alive)
+        if what == "freeze":
+            length = round(stretch * rng.uniform(8.0, 16.0), 2)
+            events.append(Event("freeze", at=round(at, 2), worker=worker, seconds=length))
+            continue
+        if what == "kill" and stretch == 1.0 and rng.random() < 0.6:
+            call, moment = rng.randrange(5, 250), rng.choice(["before", "after"])
+            events.append(Event("kill", worker=worker, call=call, moment=moment))
+        else:
+            events.append(Event(what, at=round(at, 2), worker=worker))
+        del since[worker]
+        since[number] = at + stretch * rng.uniform(0.0, 10.0)
+        events.append(_start(since[number], number, version))
+    return events
+
+
+def _start(at, worker, version):
+    return Event("start", at=round(at, 2), worker=worker, version=version)
+
+
+def _faults(rng, numbers):
+    return [
+        Event("fault", worker=number, call=rng.randrange(3, 250), kind=rng.choice(KINDS))
+        for number in numbers
+        for _ in range(rng.randrange(0, 22))
+    ]
+
+
+def _storms(rng, numbers):
+    """Let commits fail more often in a row than the SDK repeats them, so that nobody knows."""
+    return [
+        Event("commit_fault", worker=number, call=call, kind=rng.choice(_UNKNOWN))
+        for number in numbers
+        if rng.random() < 0.3
+        for call in [rng.randrange(10, 150)] * rng.randrange(3, 7)
+    ]

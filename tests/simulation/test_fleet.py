@@ -1,0 +1,257 @@
+"""Workers share the shards of a stream: evenly, one owner each, and nobody waits long for a reader.
+
+Every test looks at the engine's log alone. The referee in `crew` also checks each call: fencing,
+positions and leases.
+"""
+
+import anyio
+import pytest
+
+from streamkit import App, Change, Entity, Put
+from streamkit.testing.chance import repeatable
+from streamkit.testing.loop import run_virtually
+from tests.simulation.crew import TABLE, Event, Fleet, Tally
+
+THREE = ("a", "b", "c")
+LEASE_AND_HEARTBEAT = 10.0
+
+
+def run(main, *arguments, seed=0):
+    with repeatable(seed):
+        run_virtually(main, *arguments, seed=seed)
+
+
+async def settled(fleet, *names):
+    """Wait until the shards are shared, and everybody has looked at everything again."""
+    await fleet.until_even(*names)
+    await anyio.sleep(35)
+
+
+class Seen(Entity, pk="SEEN#{number}", sk="SEEN#{number}"):
+    number: int
+
+
+# -- together --------------------------------------------------------------------------------------
+
+
+async def together(keys):
+    fleet = Fleet(8, keys=keys)
+    async with fleet.running(*THREE):
+        fleet.write(100)
+        await fleet.until_even(*THREE, seconds=5)
+        await fleet.until_tallied()
+        since = fleet.now
+        await anyio.sleep(60)
+        assert fleet.moves(since) == []
+        assert fleet.all_read(fleet.now - 2)
+
+
+@pytest.mark.parametrize("keys", [("PK", "SK"), ("PK",)], ids=["sort key", "simple key"])
+@pytest.mark.parametrize("seed", range(2))
+def test_workers_started_together_share_the_shards_evenly_and_then_move_none(seed, keys):
+    run(together, keys, seed=seed)
+
+
+# -- one goes --------------------------------------------------------------------------------------
+
+
+async def stopped():
+    fleet = Fleet(8)
+    async with fleet.running(*THREE):
+        await settled(fleet, *THREE)
+        fleet.write(100)
+        since = fleet.now
+        fleet.lives["b"].worker.stop()
+        took = await fleet.until(lambda: fleet.all_read(since, without=("b",)))
+        assert took <= 1.0
+        await fleet.until_tallied()
+        assert len(fleet.moves(since)) <= 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_shards_of_a_worker_that_is_stopped_are_read_by_others_within_a_second(seed):
+    run(stopped, seed=seed)
+
+
+async def killed(wait):
+    fleet = Fleet(8)
+    async with fleet.running(*THREE):
+        await settled(fleet, *THREE)
+        await anyio.sleep(wait)
+        fleet.write(100)
+        since = fleet.now
+        fleet.lives["b"].process.kill()
+        took = await fleet.until(lambda: fleet.all_read(since + 0.01, without=("b",)))
+        assert took <= LEASE_AND_HEARTBEAT
+        await fleet.until_tallied()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_shards_of_a_worker_that_is_killed_are_read_by_others_within_lease_and_heartbeat(seed):
+    run(killed, seed * 0.7, seed=seed)
+
+
+async def frozen():
+    fleet = Fleet(8)
+    async with fleet.running(*THREE):
+        await settled(fleet, *THREE)
+        fleet.write(100)
+        await anyio.sleep(0.3)
+        life, since = fleet.lives["b"], fleet.now
+        name = life.worker.name
+        life.process.freeze()
+        took = await fleet.until(lambda: fleet.all_read(since + 0.01, without=("b",)))
+        assert took <= LEASE_AND_HEARTBEAT
+        await anyio.sleep(20 - took)
+        life.process.thaw()
+        await fleet.until_even(*THREE)
+        await fleet.until_tallied()
+        assert life.worker.name == name
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_worker_that_stood_still_loses_its_shards_and_goes_on_with_an_even_share(seed):
+    run(frozen, seed=seed)
+
+
+# -- some come -------------------------------------------------------------------------------------
+
+
+async def joined(shards, before, after):
+    old, new = [f"old-{n}" for n in range(before)], [f"new-{n}" for n in range(after)]
+    fleet = Fleet(shards)
+    async with fleet.running(*old):
+        await settled(fleet, *old)
+        since = fleet.now
+        for name in new:
+            fleet.start(name)
+        await fleet.until_even(*old, *new, seconds=10)
+        await anyio.sleep(60)
+        assert max(fleet.held().values()) == -(-shards // (before + after))
+        # A shard that its claimant gets from one who has none to spare moves another one.
+        assert len(fleet.moves(since)) <= 2 * after * -(-shards // (before + after))
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 1), (8, 3, 2), (24, 5, 1), (30, 2, 2)], ids=str)
+@pytest.mark.parametrize("seed", range(2))
+def test_workers_that_join_get_an_even_share_and_little_else_moves(seed, shape):
+    run(joined, *shape, seed=seed)
+
+
+# -- the lineage goes on ---------------------------------------------------------------------------
+
+
+async def rolled(workers):
+    names = [f"w{n}" for n in range(workers)]
+    fleet = Fleet(16)
+    async with fleet.running(*names):
+        await settled(fleet, *names)
+        since = fleet.now
+        for _ in range(2):
+            rolled = fleet.now
+            fleet.world.control.roll(TABLE)
+            fleet.write(20)
+            assert await fleet.until(lambda at=rolled: fleet.all_read(at)) <= 5.0
+            await anyio.sleep(40)
+        assert fleet.moves(since) == []
+        await fleet.until_tallied()
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+def test_when_all_shards_roll_no_child_has_another_owner_than_its_parent(workers):
+    run(rolled, workers, seed=workers)
+
+
+async def one_ends(workers):
+    names = [f"w{n}" for n in range(workers)]
+    fleet = Fleet(12)
+    async with fleet.running(*names):
+        await settled(fleet, *names)
+        shard = min(fleet.open_shards())
+        (child,) = fleet.world.control.roll(TABLE, shard)
+        ended = await fleet.until(lambda: fleet.finished(shard))
+        took = await fleet.until(lambda: fleet.reads[child])
+        assert ended <= fleet.settings.poll_ceiling + 0.5
+        assert took <= 1.0
+
+
+@pytest.mark.parametrize("workers", [1, 3, 6])
+def test_the_child_of_a_shard_is_read_within_a_second_of_its_end(workers):
+    run(one_ends, workers, seed=workers)
+
+
+async def many_end():
+    names = [f"w{n}" for n in range(4)]
+    fleet = Fleet(200, refereed=False)
+    async with fleet.running(*names):
+        await settled(fleet, *names)
+        fleet.describes.clear()
+        since = fleet.now
+        fleet.world.control.roll(TABLE)
+        await fleet.until(lambda: fleet.all_read(since + 0.01), 20)
+        await anyio.sleep(30)
+        times = [at for at, _ in fleet.describes]
+        assert all(status == 200 for _, status in fleet.describes)
+        assert max(sum(at <= t < at + 1 for t in times) for at in times) <= 10
+        assert fleet.moves(since) == []
+
+
+def test_two_hundred_shards_that_end_at_once_take_ten_describes_a_second_at_most():
+    run(many_end)
+
+
+# -- changes that kill -----------------------------------------------------------------------------
+
+
+async def deadly():
+    fleet, deaths = Fleet(2), []
+    app = App("fleet", table=TABLE, entities=[Seen])
+    app.aggregate(Tally)
+
+    @app.on
+    async def seen(change: Change[Event]) -> Put[Seen]:
+        if change.new.number == 7:
+            victim = fleet.lives[max(fleet.lives)]
+            deaths.append(victim.name)
+            victim.process.kill()
+            await anyio.sleep_forever()
+        return Put(Seen(number=change.new.number))
+
+    async with fleet.running():
+        fleet.write(20)
+        for generation in range(8):
+            life = fleet.start(f"w{generation}", app)
+            with anyio.move_on_after(40):
+                await life.process.dead.wait()
+            if not life.process.dead.is_set():
+                break
+        await anyio.sleep(60)
+        items = fleet.world.items(TABLE)
+        done = {i["number"]["N"] for i in items if i["PK"]["S"].startswith("SEEN#")}
+        assert done == {str(n) for n in range(20)} - {"7"}
+        assert fleet.tallied() == 19  # none of its handlers was run, the aggregate neither
+        parked = [i for i in items if i.get("_sk_kind") == {"S": "parked"}]
+        assert len(parked) == 2  # one for each handler
+        assert 2 <= len(deaths) <= 5
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_change_that_kills_its_workers_is_parked_unrun_and_all_others_are_processed(seed):
+    run(deadly, seed=seed)
+
+
+async def unlucky():
+    fleet = Fleet(2)
+    async with fleet.running():
+        for number in range(7):
+            life = fleet.start(f"w{number}")
+            await anyio.sleep(12)
+            life.process.kill()
+        fleet.write(10)
+        fleet.start("last")
+        await fleet.until_tallied()
+        assert not [i for i in fleet.world.items(TABLE) if i.get("_sk_kind") == {"S": "parked"}]
+
+
+def test_kills_on_a_quiet_stream_park_no_change_that_comes_later():
+    run(unlucky)

@@ -1,0 +1,335 @@
+"""A rewind reads again from a moment on, in order; whatever would come out wrong is refused.
+
+And an end to a consumer: its control items go, all of them, and nothing else.
+"""
+
+from typing import Annotated
+
+import anyio
+import pytest
+
+from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Key, Modified, Put, Table
+from streamkit.clock import utc
+from streamkit.consumers import delete_consumer, list_consumers, start_findings
+from streamkit.cursor import CursorStore
+from streamkit.errors import ConfigurationError
+from streamkit.fleet.members import Member, Roster
+from streamkit.preflight import survey
+from streamkit.rewind import RewindRefused, rewind
+from streamkit.settings import Settings
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import CrashPoint, Process, World
+from tests.simulation.shop import TABLE, create_table
+
+PATIENT = Settings(heartbeat=120, lease=300, look_interval=60, poll_ceiling=120, list_interval=600)
+
+
+class Thing(Entity, pk="THING#{name}", sk="THING#{name}"):
+    name: str
+    n: int = 0
+
+
+class Note(Entity, pk="NOTE#{name}", sk="NOTE#{name}"):
+    name: str
+    n: int = 0
+
+
+class Things(Aggregate[Thing], pk="THINGS", sk="THINGS"):
+    things: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, thing: Thing) -> Key["Things"]:
+        return cls.key()
+
+
+class Broken(Exception):
+    pass
+
+
+def make_app(*, name="rewound", poison=False, **options):
+    """An app that notes each thing; `app.order` is what its handler has seen, in order."""
+    app = App(name, table=TABLE, entities=[Note], **options)
+    app.order = []
+
+    @app.on
+    def notes(change: Inserted[Thing] | Modified[Thing]) -> Put[Note] | None:
+        if poison:
+            raise Broken
+        app.order.append((change.new.name, change.new.n))
+        return Put(Note(name=change.new.name, n=change.new.n))
+
+    return app
+
+
+def make_world():
+    world = World.create(2, shards=1)
+    world.control.configure(roll_after=None)
+    create_table(world)
+    return world
+
+
+def put(world, name, n):
+    key = {"PK": {"S": f"THING#{name}"}, "SK": {"S": f"THING#{name}"}}
+    body = {"TableName": TABLE, "Item": {**key, "name": {"S": name}, "n": {"N": str(n)}}}
+    assert world.engine.call("dynamodb", "PutItem", body)[0] == 200
+
+
+def control_items(world, consumer=""):
+    prefix = f"_sk#{consumer}#" if consumer else "_sk#"
+    return [item for item in world.items(TABLE) if item["PK"]["S"].startswith(prefix)]
+
+
+async def stop_soon(worker):
+    await anyio.sleep(900)
+    worker.stop()
+
+
+async def run(world, app, **options):
+    """Run a worker for a quarter of an hour."""
+    options = {"started": stop_soon} | options
+    return await world.run_worker(app, settings=PATIENT, until_idle=False, **options)
+
+
+async def back(world, app, to, *, process=None, **options):
+    """Rewind; None if the process dies at it."""
+    process, done = process or Process("operator"), []
+
+    async def work(scope):
+        async with world.clients(process) as aws:
+            try:
+                done.append(await rewind(app, aws, to, clock=world.clock, **options))
+            except RewindRefused as refusal:
+                done.append(refusal)
+        scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(work, group.cancel_scope)
+        await process.dead.wait()
+        group.cancel_scope.cancel()
+    if done and isinstance(done[0], RewindRefused):
+        raise done[0]
+    return done[0] if done else None
+
+
+async def written(world, app):
+    """Write three changes of one item over two generations of shards; return when the second was."""
+    put(world, "x", 1)
+    await run(world, app)
+    second = world.clock.time()
+    put(world, "x", 2)
+    world.control.roll(TABLE)
+    put(world, "x", 3)
+    await run(world, app)
+    assert app.order == [("x", 1), ("x", 2), ("x", 3)]
+    app.order.clear()
+    return utc(second)
+
+
+def test_a_rewind_reads_again_from_a_moment_on_through_shards_that_have_ended():
+    async def scenario():
+        world, app = make_world(), make_app()
+        second = await written(world, app)
+        done = await back(world, app, second)
+        assert (done.generation, done.cursors) == (2, 2)
+        await run(world, app)
+        assert app.order == [("x", 2), ("x", 3)]
+        put(world, "x", 4)
+        await run(world, app)
+        assert app.order[2:] == [("x", 4)]
+
+    run_virtually(scenario)
+
+
+def test_a_rewind_to_the_trim_horizon_reads_everything_again():
+    async def scenario():
+        world, app = make_world(), make_app()
+        await written(world, app)
+        await back(world, app, None)
+        await run(world, app)
+        assert app.order == [("x", 1), ("x", 2), ("x", 3)]
+
+    run_virtually(scenario)
+
+
+def test_a_rewind_that_dies_anywhere_has_happened_or_has_not_and_can_be_repeated():
+    async def scenario(crash):
+        world, app = make_world(), make_app()
+        second = await written(world, app)
+        process = Process("operator", crash)
+        done = await back(world, app, second, process=process)
+        assert (done is None) == process.dead.is_set()
+        (consumer,) = (i for i in control_items(world) if i.get("_sk_kind") == {"S": "consumer"})
+        decided = consumer["_sk_generation"] == {"N": "2"}
+        await run(world, app)
+        seen = list(app.order)
+        assert seen == ([("x", 2), ("x", 3)] if decided else [])
+        app.order.clear()
+        await back(world, app, second)
+        await run(world, app)
+        assert app.order == [("x", 2), ("x", 3)]
+        return process.calls, bool(seen)
+
+    calls, _ = run_virtually(scenario, None)
+    outcomes = [run_virtually(scenario, CrashPoint(call, "after"))[1] for call in range(calls)]
+    assert outcomes == sorted(outcomes), "one call decides"
+    assert set(outcomes) == {False, True}
+
+
+async def refused(world, app, to=None, **options):
+    before = world.items(TABLE)
+    with pytest.raises(RewindRefused) as caught:
+        await back(world, app, to, **options)
+    assert world.items(TABLE) == before
+    return str(caught.value)
+
+
+def test_a_rewind_is_refused_for_what_would_count_twice():
+    async def scenario():
+        world, app = make_world(), make_app()
+        app.aggregate(Things)
+
+        @app.on
+        def adds(change: Inserted[Thing]) -> list[Add[Note]]:
+            return []
+
+        @app.on
+        async def reads(change: Inserted[Thing], table: Table) -> Put[Note] | None:
+            return None
+
+        @app.on
+        def says_nothing(change: Inserted[Thing]):
+            return None
+
+        await run(world, app)
+        text = await refused(world, app)
+        assert len(text.splitlines()) == 4
+        assert "Add" in text
+        allowed = ["adds", "reads", "says_nothing", "Things"]
+        assert await refused(world, app, allow=allowed) == next(
+            line for line in text.splitlines() if "aggregate" in line
+        )
+
+    run_virtually(scenario)
+
+
+def test_a_rewind_is_refused_while_changes_are_parked_or_workers_live_or_the_code_is_other():
+    async def scenario():
+        world, app = make_world(), make_app(poison=True)
+        assert "never run" in await refused(world, app)
+        put(world, "x", 1)
+        await run(world, app)
+        assert "parked" in await refused(world, app)
+        other = make_app()
+
+        @other.on
+        def more(change: Inserted[Thing]) -> None: ...
+
+        assert "other handlers" in await refused(world, other)
+        assert "no handler 'nobody'" in await refused(world, app, allow=["nobody"])
+
+    run_virtually(scenario)
+
+
+def test_a_rewind_is_refused_while_a_worker_beats_and_not_for_one_that_was_killed():
+    async def scenario():
+        world, app = make_world(), make_app()
+        await run(world, app)
+        async with world.clients() as aws:
+            store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))
+            roster, beats = Roster(store), 0
+            await roster.add(Member("killed"))
+            await back(world, app, None)
+            await roster.add(Member("alive"))
+
+            async def beat(member):
+                while True:
+                    await anyio.sleep(3)
+                    nonlocal beats
+                    beats += 1
+                    await roster.write(Member(member, beats=beats))
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(beat, "alive")
+                with pytest.raises(RewindRefused, match="stop them first: alive"):
+                    await back(world, app, None)
+                group.cancel_scope.cancel()
+
+    run_virtually(scenario)
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"), [(-1, "still to come"), (23.5, "more than 23 hours ago")]
+)
+def test_a_rewind_goes_back_as_far_as_the_stream_surely_does(hours, said):
+    async def scenario():
+        world, app = make_world(), make_app()
+        await run(world, app)
+        assert said in await refused(world, app, utc(world.clock.time() - hours * 3600))
+
+    run_virtually(scenario)
+
+
+# -- consumers -------------------------------------------------------------------------------------
+
+
+def test_consumers_of_a_table_are_listed_with_where_they_stand():
+    async def scenario():
+        world = make_world()
+        await run(world, make_app(name="first"))
+        await run(world, make_app(name="second", start="latest"))
+        async with world.clients() as aws:
+            first, second = await list_consumers(aws, TABLE)
+        assert (first.name, second.name) == ("first", "second")
+        assert (first.generation, first.shards, first.workers, first.since) == (1, 1, 0, 0)
+        assert first.current
+        assert second.since > 0
+
+    run_virtually(scenario)
+
+
+def test_a_deleted_consumer_leaves_nothing_and_others_keep_everything():
+    async def scenario():
+        world, app = make_world(), make_app(name="first", poison=True)
+        put(world, "x", 1)
+        put(world, "x", 2)
+        await run(world, app)
+        await run(world, make_app(name="second"))
+        world.control.split(TABLE)
+        await run(world, app)
+        others = control_items(world, "second")
+        scans = [call for call in world.calls if call.operation == "Scan"]
+        async with world.clients() as aws:
+            deleted = await delete_consumer(aws, TABLE, "first", clock=world.clock)
+            assert [one.name for one in await list_consumers(aws, TABLE)] == ["second"]
+        assert [call for call in world.calls if call.operation == "Scan"] == scans
+        assert deleted > 10
+        assert control_items(world, "first") == []
+        assert control_items(world, "second") == others
+        await run(world, make_app(name="second"))
+
+    run_virtually(scenario)
+
+
+def test_a_consumer_that_nobody_knows_cannot_be_deleted():
+    async def scenario():
+        world = make_world()
+        async with world.clients() as aws:
+            with pytest.raises(ConfigurationError, match="knows no consumer"):
+                await delete_consumer(aws, TABLE, "first", clock=world.clock)
+
+    run_virtually(scenario)
+
+
+def test_check_says_that_a_start_was_changed_in_vain():
+    async def scenario():
+        world, app = make_world(), make_app(start="latest")
+        async with world.clients() as aws:
+            store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))
+            assert await start_findings(app, store) == []
+            await run(world, app)
+            assert await start_findings(app, store) == []
+            (finding,) = await start_findings(make_app(), store)
+        assert "no effect" in finding.text
+        assert finding.severity == "warning"
+
+    run_virtually(scenario)

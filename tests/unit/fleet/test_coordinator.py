@@ -1,0 +1,327 @@
+"""The coordinator against a made-up fleet: what it takes, claims and gives, look by look.
+
+The roster and the cursors are in memory, and time is a number that the test moves.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from streamkit.control import Cursor
+from streamkit.errors import LeaseLost
+from streamkit.fleet.assignment import assign
+from streamkit.fleet.claims import Claims, token
+from streamkit.fleet.coordinator import Coordinator, Rhythm
+from streamkit.fleet.known import KnownShards
+from streamkit.fleet.members import Member, Pulse
+from streamkit.fleet.presence import Presence
+
+LEASE, REFRESH = 7.0, 30.0
+NAMES = [f"s{n}" for n in range(6)]
+
+
+class Table:
+    """The cursors of a consumer, and the members."""
+
+    def __init__(self, *names):
+        self.cursors = {name: Cursor(name, seat=name, generation=1) for name in names}
+        self.members = {}
+
+    async def names(self):
+        return set(self.cursors)
+
+    async def read_many(self, names):
+        return {name: self.cursors[name] for name in names if name in self.cursors}
+
+    def own(self, owner, *names):
+        for name in names:
+            cursor = self.cursors[name]
+            self.cursors[name] = replace(cursor, owner=owner, epoch=cursor.epoch + 1)
+
+    def free(self, name):
+        self.cursors[name] = replace(self.cursors[name], owner=None)
+
+
+class Roster:
+    def __init__(self, table):
+        self.table, self.store = table, table
+
+    async def read(self):
+        return dict(self.table.members)
+
+
+class Shards:
+    """Takes at once; what it is asked to give is only noted."""
+
+    def __init__(self, table):
+        self.table, self.held, self.taken, self.given, self.seen = table, {}, [], [], []
+
+    def take(self, cursor):
+        self.table.own("me", cursor.name)
+        self.held[cursor.name] = self.table.cursors[cursor.name]
+        self.taken.append(cursor.name)
+
+    def give(self, name):
+        self.given.append(name)
+
+    def lose(self, cursor):
+        self.seen.append(cursor.name)
+
+
+class Rollout:
+    newest = 1
+
+    async def position(self, me, members):
+        return {} if me.state == "active" else {"state": "active", "generation": 1}
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+    def time(self):
+        return self.now
+
+
+class Fleet:
+    """One coordinator called "me", and others who only beat and hold what the test says."""
+
+    def __init__(self, *others, shards=NAMES):
+        self.table, self.clock = Table(*shards), Clock()
+        self.shards, self.claims = Shards(self.table), Claims(25.0, LEASE)
+        self.silent = set()
+        presence = Presence(
+            Roster(self.table),
+            Member("me"),
+            3.0,
+            self.clock,
+            held=lambda: len(self.shards.held),
+            claims=lambda: self.claims.tokens,
+            is_idle=lambda: False,
+        )
+        self.me = Coordinator(
+            Roster(self.table), KnownShards(self.table), self.shards, Rollout(), Pulse(LEASE),
+            self.claims, Rhythm(0.5, REFRESH), self.clock, presence,
+        )  # fmt: skip
+        for name in others:
+            self.join(name)
+        self.join("me")
+
+    def join(self, name, **changes):
+        self.table.members[name] = Member(name, state="active", generation=1, **changes)
+
+    def targets(self, owner, *fleet):
+        seats = [cursor.seat for cursor in self.table.cursors.values()]
+        return {s for s, o in assign(seats, dict.fromkeys(fleet, 1)).items() if o == owner}
+
+    async def looks(self, seconds=0.5):
+        """Let time pass, with a look each half second and everybody's heartbeats."""
+        for _ in range(round(seconds / 0.5)):
+            self.clock.now += 0.5
+            self.me.presence._beat_at = self.clock.now
+            for name, member in self.table.members.items():
+                if name not in self.silent:
+                    self.table.members[name] = replace(member, beats=member.beats + 1)
+            await self.me.look()
+
+
+# -- take ------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_takes_the_free_shards_that_are_its_own_and_leaves_the_others():
+    fleet = Fleet("other")
+    await fleet.looks()
+    await fleet.looks()
+    assert set(fleet.shards.taken) == fleet.targets("me", "me", "other")
+    assert len(fleet.shards.taken) == 3
+
+
+async def test_a_worker_alone_takes_everything():
+    fleet = Fleet()
+    await fleet.looks(1)
+    assert sorted(fleet.shards.taken) == NAMES
+
+
+async def test_the_shards_of_a_dead_worker_are_taken_after_a_lease_and_not_before():
+    fleet = Fleet("other")
+    fleet.table.own("other", *NAMES)
+    await fleet.looks(2)
+    fleet.silent.add("other")
+    await fleet.looks(LEASE - 0.5)
+    assert fleet.shards.taken == []
+    await fleet.looks(1)
+    assert sorted(fleet.shards.taken) == NAMES
+
+
+async def test_an_owner_that_left_is_known_as_gone_at_once():
+    fleet = Fleet("other")
+    fleet.table.own("other", *NAMES)
+    await fleet.looks(2)
+    del fleet.table.members["other"]
+    await fleet.looks(1)
+    assert sorted(fleet.shards.taken) == NAMES
+
+
+async def test_an_owner_that_has_joined_since_the_roster_was_read_is_not_robbed():
+    fleet = Fleet()
+    fleet.table.own("newcomer", "s0")
+    await fleet.looks()
+    assert "s0" not in fleet.shards.taken
+
+
+async def test_the_children_of_a_finished_shard_are_found_without_a_new_listing():
+    fleet = Fleet(shards=["s0"])
+    await fleet.looks(1)
+    del fleet.shards.held["s0"]
+    fleet.table.cursors["c"] = Cursor("c", seat="s0", parent="s0", generation=1)
+    fleet.table.cursors["s0"] = replace(
+        fleet.table.cursors["s0"], state="finished", children=frozenset({"c"})
+    )
+    fleet.me.lost("s0")
+    await fleet.looks(1)
+    assert fleet.shards.taken == ["s0", "c"]
+
+
+# -- claim -----------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_joins_claims_its_share_and_takes_what_is_released():
+    fleet = Fleet("other")
+    fleet.table.own("other", *NAMES)
+    await fleet.looks(2)
+    assert fleet.shards.taken == []
+    mine = fleet.targets("me", "me", "other")
+    assert fleet.claims.pending == mine
+    for name in mine:
+        fleet.table.free(name)
+    await fleet.looks(1)
+    assert set(fleet.shards.taken) == mine
+    assert fleet.claims.pending == frozenset()
+
+
+async def test_a_claim_that_is_not_honoured_is_enforced_at_its_deadline():
+    fleet = Fleet("other")
+    fleet.table.own("other", *NAMES)
+    await fleet.looks(24)
+    assert fleet.shards.taken == []
+    await fleet.looks(3)
+    assert set(fleet.shards.taken) == fleet.targets("me", "me", "other")
+
+
+async def test_what_was_taken_back_is_not_claimed_again_before_the_fleet_changes():
+    fleet = Fleet("other")
+    fleet.table.own("other", *NAMES)
+    await fleet.looks(1)
+    claimed = set(fleet.claims.pending)
+    fleet.table.own("other", *NAMES)  # another lease: the claims say nothing about it
+    await fleet.looks(REFRESH + 10)
+    assert fleet.shards.taken == []
+    for name in claimed:
+        assert not fleet.claims.may_claim(name)
+    fleet.join("third")
+    await fleet.looks(1)
+    assert fleet.claims.tokens <= {token(c) for c in fleet.table.cursors.values()}
+    assert fleet.claims.pending
+
+
+async def test_nothing_is_claimed_while_it_is_uncertain_who_reads_a_shard():
+    fleet = Fleet("other")
+    fleet.table.own("other", *NAMES[1:])
+    fleet.table.own("unknown", NAMES[0])
+    fleet.table.cursors[NAMES[0]] = replace(fleet.table.cursors[NAMES[0]], generation=2)
+    if NAMES[0] in fleet.targets("me", "me", "other"):
+        await fleet.looks(5)
+        assert fleet.claims.pending == frozenset()
+
+
+# -- give ------------------------------------------------------------------------------------------
+
+
+async def test_a_claimed_shard_is_given_and_left_to_its_claimant_for_a_lease():
+    fleet = Fleet()
+    await fleet.looks(1)
+    claimed = fleet.shards.held["s0"]
+    fleet.join("other", claims=frozenset({token(claimed)}))
+    await fleet.looks()
+    assert fleet.shards.given == ["s0"]
+    del fleet.shards.held["s0"]
+    fleet.table.free("s0")
+    del fleet.table.members["other"]  # it dies before it comes
+    fleet.me.found(fleet.table.cursors["s0"])
+    await fleet.looks(LEASE - 1)
+    assert fleet.shards.taken.count("s0") == 1
+    await fleet.looks(2)
+    assert fleet.shards.taken.count("s0") == 2
+
+
+async def test_a_shard_is_not_given_to_an_older_roll_out():
+    fleet = Fleet()
+    await fleet.looks(1)
+    claims = frozenset({token(fleet.shards.held["s0"])})
+    fleet.table.members["old"] = Member("old", state="active", generation=0, claims=claims)
+    await fleet.looks(2)
+    assert fleet.shards.given == []
+
+
+# -- what it must notice ---------------------------------------------------------------------------
+
+
+async def test_a_worker_that_was_swept_says_so():
+    fleet = Fleet()
+    await fleet.looks(1)
+    del fleet.table.members["me"]
+    with pytest.raises(LeaseLost):
+        await fleet.me.look()
+
+
+async def test_own_shards_are_verified_now_and_then_and_at_once_after_standing_still():
+    fleet = Fleet(shards=["s0"])
+    await fleet.looks(2)
+    fleet.shards.seen.clear()
+    await fleet.looks(10)
+    assert fleet.shards.seen == []
+    fleet.clock.now += LEASE / 2
+    await fleet.looks()
+    assert fleet.shards.seen == ["s0"]
+    await fleet.looks(REFRESH)
+    assert len(fleet.shards.seen) == 2
+
+
+async def test_a_worker_that_could_not_look_for_long_takes_nobody_for_dead():
+    """All stood still together: whoever wakes first must not take everything."""
+    fleet = Fleet("other")
+    fleet.table.own("other", *fleet.targets("other", "me", "other"))
+    await fleet.looks(1)
+    assert len(fleet.shards.taken) == 3
+    fleet.silent.add("other")
+    fleet.clock.now += 60.0
+    await fleet.looks(LEASE - 1)
+    assert len(fleet.shards.taken) == 3
+    assert fleet.me.pulse.silent(20.0) == []
+
+
+async def test_a_worker_that_stands_by_does_not_look_in_a_hurry():
+    fleet = Fleet("other")
+    await fleet.looks(1)
+    fleet.me.rollout.newest = 2
+    fleet.me.found(fleet.table.cursors["s0"])
+    await fleet.looks(1)
+    assert not fleet.me._uncertain
+
+
+# -- for the leader --------------------------------------------------------------------------------
+
+
+async def test_the_leader_takes_what_nobody_has_read_between_two_audits_whosever_it_is():
+    fleet = Fleet("other")
+    await fleet.looks(1)
+    left = sorted(fleet.targets("other", "me", "other"))
+    fleet.table.own("other", *left[1:])
+    await fleet.me.audit()
+    assert left[0] not in fleet.shards.taken
+    fleet.clock.now += LEASE
+    await fleet.me.audit()
+    assert fleet.shards.taken[-1] == left[0]
+    assert not set(left[1:]) & set(fleet.shards.taken)

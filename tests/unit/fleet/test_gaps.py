@@ -1,0 +1,288 @@
+"""Rules of a fleet that hold whoever is in it: who is alive, whose a shard is, who is newest."""
+
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from streamkit.aws import connect
+from streamkit.clock import Clock
+from streamkit.control import ControlSpace, Cursor, child_of, cursor_attributes
+from streamkit.cursor import CursorStore, creation
+from streamkit.errors import LeaseLost
+from streamkit.fleet.cursors import drop_cursors
+from streamkit.fleet.generation import Founding, join_generation, newest_generation
+from streamkit.fleet.members import Member, Pulse, Roster
+from streamkit.fleet.rollout import Rollout
+from streamkit.local.engine import Engine
+from streamkit.local.transport import session_class
+from streamkit.schema import TableSchema
+from streamkit.source.asking import AskRate, asks_a_second
+from streamkit.source.lineage import Shard, next_step
+from streamkit.testing.loop import run_virtually
+from streamkit.transaction import transact
+from tests.unit.fleet.test_coordinator import Fleet
+
+
+class Hands(Clock):
+    """A clock that a test moves."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def time(self):
+        return self.now
+
+    def monotonic(self):
+        return self.now
+
+
+# -- who is alive ----------------------------------------------------------------------------------
+
+
+def observed(*readings):
+    """Return a pulse that has seen one member: (beats, asked, answered) for each reading."""
+    pulse = Pulse(7.0)
+    for beats, asked, answered in readings:
+        pulse.observe([Member("m", beats=beats)], asked=asked, answered=answered)
+    return pulse
+
+
+def test_a_worker_whose_counter_stands_still_for_a_lease_is_dead():
+    assert not observed((1, 0, 0), (1, 6.9, 6.9)).is_dead("m")
+    assert observed((1, 0, 0), (1, 7, 7)).is_dead("m")
+
+
+def test_a_worker_that_beats_is_alive_however_long_it_is_watched():
+    assert not observed((1, 0, 0), (2, 6, 6), (3, 12, 12), (3, 18, 18)).is_dead("m")
+
+
+def test_a_reading_that_took_long_makes_nobody_look_dead():
+    assert not observed((1, 0, 6), (1, 8, 8)).is_dead("m")  # it may have beaten at 6
+    assert not observed((1, 0, 0), (1, 1, 9)).is_dead("m")  # it may have beaten since 1
+
+
+# -- whose a shard is ------------------------------------------------------------------------------
+
+
+def test_an_only_child_sits_where_its_parent_sat_and_others_on_their_own():
+    parent = Cursor("p", seat="root", generation=4)
+    heir, other = (
+        child_of(name, parent, generation=9, parent_name="p", heir=heir)
+        for name, heir in (("x", True), ("y", False))
+    )
+    assert (heir.seat, other.seat) == ("root", "y")
+
+
+def test_an_only_child_that_is_listed_late_sits_where_its_parent_sat():
+    parent = Cursor("p", seat="root", state="finished")
+    listed = [Shard("p"), Shard("x", "p"), Shard("y", "p")]
+    step = next_step(listed, {"p": parent}, gone=frozenset(), generation=1)
+    assert [cursor.seat for cursor in step.create] == ["root", "y"]
+
+
+def test_a_child_carries_what_its_parent_knew():
+    parent = Cursor("p", generation=4, holds=frozenset({"p.0"}), seen=70, since=60)
+    child = child_of("c", parent, generation=9, parent_name="p")
+    assert (child.generation, child.holds, child.seen, child.since) == (4, {"p.0"}, 70, 60)
+
+
+# -- the coordinator -------------------------------------------------------------------------------
+
+
+def hold(fleet, *names):
+    """Let `me` own and read these shards."""
+    fleet.table.own("me", *names)
+    fleet.shards.held |= {name: fleet.table.cursors[name] for name in names}
+
+
+async def test_a_worker_claims_what_it_lacks_and_not_all_that_its_view_gives_it():
+    fleet = Fleet("a")
+    mine, others = sorted(fleet.targets("me", "me", "a")), sorted(fleet.targets("a", "me", "a"))
+    fleet.table.own("a", *mine, others[0])
+    hold(fleet, *others[1:])
+    await fleet.looks(1.0)
+    assert len(fleet.claims.pending) == 1
+
+
+async def test_a_shard_that_waits_for_its_children_is_not_lacked():
+    fleet = Fleet("a", shards=["s0", "s1", "s2"])
+    mine, others = sorted(fleet.targets("me", "me", "a")), sorted(fleet.targets("a", "me", "a"))
+    fleet.table.own("a", *mine, *others[1:])
+    hold(fleet, others[0])
+    fleet.me.await_children("ended")
+    await fleet.looks(1.0)
+    assert fleet.claims.pending == frozenset()
+
+
+async def test_a_worker_gives_nothing_that_nobody_claims():
+    fleet = Fleet("a")
+    hold(fleet, *fleet.table.cursors)
+    await fleet.looks(60.0)
+    assert fleet.shards.given == []
+
+
+async def test_shards_that_come_and_go_do_not_begin_a_claim_anew():
+    fleet = Fleet("a")
+    fleet.table.own("a", *fleet.table.cursors)
+    await fleet.looks(1.0)
+    claimed = fleet.claims.pending
+    assert claimed
+    for number in range(6):
+        fleet.table.cursors.pop(f"new{number - 1}", None)
+        fleet.table.cursors[f"new{number}"] = Cursor(f"new{number}", seat=f"new{number}", owner="a")
+        fleet.table.members["a"] = replace(fleet.table.members["a"], news=number)
+        await fleet.looks(5.0)
+    assert claimed & set(fleet.shards.taken)
+
+
+async def test_all_are_idle_when_each_has_said_so_since_this_worker_is():
+    fleet = Fleet("a", shards=[])
+    fleet.join("a", idle=True)
+    fleet.silent.add("a")
+    await fleet.looks(0.5)
+    assert not fleet.me.all_idle(idle=True)
+    await fleet.looks(0.5)
+    assert not fleet.me.all_idle(idle=True)
+    fleet.silent.clear()
+    await fleet.looks(0.5)
+    assert fleet.me.all_idle(idle=True)
+    assert not fleet.me.all_idle(idle=False)
+
+
+# -- asking ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", range(1, 9))
+def test_a_fleet_asks_for_shards_at_most_ten_times_a_second(workers):
+    others = (workers - 1) * asks_a_second(workers, leads=False)
+    assert 0 < asks_a_second(workers, leads=True) + others <= 10
+
+
+def test_turns_are_handed_out_up_to_the_limit_in_any_second():
+    async def ask_for_ten_seconds():
+        rate, turns = AskRate(lambda: 3), []
+        with anyio.move_on_after(10):
+            while True:
+                await rate.turn()
+                turns.append(anyio.current_time())
+        assert len(turns) > 24
+        assert all(later - first >= 1 for first, later in zip(turns, turns[3:], strict=False))
+
+    run_virtually(ask_for_ten_seconds)
+
+
+# -- roll-outs -------------------------------------------------------------------------------------
+
+SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
+TABLE = {
+    "TableName": "shop",
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+    "BillingMode": "PAY_PER_REQUEST",
+}
+PATIENCE = 30.0
+
+
+@pytest.fixture
+async def store():
+    engine = Engine(rng=random.Random(1))
+    engine.call("dynamodb", "CreateTable", TABLE)
+    async with connect(http_session=session_class(engine)) as aws:
+        yield CursorStore(aws.dynamodb, ControlSpace.of(SCHEMA, "app", "label"))
+
+
+async def old_beside_new(store, clock):
+    """Return the old version's place after the new one has started a generation."""
+    for fingerprint in ("old", "new"):
+        await join_generation(store, fingerprint, (), take_over=False)
+    founding = Founding("shop", "trim_horizon", clock, SimpleNamespace())
+    return Rollout(store, "old", (), clock, PATIENCE, founding)
+
+
+def old(state, **more):
+    return Member("me", fingerprint="old", state=state, **more)
+
+
+NEW = Member("n", fingerprint="new", state="active", generation=2)
+
+
+async def watched(rollout, me, members, seconds):
+    """Let a worker follow what its roll-out says, second by second; return it as it is then."""
+    for _ in range(int(seconds)):
+        me = replace(me, **await rollout.position(me, members))
+        rollout.clock.now += 1
+    return me
+
+
+async def test_an_old_roll_out_waits_as_long_as_a_worker_of_the_newest_lives(store):
+    rollout = await old_beside_new(store, Hands())
+    me = await watched(rollout, old("joining"), {"n": NEW}, 5 * PATIENCE)
+    assert me.state == "waiting"
+
+
+async def test_an_old_roll_out_takes_over_when_the_newest_was_gone_for_a_while(store):
+    rollout = await old_beside_new(store, Hands())
+    me = await watched(rollout, old("joining"), {"n": NEW}, 10)
+    me = await watched(rollout, me, {}, PATIENCE - 5)
+    assert me.state == "waiting"
+    me = await watched(rollout, me, {}, 15)
+    assert (me.state, me.generation) == ("active", 3)
+
+
+async def test_a_running_worker_does_not_answer_a_newer_roll_out_with_a_generation(store):
+    rollout = await old_beside_new(store, Hands())
+    me = await watched(rollout, old("active", generation=1), {"n": NEW}, 5 * PATIENCE)
+    assert me == old("active", generation=1)
+    newest = await newest_generation(store)
+    assert (newest.number, newest.fingerprint) == (2, "new")
+
+
+async def test_a_running_worker_joins_a_generation_that_its_like_has_started(store):
+    rollout = await old_beside_new(store, Hands())
+    twin = Member("t", fingerprint="old", state="active", generation=3)
+    members = {"n": NEW, "t": twin}
+    assert await rollout.position(old("active", generation=1), members) == {"generation": 3}
+
+
+# -- what is in the table --------------------------------------------------------------------------
+
+
+async def test_owners_that_vanish_are_counted_and_those_that_release_are_not(store):
+    first = Cursor("s")
+    action = store.space.update("cursor", "s")
+    action.sets |= cursor_attributes(first)
+    await store.write(action)
+    vanished = await store.take(first, "a", 1)
+    cursor = await store.take(vanished, "b", 1)
+    assert cursor.takes == 2
+    await store.release(cursor)
+    assert (await store.read("s")).takes == 0
+
+
+async def test_a_rewind_that_is_finished_late_leaves_what_was_begun_after_it(store):
+    schemas = {SCHEMA.name: SCHEMA}
+    actions = creation(store.space, Cursor("s", generation=2))
+    await transact(store.dynamodb, schemas, actions, random.Random(1))
+    assert await drop_cursors(store, below=2) == 0
+    assert await store.names() == {"s"}
+    assert await drop_cursors(store, below=3) == 1
+    assert (await store.names(), await store.read("s")) == (set(), None)
+
+
+async def test_a_worker_that_was_swept_cannot_beat_any_more(store):
+    roster = Roster(store)
+    await roster.add(Member("me"))
+    await roster.write(Member("me", beats=1))
+    await roster.remove("me")
+    with pytest.raises(LeaseLost):
+        await roster.write(Member("me", beats=2))
+    assert await roster.read() == {}
+
+
+async def test_heartbeats_have_a_client_of_their_own(store):
+    engine = Engine(rng=random.Random(1))
+    async with connect(http_session=session_class(engine)) as aws:
+        assert aws.beats is not aws.dynamodb

@@ -1,0 +1,143 @@
+"""A shard's activity: it rests when the last thing has ended, and ends as a whole."""
+
+import anyio
+import pytest
+
+from streamkit.activity import Activity
+from streamkit.errors import LeaseLost
+from streamkit.pacing import ByteBudget
+from streamkit.testing.loop import run_virtually
+
+
+class Shard:
+    """Knows lost leases, and nothing else; counts how often its activity rested."""
+
+    def __init__(self, group):
+        self.errors, self.rests = [], 0
+        self.activity = Activity(group, self.failed, self.rested)
+
+    def failed(self, error):
+        self.errors.append(error)
+        return isinstance(error, LeaseLost)
+
+    def rested(self):
+        self.rests += 1
+
+
+def acted(scenario):
+    async def main():
+        async with anyio.create_task_group() as group:
+            await scenario(Shard(group))
+
+    run_virtually(main)
+
+
+def test_it_rests_when_the_last_of_several_has_ended():
+    async def scenario(shard):
+        for seconds in (1, 3, 2):
+            shard.activity.start(anyio.sleep, seconds)
+        assert shard.activity.busy
+        await anyio.sleep(2.5)
+        assert shard.rests == 0
+        await anyio.sleep(1)
+        assert shard.rests == 1
+        assert not shard.activity.busy
+
+    acted(scenario)
+
+
+def test_work_in_the_callers_task_counts_and_its_result_comes_back():
+    async def scenario(shard):
+        async def work():
+            assert shard.activity.busy
+            return 5
+
+        assert await shard.activity.within(work) == 5
+        assert shard.rests == 1
+
+    acted(scenario)
+
+
+def test_a_cancelled_activity_ends_everything_rests_no_more_and_begins_nothing():
+    async def scenario(shard):
+        ended = []
+
+        async def work():
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.append(anyio.current_time())
+
+        shard.activity.start(work)
+        shard.activity.start(work)
+        await anyio.sleep(5)
+        shard.activity.cancel()
+        shard.activity.start(work)
+        assert await shard.activity.within(work) is None
+        await anyio.sleep(5)
+        assert ended == [5.0, 5.0]
+        assert shard.rests == 0
+
+    acted(scenario)
+
+
+def test_a_cancelled_shard_does_not_cancel_the_pool_that_polls_it():
+    async def scenario(shard):
+        async def cancel_soon():
+            await anyio.sleep(1)
+            shard.activity.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel_soon)
+            assert await shard.activity.within(anyio.sleep_forever) is None
+            await anyio.sleep(1)
+        assert anyio.current_time() == 2.0
+
+    acted(scenario)
+
+
+def test_a_lost_lease_is_told_and_goes_no_further():
+    async def scenario(shard):
+        async def lose():
+            raise LeaseLost("gone")
+
+        shard.activity.start(lose)
+        assert await shard.activity.within(lose) is None
+        await anyio.sleep(1)
+        assert [str(error) for error in shard.errors] == ["gone", "gone"]
+
+    acted(scenario)
+
+
+def test_what_the_shard_does_not_know_goes_on_to_the_worker():
+    async def scenario(shard):
+        async def fail():
+            raise KeyError("bug")
+
+        shard.activity.start(fail)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        acted(scenario)
+    assert raised.group_contains(KeyError)
+
+
+def test_a_commit_that_ends_in_the_moment_in_which_its_shard_is_dropped_harms_nobody():
+    """Its reply is there already, so that the cancellation comes too late for it."""
+
+    async def scenario(shard):
+        budget, replied = ByteBudget(100), anyio.Event()
+
+        async def commit():
+            await replied.wait()
+            budget.release("shard", 10)
+
+        budget.take("shard", 10)
+        shard.activity.start(commit)
+        await anyio.sleep(1)
+        replied.set()
+        budget.forget("shard")
+        shard.activity.cancel()
+        await anyio.sleep(1)
+        assert shard.errors == []
+
+    acted(scenario)
