@@ -106,7 +106,7 @@ def code_of(error: BaseException) -> str:
     return type(error).__name__
 
 
-async def patiently(call: Callable[[], Awaitable[T]]) -> T:
+async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE_MAX) -> T:
     """Make a call until it is neither throttled nor of unknown outcome, with growing pauses.
 
     For calls that may be made twice: reads, and writes whose condition tells a repetition.
@@ -120,7 +120,7 @@ async def patiently(call: Callable[[], Awaitable[T]]) -> T:
                 raise
             log.warning("aws.repeated", code=code_of(error), seconds=pause)
             await anyio.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(pause * 2, _PAUSE_MAX)
+            pause = min(pause * 2, longest)
 
 
 async def fetch_all(

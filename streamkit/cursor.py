@@ -51,10 +51,14 @@ def lease_guard(cursor: Cursor) -> tuple[Guard, GuardSource]:
 
 @dataclass(frozen=True)
 class CursorStore:
-    """The cursors of one consumer, in the table."""
+    """The cursors of one consumer, in the table.
+
+    `patience` is the longest pause, in seconds, between two tries of a write.
+    """
 
     dynamodb: Any
     space: ControlSpace
+    patience: float = 10.0
 
     async def read(self, name: str) -> Cursor | None:
         """Read one cursor, strongly consistent; None if there is none."""
@@ -139,7 +143,8 @@ class CursorStore:
         while True:
             try:
                 reply = await patiently(
-                    lambda: self.dynamodb.update_item(**body, ReturnValues="ALL_NEW")
+                    lambda: self.dynamodb.update_item(**body, ReturnValues="ALL_NEW"),
+                    longest=self.patience,
                 )
             except AwsError as error:
                 trouble = trouble_of(error)

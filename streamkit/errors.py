@@ -33,6 +33,10 @@ class Unavailable(RetryableError):
     """The table throttles or does not answer; a handler's read is repeated until it does."""
 
 
+class StreamSilent(RetryableError):
+    """The stream's service does not answer, so that its shards cannot be listed."""
+
+
 class PoisonChange(StreamkitError):
     """This change cannot be processed however often it is tried; a handler raises it to park."""
 

@@ -98,8 +98,9 @@ class ByteBudget:
 
     def release(self, shard: str, size: int) -> None:
         """Give back what a page took."""
-        self._held[shard] -= size
-        self._total -= size
+        if shard in self._held:  # not one that was given up in the meantime
+            self._held[shard] -= size
+            self._total -= size
 
     def forget(self, shard: str) -> None:
         """Give back all that a shard holds: it is not read here any more."""

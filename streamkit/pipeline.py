@@ -19,6 +19,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import anyio
+
 from streamkit.activity import Activity
 from streamkit.committing import CommitStage
 from streamkit.control import Cursor
@@ -70,6 +72,7 @@ class ShardPipeline:
     budget: ByteBudget
     losses: Losses
     closing: Closing
+    alone: anyio.Lock
     activity: Activity = field(init=False)
     quiet_pages: int = 0
     _cautious: bool = False
@@ -77,6 +80,7 @@ class ShardPipeline:
     _committing: bool = False
     _broken_off: bool = False
     _closed: bool = False
+    _reading: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
     def shard(self) -> str:
@@ -108,6 +112,7 @@ class ShardPipeline:
         A change that cannot be handled now, and what is behind it, is left to the next owner.
         """
         self.stage.stopping.set()
+        self._reading.cancel()
         if not self.activity.busy:
             self.rested()
 
@@ -139,7 +144,10 @@ class ShardPipeline:
         if not self.budget.has_room(self.shard):
             return _FULL_SECONDS
         try:
-            page = await self.reader.read()
+            with anyio.CancelScope() as self._reading:
+                page = await self.reader.read()
+            if self._reading.cancelled_caught:
+                return None
         except RetentionLost as lost:
             self._apart(self._settle, lost)
             return None
@@ -220,11 +228,13 @@ class ShardPipeline:
                 self._broken_off = True
                 return
             works: list[Work] = []
-            if self.dispatcher.wants(record):
-                wanted += 1
-                works = await self._try(record)
-            self.stage.enqueue([*works, Work(record.position)], business=bool(works))
-            await self.stage.run()
+            # One in all of the worker's shards at a time, so that its end tells which it was.
+            async with self.alone:
+                if self.dispatcher.wants(record):
+                    wanted += 1
+                    works = await self._try(record)
+                self.stage.enqueue([*works, Work(record.position)], business=bool(works))
+                await self.stage.run()
             if self.stage.left:
                 return
         if wanted:

@@ -24,7 +24,7 @@ from streamkit.committing import CommitStage
 from streamkit.control import Cursor, child_of
 from streamkit.cursor import CursorStore
 from streamkit.dispatch import Dispatcher
-from streamkit.errors import LeaseLost
+from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.coordinator import Coordinator
 from streamkit.loss import Losses
 from streamkit.observe.logger import get_logger
@@ -70,6 +70,7 @@ class ShardSet:
     def __post_init__(self) -> None:
         """Bound how many shards are taken at once."""
         self._takers = anyio.Semaphore(_TAKEN_AT_ONCE)
+        self._alone = anyio.Lock()
         self._read_at = self.clock.monotonic()
 
     # -- what the coordinator asks for ---------------------------------------------------------
@@ -96,7 +97,7 @@ class ShardSet:
         if pipeline is None or cursor.finished:
             return
         mine = pipeline.cursor
-        if mine.epoch < cursor.epoch or (mine.epoch, mine.owner) == (cursor.epoch, None):
+        if mine.epoch < cursor.epoch or (mine.epoch, None) == (cursor.epoch, cursor.owner):
             self._failed(pipeline, LeaseLost("another worker has taken it"))
 
     def give_all(self) -> None:
@@ -141,6 +142,8 @@ class ShardSet:
     async def _begin(self, cursor: Cursor) -> None:
         try:
             async with self._takers:
+                if self.stopping:
+                    return
                 me = self.coordinator.me
                 taken = await self.store.take(cursor, me.name, me.generation)
                 if taken.finished:  # by an owner before, after the cursor was read
@@ -195,6 +198,7 @@ class ShardSet:
             self.budget,
             self.losses,
             closing=self,
+            alone=self._alone,
         )
         pipeline.activity = Activity(
             self.group, lambda error: self._failed(pipeline, error), pipeline.rested
@@ -227,6 +231,8 @@ class ShardSet:
         log.info("shard.released", shard=cursor.name)
         self.coordinator.found(replace(cursor, owner=None))
         self._drop(pipeline)
+        if not self.stopping:
+            self.coordinator.presence.tell()  # whoever claimed it may want it no more
 
     async def ended(self, pipeline: ShardPipeline) -> None:
         """The shard was read to its end: finish it, and take its children."""
@@ -262,6 +268,9 @@ class ShardSet:
         if not self.asks.may_ask():
             return []
         arn = self.around.table.stream_arn or ""
-        listing = await list_children(self.aws, arn, parent)
+        try:
+            listing = await list_children(self.aws, arn, parent)
+        except StreamSilent:
+            return []
         self.enabled = listing.enabled
         return sorted(shard.id for shard in listing.shards)

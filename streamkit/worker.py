@@ -222,7 +222,8 @@ class _Crew:
     def _make_coordinator(self, app: App) -> Coordinator:
         settings, clock, shards = self._settings, self._clock, self.shards
         fingerprint = app.fingerprint()
-        roster = Roster(CursorStore(self._aws.beats, self._store.space))
+        # A heartbeat that waits between two tries as long as a lease would be late for it.
+        roster = Roster(CursorStore(self._aws.beats, self._store.space, settings.heartbeat / 3))
         claims = Claims(max(settings.grace, 2 * settings.lease), settings.lease)
         presence = Presence(
             roster,
@@ -240,7 +241,7 @@ class _Crew:
             KnownShards(self._store),
             shards,
             Rollout(self._store, fingerprint, app.handlers, clock, *take_over),
-            Pulse(settings.lease),
+            Pulse(settings.lease, max(settings.lease / 2, 2 * settings.look_interval)),
             claims,
             Rhythm(settings.look_interval, settings.list_interval),
             clock,

@@ -70,20 +70,3 @@ def _room(seats: int, weights: Mapping[str, int]) -> dict[str, int]:
 def preference(seat: str, worker: str) -> int:
     """Return how much a seat prefers a worker; the highest are claimed first."""
     return _mixed(_number(seat), _number(worker))
-
-
-def shortfall(seats: int, weights: Mapping[str, int], worker: str, has: int) -> int:
-    """Return how many shards a worker may claim from others who read them.
-
-    Only what it lacks to its share, rounded down, and nothing for a twentieth of it: so a worker
-    that joins moves no more than its share, and shards do not wander for a small imbalance.
-
-    Args:
-        seats: how many there are.
-        weights: every worker alive, those of another roll-out included.
-        worker: who wants to claim.
-        has: how many it holds or has claimed.
-    """
-    own = math.floor(share(seats, weights, worker))
-    missing = own - has
-    return missing if missing > own // 20 else 0

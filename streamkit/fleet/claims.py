@@ -33,6 +33,7 @@ class Claims:
     _mine: dict[str, tuple[str, float]] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
     _given: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _awaited: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     @property
     def tokens(self) -> frozenset[str]:
@@ -90,6 +91,15 @@ class Claims:
                 given.append(name)
             self._given[name] = (lease, now + self.reserve_seconds)
         return given
+
+    def is_late(self, cursor: Cursor, now: float) -> bool:
+        """Say whether a lease that another worker claims is waited for no longer."""
+        lease = token(cursor)
+        seen, since = self._awaited.get(cursor.name, ("", now))
+        if seen != lease:
+            since = now
+        self._awaited[cursor.name] = (lease, since)
+        return now - since >= self.deadline_seconds
 
     def is_reserved(self, name: str, now: float) -> bool:
         """Say whether a shard was given to another worker that has not had time to take it."""

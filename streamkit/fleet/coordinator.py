@@ -15,8 +15,9 @@ In: the roster, what is known of the shards, and the shards of this worker. Out:
 failure: `LeaseLost`, when this worker was swept as dead; it comes back under a new name.
 """
 
+import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import anyio
@@ -24,8 +25,9 @@ import anyio
 from streamkit.clock import Clock
 from streamkit.control import Cursor
 from streamkit.errors import LeaseLost
-from streamkit.fleet.assignment import assign, preference, shortfall
-from streamkit.fleet.claims import Claims
+from streamkit.fleet.assignment import assign
+from streamkit.fleet.balance import Balance
+from streamkit.fleet.claims import Claims, token
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, Pulse, Roster
 from streamkit.fleet.presence import Presence
@@ -37,6 +39,9 @@ log = get_logger("streamkit.fleet")
 
 _EAGER = 0.4
 """Part of the time between two looks that passes while a shard is about to change hands."""
+
+_LARGE = 20
+"""Workers from which on each looks less often."""
 
 
 class Shards(Protocol):
@@ -87,6 +92,8 @@ class Coordinator:
     _news: Any = None
     _refresh_at: float = 0.0
     _verify_at: float = 0.0
+    _surveyed_at: float = -math.inf
+    _settled_at: float = 0.0
     _looked_at: float = 0.0
     _targets: dict[str, str] = field(default_factory=dict)
     _unread: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -166,9 +173,15 @@ class Coordinator:
         while True:
             await self.look()
             waiting = self._uncertain or self.claims.pending or self.me.childless
-            with anyio.move_on_after(self.rhythm.look * (_EAGER if waiting else 1)):
+            with anyio.move_on_after(self._look_seconds * (_EAGER if waiting else 1)):
                 await self._look_now.wait()
             self._look_now = anyio.Event()
+
+    @property
+    def _look_seconds(self) -> float:
+        """How long to wait: each look reads all members, so a large fleet looks less often."""
+        longest = max(self.rhythm.look, self.pulse.lease_seconds / 4)
+        return min(self.rhythm.look * max(1.0, len(self.members) / _LARGE), longest)
 
     async def look(self) -> None:
         """Look once, and take, claim and give accordingly."""
@@ -177,7 +190,8 @@ class Coordinator:
         if self.me.name not in everyone:
             raise LeaseLost("this worker's heartbeat was swept")
         answered = self.clock.monotonic()
-        self.pulse.observe(everyone.values(), asked=asked, answered=answered)
+        well = self.presence.is_well(self.pulse.lease_seconds)
+        self.pulse.observe(everyone.values(), asked=asked, answered=answered, well=well)
         self.members = {
             name: member
             for name, member in everyone.items()
@@ -223,6 +237,7 @@ class Coordinator:
             self.shards.give(name)
 
     async def _share(self, everyone: Collection[str]) -> None:
+        before = dict(self.known.open)  # the roster, `everyone`, is younger than this
         changed = await self._update_view()
         held = self.shards.held
         wanted = {
@@ -230,12 +245,12 @@ class Coordinator:
             for name, cursor in self.known.open.items()
             if name not in held and self._targets.get(cursor.seat) == self.me.name
         }
-        for name in self.claims.pending - wanted:
+        for name in self.claims.pending - self.known.open.keys():
             self.claims.settle(name)
         # A claimed shard, or one of which nobody knows, is looked at each time; the rest now and
         # then, because it is read by somebody who would say so.
-        look_at = wanted if changed else wanted & (self._uncertain | self.claims.pending)
-        before = dict(self.known.open)
+        pending = self.claims.pending - held.keys()
+        look_at = pending | (wanted if changed else wanted & self._uncertain)
         self._uncertain.clear()
         if look_at:
             self._deciding = True
@@ -243,6 +258,8 @@ class Coordinator:
             self._uncertain |= self.known.open.keys() - before.keys()
             self._decide(look_at, before, everyone)
             self._deciding = False
+        if not self._uncertain:
+            await self._claim()
 
     async def _update_view(self) -> bool:
         """Find out anew what there is to share, if the fleet or its shards have changed."""
@@ -270,33 +287,42 @@ class Coordinator:
     def _decide(
         self, names: Collection[str], before: Mapping[str, Cursor], everyone: Collection[str]
     ) -> None:
-        """Take what nobody reads, and claim as much of the rest as this worker lacks.
+        """Take what nobody reads.
 
         Args:
             names: shards of this worker that it does not hold.
             before: their cursors as known before they were read now.
             everyone: the members, dead ones too, as read before these cursors were.
         """
-        now, read_by_others = self.clock.monotonic(), []
+        now = self.clock.monotonic()
+        claimants = self._claimants()
         for name in names:
             cursor = self.known.open.get(name)
             if cursor is None:
                 continue  # finished: its children were learnt, and are looked at next
             self.rollout.newest = max(self.rollout.newest, cursor.generation)
-            if cursor.generation > self.me.generation or self.claims.is_reserved(name, now):
+            free = self._is_free(cursor, before.get(name), everyone)
+            first = claimants.get(token(cursor), self.me.name)
+            kept = self.claims.is_reserved(name, now) or (
+                first != self.me.name and not self.claims.is_late(cursor, now)
+            )
+            if cursor.generation > self.me.generation or (free and kept):
                 self._uncertain.add(name)
-            elif self._is_free(cursor, before[name], everyone):
-                self.shards.take(cursor)
-            elif self.claims.is_overdue(cursor, now):
+            elif free or self.claims.is_overdue(cursor, now):
                 self.claims.settle(name)
                 self.shards.take(cursor)
-            elif self._is_alive(cursor.owner):
-                read_by_others.append(cursor)
-            else:
+            elif not self._is_alive(cursor.owner):
                 self._uncertain.add(name)
-        self._claim(read_by_others, now)
 
-    def _is_free(self, cursor: Cursor, before: Cursor, everyone: Collection[str]) -> bool:
+    def _claimants(self) -> dict[str, str]:
+        """Return who claims each lease that is claimed; of several the first by name."""
+        found: dict[str, str] = {}
+        for member in (*self.members.values(), replace(self.me, claims=self.claims.tokens)):
+            for lease in member.claims:
+                found[lease] = min(member.name, found.get(lease, member.name))
+        return found
+
+    def _is_free(self, cursor: Cursor, before: Cursor | None, everyone: Collection[str]) -> bool:
         """Say whether nobody reads a shard.
 
         An owner that is nowhere in the roster has left, or was swept: a worker joins before it
@@ -308,17 +334,17 @@ class Coordinator:
             return True
         if owner in everyone:
             return owner not in self.members
-        return (before.owner, before.epoch) == (owner, cursor.epoch)
+        return before is not None and (before.owner, before.epoch) == (owner, cursor.epoch)
 
     def _is_alive(self, owner: str | None) -> bool:
         member = self.members.get(owner or "")
         return member is not None and member.state not in ("leaving", "unfit")
 
-    def _claim(self, cursors: list[Cursor], now: float) -> None:
-        """Claim what this worker lacks, once it is certain about what nobody reads."""
-        if self._uncertain:
-            self._uncertain |= {cursor.name for cursor in cursors}
-            return
+    async def _claim(self) -> None:
+        """Claim what this worker lacks from those who hold more than their share.
+
+        Once it is certain about what nobody reads, and has looked lately who reads what.
+        """
         weights = {
             member.name: member.weight
             for member in self.members.values()
@@ -327,10 +353,24 @@ class Coordinator:
         # A shard whose children are not listed yet is about to be held again.
         has = len(self.shards.held.keys() | self.claims.pending) + self.presence.childless
         seats = len(self.known.seats) + self.presence.childless
-        lacks = shortfall(seats, weights, self.me.name, has)
-        cursors.sort(key=lambda cursor: -preference(cursor.seat, self.me.name))
-        claimable = [cursor for cursor in cursors if self.claims.may_claim(cursor.name)]
-        for cursor in claimable[: max(0, lacks)]:
+        loads = {n: m.held for n, m in self.members.items() if n in weights} | {self.me.name: has}
+        balance = Balance(seats, weights, loads, self.me.name)
+        now = self.clock.monotonic()
+        if balance.settled:
+            self._settled_at = now
+        in_flux = now - self._settled_at < self.pulse.lease_seconds and not balance.settled
+        if in_flux or not balance.lacking:
+            return
+        if now - self._surveyed_at > self.pulse.lease_seconds:
+            self._surveyed_at = now
+            await self.known.read(self.known.open)
+        claimable = [
+            cursor
+            for name, cursor in self.known.open.items()
+            if self._is_alive(cursor.owner) and self.claims.may_claim(name)
+        ]
+        mine = {seat for seat, worker in self._targets.items() if worker == self.me.name}
+        for cursor in balance.choose(claimable, mine):
             log.info("shard.claimed", shard=cursor.name, owner=cursor.owner)
             self.claims.claim(cursor, now)
             self.presence.hurry()

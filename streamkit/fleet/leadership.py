@@ -15,7 +15,7 @@ from streamkit.conditions import absent
 from streamkit.control import Cursor, cursor_attributes
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.errors import LeaseLost
+from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.coordinator import Coordinator
 from streamkit.observe.logger import get_logger
 from streamkit.source.lister import NAME, Lister
@@ -24,6 +24,8 @@ log = get_logger("streamkit.fleet")
 
 _LATE_SECONDS = 1.0
 """Between questions for the children of shards that ended."""
+_ABSTAIN_SECONDS = 60.0
+"""How long a leader that was cut off from the stream leaves the lead to others."""
 _SWEEP_LEASES = 10
 """A worker is swept only long after its shards were taken: it may have been paused."""
 
@@ -39,6 +41,7 @@ class Leadership:
     lister: Lister | None = None
     listed: bool = False
     _stranger: tuple[str | None, int] | None = None
+    _abstains_until: float = 0.0
 
     async def lead_for_ever(self) -> None:
         """Lead whenever nobody else does."""
@@ -57,6 +60,10 @@ class Leadership:
                 await self.store.release(self.lister.committer.cursor)
             except LeaseLost as error:
                 log.info("lister.lost", reason=str(error))
+            except StreamSilent:
+                log.warning("lister.cut_off")
+                self._abstains_until = self.coordinator.clock.monotonic() + _ABSTAIN_SECONDS
+                await self.store.release(self.lister.committer.cursor)
             self.lister = None
             self.coordinator.presence.say(leads=False)
 
@@ -69,9 +76,11 @@ class Leadership:
 
     def _may_lead(self) -> bool:
         coordinator = self.coordinator
-        others = (m for name, m in coordinator.members.items() if name != coordinator.me.name)
+        others = [m for name, m in coordinator.members.items() if name != coordinator.me.name]
+        abstains = coordinator.clock.monotonic() < self._abstains_until
         return (
             coordinator.looked
+            and not (abstains and any(member.state == "active" for member in others))
             and coordinator.me.state == "active"
             and coordinator.is_current
             and not any(member.leads for member in others)
@@ -81,9 +90,10 @@ class Leadership:
         cursor = await self.store.read(NAME) or await self._create()
         place = (cursor.owner, cursor.epoch)
         members = self.coordinator.members
-        if cursor.owner is not None and cursor.owner in members:
+        mine = cursor.owner == self.coordinator.me.name
+        if cursor.owner in members and not mine:
             return None  # it has only just taken it
-        if cursor.owner is not None and self._stranger != place:
+        if cursor.owner is not None and not mine and self._stranger != place:
             self._stranger = place  # it may be younger than the roster is known here
             return None
         try:

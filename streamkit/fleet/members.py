@@ -13,6 +13,7 @@ there is none they share one item, whose writes grow with the fleet.
 """
 
 import hashlib
+import math
 import os
 import socket
 import uuid
@@ -178,21 +179,33 @@ def _entry(name: str) -> str:
 
 @dataclass
 class Pulse:
-    """Tells the living from the dead, by readings of the roster on this process's own clock."""
+    """Tells the living from the dead, by readings of the roster on this process's own clock.
+
+    Who could not look for `blind_seconds` begins anew: it does not know what the others did.
+    """
 
     lease_seconds: float
+    blind_seconds: float = math.inf
     _seen: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    _answered: float = 0.0
 
-    def observe(self, members: Iterable[Member], *, asked: float, answered: float) -> None:
+    def observe(
+        self, members: Iterable[Member], *, asked: float, answered: float, well: bool = True
+    ) -> None:
         """Note a reading; the times are this process's monotonic clock before and after it.
 
         Silence counts from when a counter was first *answered* to when it was last *asked* for, so
-        that a reading that took long makes nobody look dead.
+        that a reading that took long makes nobody look dead. Nobody is silent for one whose own
+        heartbeats do not get through, either (not `well`): those of others may not, for the same
+        reason.
         """
+        blind = answered - self._answered > self.blind_seconds or not well
+        self._answered = answered
         seen: dict[str, tuple[int, float, float]] = {}
         for member in members:
             before = self._seen.get(member.name)
-            since = answered if before is None or before[0] != member.beats else before[1]
+            fresh = blind or before is None or before[0] != member.beats
+            since = answered if before is None or fresh else before[1]
             seen[member.name] = (member.beats, since, asked)
         self._seen = seen
 

@@ -36,11 +36,13 @@ class Presence:
     claims: Callable[[], frozenset[str]]
     is_idle: Callable[[], bool]
     _childless: dict[str, float] = field(default_factory=dict)
+    _beat_at: float = 0.0
     _urgent: anyio.Event = field(default_factory=anyio.Event)
 
     async def join(self) -> None:
         """Make this worker's heartbeat item."""
         await self.roster.add(self._beaten())
+        self._beat_at = self.clock.monotonic()
 
     async def leave(self) -> None:
         """Take it away, after everything is released."""
@@ -57,6 +59,7 @@ class Presence:
                 await self._urgent.wait()
             self._urgent = anyio.Event()
             await self.roster.write(self._beaten())
+            self._beat_at = self.clock.monotonic()
 
     def _beaten(self) -> Member:
         self.me = replace(
@@ -68,6 +71,11 @@ class Presence:
             claims=self.claims(),
         )
         return self.me
+
+    def is_well(self, lease_seconds: float) -> bool:
+        """Say whether this worker's own heartbeats get through."""
+        late = max(lease_seconds / 2, 1.5 * self.beat_seconds)
+        return self.clock.monotonic() - self._beat_at <= late
 
     def say(self, **changes: Any) -> None:
         """Let the others know something of this worker at once."""

@@ -17,6 +17,7 @@ EVENTS: Mapping[str, str] = {
     "worker.fit": "the stream answers this worker again",
     "stream.silent": "no page was read for long, although the stream answers: throttled, or wedged",
     "lister.taken": "this worker leads: it lists the stream and looks after shards nobody reads",
+    "lister.cut_off": "the stream does not answer the leader; it leaves the lead to others",
     "lister.lost": "another worker leads now",
     "worker.stopped": "a worker has released everything",
     "generation.joined": "which roll-out of the handlers runs, and which aggregates need a rebuild",

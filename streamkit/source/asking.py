@@ -52,7 +52,9 @@ class AskRate:
 
     async def turn(self) -> None:
         """Wait for a turn, and take it."""
-        while not self.may_ask():
+        while True:
+            if self.may_ask():
+                return
             await anyio.sleep(_WINDOW_SECONDS / 20)
 
     def hold(self) -> None:

@@ -9,8 +9,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
+
 from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.errors import StreamSilent
 from streamkit.source.lineage import Shard
+
+_SILENT_SECONDS = 20.0
+"""Until the stream counts as out of reach; it answers in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ async def list_shards(
 
     Raises:
         ClientError: the stream does not exist, or may not be read.
+        StreamSilent: the service does not answer.
     """
     shards: list[Shard] = []
     start: dict[str, str] = {}
@@ -66,7 +73,7 @@ async def list_children(aws: Aws, stream_arn: str, parent: str) -> Listing:
 async def is_gone(aws: Aws, stream_arn: str, shard_id: str) -> bool:
     """Ask the service whether a shard does not exist any more."""
     try:
-        await patiently(
+        await _bounded(
             lambda: aws.streams.get_shard_iterator(
                 StreamArn=stream_arn, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
             )
@@ -78,8 +85,19 @@ async def is_gone(aws: Aws, stream_arn: str, shard_id: str) -> bool:
     return False
 
 
+async def _bounded(call: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """Make a call patiently, but not for ever.
+
+    Raises:
+        StreamSilent: the service has not answered.
+    """
+    with anyio.move_on_after(_SILENT_SECONDS):
+        return await patiently(call)
+    raise StreamSilent("the stream does not answer")
+
+
 async def _describe(aws: Aws, **arguments: Any) -> dict[str, Any]:
-    reply = await patiently(lambda: aws.streams.describe_stream(**arguments))
+    reply = await _bounded(lambda: aws.streams.describe_stream(**arguments))
     description: dict[str, Any] = reply["StreamDescription"]
     return description
 

@@ -22,8 +22,6 @@ Whoever settles a loss calls `resume`; until then each `read` raises it again.
 import random
 from dataclasses import dataclass
 
-import anyio
-
 from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
 from streamkit.clock import Clock
 from streamkit.control import START

@@ -39,9 +39,7 @@ T = TypeVar("T")
 Moment = Literal["before", "after"]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_PATIENT = Settings(
-    poll_ceiling=120, heartbeat=60, lease=150, list_interval=300, look_interval=120
-)
+_PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300, look_interval=120)
 """Virtual waiting costs nothing, but each poll does: a day is some thousand calls, a second."""
 _SETTLE_SECONDS = 4 * 3600.0
 """Virtual seconds that `settle` waits at most: longer than any retry, lease or listing takes."""

@@ -14,8 +14,8 @@ MUTANTS = (
     Mutant(
         "beats-not-compared",
         "fleet/members.py",
-        "answered if before is None or before[0] != member.beats else before[1]\n",
-        "answered if before is None else before[1]\n",
+        "            fresh = blind or before is None or before[0] != member.beats\n",
+        "            fresh = blind or before is None\n",
         "a worker that beats is taken for dead after a lease duration",
     ),
     Mutant(
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "absent-owner-is-gone",
         "fleet/coordinator.py",
-        "        return (before.owner, before.epoch) == (owner, cursor.epoch)\n",
+        "        return before is not None and (before.owner, before.epoch) == (owner, cursor.epoch)\n",
         "        return True\n",
         "an owner that joined after the roster was read is taken for one that has left",
         "peers",
@@ -60,8 +60,8 @@ MUTANTS = (
     Mutant(
         "beats-through-the-data-client",
         "worker.py",
-        "CursorStore(self._aws.beats, self._store.space)",
-        "CursorStore(self._aws.dynamodb, self._store.space)",
+        "CursorStore(self._aws.beats, ",
+        "CursorStore(self._aws.dynamodb, ",
         "heartbeats have a client of their own, and nobody uses it",
         "peers",
     ),
@@ -84,8 +84,8 @@ MUTANTS = (
     Mutant(
         "loss-not-recognised",
         "shardset.py",
-        "        if mine.epoch < cursor.epoch or (mine.epoch, mine.owner) == (cursor.epoch, None):\n",
-        "        if mine.owner is None:\n",
+        "        if mine.epoch < cursor.epoch or ",
+        "        if mine.owner is None and ",
         "a worker that reads its shard's cursor does not see that another one owns it",
     ),
     # -- how a shard changes hands -----------------------------------------------------------------
@@ -187,16 +187,16 @@ MUTANTS = (
     # -- whose a shard is --------------------------------------------------------------------------
     Mutant(
         "more-than-its-share",
-        "fleet/coordinator.py",
-        "        for cursor in claimable[: max(0, lacks)]:\n",
-        "        for cursor in claimable:\n",
-        "a worker that joins claims all that its view gives it, not what it lacks",
+        "fleet/balance.py",
+        "        while held and len(chosen) < room:\n",
+        "        while held:\n",
+        "a worker claims more than its share as long as another one has more than its own",
     ),
     Mutant(
         "share-rounded-up",
-        "fleet/assignment.py",
-        "    own = math.floor(share(seats, weights, worker))\n",
-        "    own = math.ceil(share(seats, weights, worker))\n",
+        "fleet/balance.py",
+        "        whole = math.floor(share(",
+        "        whole = math.ceil(share(",
         "workers claim the shards that are left over from each other",
         "E1",
     ),
@@ -337,6 +337,31 @@ MUTANTS = (
         "    return 1 if workers <= SMALL else 0\n",
         "    return 1\n",
         "the workers of a large fleet ask beside their leader",
+        "peers",
+    ),
+    Mutant(
+        "robbed-below-its-share",
+        "fleet/balance.py",
+        "            if spare[owner] < 1 if len(chosen) >= lacks else spare[owner] <= 0:\n"
+        "                break\n",
+        "",
+        "claims leave an owner with less than its share, and it claims in turn",
+        "E1",
+    ),
+    Mutant(
+        "claimed-shard-awaited-for-ever",
+        "fleet/claims.py",
+        "        return now - since >= self.deadline_seconds\n",
+        "        return False\n",
+        "a shard that nobody reads is left to whoever claims it, and that worker hangs",
+        "E5",
+    ),
+    Mutant(
+        "blind-worker-judges",
+        "fleet/members.py",
+        "        blind = answered - self._answered > self.blind_seconds or not well\n",
+        "        blind = False\n",
+        "a worker that could not look for long takes all others for dead",
         "peers",
     ),
 )

@@ -39,7 +39,7 @@ from streamkit.local.transport import Response
 from streamkit.redrive import redrive
 from streamkit.settings import Settings
 from streamkit.testing.faults import Faults
-from streamkit.testing.loop import EPOCH, VirtualClock, run_virtually
+from streamkit.testing.loop import EPOCH, run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.shop import TABLE, Traffic, create_table, expected, found
 from tests.simulation.shop import make_app as shop_app

@@ -12,6 +12,8 @@ from streamkit.clock import Clock
 from streamkit.control import ControlSpace, Cursor, child_of, cursor_attributes
 from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
+from streamkit.fleet.balance import Balance
+from streamkit.fleet.claims import Claims
 from streamkit.fleet.cursors import drop_cursors
 from streamkit.fleet.generation import Founding, join_generation, newest_generation
 from streamkit.fleet.members import Member, Pulse, Roster
@@ -67,6 +69,32 @@ def test_a_reading_that_took_long_makes_nobody_look_dead():
 # -- whose a shard is ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("loads", "claimed"),
+    [
+        ({"me": 0, "a": 6}, 3),
+        ({"me": 2, "a": 4}, 1),
+        ({"me": 3, "a": 4}, 0),  # one is left over, and stays where it is
+        ({"me": 2, "a": 4, "b": 0}, 0),  # the rest is for b
+        ({"me": 2, "a": 3}, 0),
+    ],
+)
+def test_claims_leave_everybody_a_share_and_take_no_more_than_one(loads, claimed):
+    cursors = [Cursor(f"s{n}", owner="a", seat=f"s{n}") for n in range(loads["a"])]
+    weights = dict.fromkeys(loads, 1)
+    balance = Balance(sum(loads.values()), weights, loads, "me")
+    assert len(balance.choose(cursors, ())) == claimed
+
+
+def test_a_shard_that_another_worker_claims_is_left_to_it_until_a_deadline():
+    claims, cursor = Claims(25.0, 7.0), Cursor("s", epoch=3)
+    assert not claims.is_late(cursor, 100)
+    assert not claims.is_late(cursor, 124)
+    assert not claims.is_late(replace(cursor, epoch=4), 124)
+    assert not claims.is_late(replace(cursor, epoch=4), 148)
+    assert claims.is_late(replace(cursor, epoch=4), 149)
+
+
 def test_an_only_child_sits_where_its_parent_sat_and_others_on_their_own():
     parent = Cursor("p", seat="root", generation=4)
     heir, other = (
@@ -98,19 +126,11 @@ def hold(fleet, *names):
     fleet.shards.held |= {name: fleet.table.cursors[name] for name in names}
 
 
-async def test_a_worker_claims_what_it_lacks_and_not_all_that_its_view_gives_it():
-    fleet = Fleet("a")
-    mine, others = sorted(fleet.targets("me", "me", "a")), sorted(fleet.targets("a", "me", "a"))
-    fleet.table.own("a", *mine, others[0])
-    hold(fleet, *others[1:])
-    await fleet.looks(1.0)
-    assert len(fleet.claims.pending) == 1
-
-
 async def test_a_shard_that_waits_for_its_children_is_not_lacked():
     fleet = Fleet("a", shards=["s0", "s1", "s2"])
     mine, others = sorted(fleet.targets("me", "me", "a")), sorted(fleet.targets("a", "me", "a"))
     fleet.table.own("a", *mine, *others[1:])
+    fleet.join("a", held=2)
     hold(fleet, others[0])
     fleet.me.await_children("ended")
     await fleet.looks(1.0)
@@ -127,6 +147,7 @@ async def test_a_worker_gives_nothing_that_nobody_claims():
 async def test_shards_that_come_and_go_do_not_begin_a_claim_anew():
     fleet = Fleet("a")
     fleet.table.own("a", *fleet.table.cursors)
+    fleet.join("a", held=len(fleet.table.cursors))
     await fleet.looks(1.0)
     claimed = fleet.claims.pending
     assert claimed

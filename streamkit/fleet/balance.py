@@ -1,0 +1,87 @@
+"""Balance: which shards a worker claims from others who read them. Pure.
+
+As many as it lacks to its share, rounded down; and up to its share, rounded up, from workers that
+hold more than theirs. Each from whoever has most to spare at that point, so that nobody falls below
+its own share and claims in turn: a worker that joins moves its share and no more, and nothing
+wanders for a small imbalance.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from streamkit.control import Cursor
+from streamkit.fleet.assignment import preference, share
+
+_TOLERANCE = 20
+"""A worker claims nothing as long as it lacks no more than one in so many of its share."""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """How a fleet holds its shards, as one worker sees it.
+
+    `weights` are of every worker alive, those of another roll-out included; `loads` say how many
+    shards each holds, with what `worker` claims already.
+    """
+
+    seats: int
+    weights: Mapping[str, int]
+    loads: Mapping[str, int]
+    worker: str
+
+    @property
+    def _spare(self) -> dict[str, float]:
+        """How far each of the others is above its share."""
+        return {
+            name: self.loads.get(name, 0) - share(self.seats, self.weights, name)
+            for name in self.weights
+            if name != self.worker
+        }
+
+    @property
+    def _lacks(self) -> int:
+        whole = math.floor(share(self.seats, self.weights, self.worker))
+        lacks = whole - self.loads[self.worker]
+        return lacks if lacks > whole // _TOLERANCE else 0
+
+    @property
+    def _room(self) -> int:
+        part = share(self.seats, self.weights, self.worker)
+        return max(self._lacks, math.ceil(part) - self.loads[self.worker])
+
+    @property
+    def settled(self) -> bool:
+        """Whether every shard is held by one worker, by what they said last."""
+        return sum(self.loads.values()) == self.seats
+
+    @property
+    def lacking(self) -> bool:
+        """Whether there may be something to claim: it takes reads to know more."""
+        relief = any(spare >= 1 for spare in self._spare.values())
+        return self._lacks > 0 or (relief and self._room > 0)
+
+    def choose(self, cursors: Iterable[Cursor], mine: Collection[str]) -> list[Cursor]:
+        """Choose what to claim.
+
+        Args:
+            cursors: shards that others read.
+            mine: the seats that are assigned to the worker; of one owner's, they come first.
+        """
+        spare, lacks, room = self._spare, self._lacks, self._room
+        held: dict[str, list[Cursor]] = {}
+        for cursor in cursors:
+            if cursor.owner in spare:
+                held.setdefault(cursor.owner, []).append(cursor)
+        for owned in held.values():
+            owned.sort(key=lambda c: (c.seat in mine, preference(c.seat, self.worker)))
+        chosen: list[Cursor] = []
+        while held and len(chosen) < room:
+            owner = max(held, key=lambda name: spare[name])
+            if spare[owner] < 1 if len(chosen) >= lacks else spare[owner] <= 0:
+                break
+            chosen.append(held[owner].pop())
+            spare[owner] -= 1
+            if not held[owner]:
+                del held[owner]
+        return chosen
