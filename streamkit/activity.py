@@ -60,7 +60,8 @@ class Activity:
         result: T | None = None
         try:
             with scope:
-                result = await work(*arguments)
+                if not scope.cancel_called:  # or it would run to its first await
+                    result = await work(*arguments)
         except Exception as error:  # whatever it is, `failed` knows or it ends the worker
             if not self.failed(error):
                 raise

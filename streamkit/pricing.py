@@ -44,6 +44,10 @@ class Rates(Protocol):
         """Between two heartbeats."""
 
     @property
+    def lease(self) -> float:
+        """After which a silent worker counts as gone; one that is alone looks by it."""
+
+    @property
     def look_interval(self) -> float:
         """Between two looks at the other workers."""
 
@@ -132,7 +136,8 @@ def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -
 def _of_a_worker(rates: Rates, shards: int, workers: int) -> Iterable[Cost]:
     yield Cost("heartbeats", "worker", "write", 3600 / rates.heartbeat, workers)
     look = _read_units(workers * MEMBER_BYTES)
-    yield Cost("looks at the others", "worker", "read", 3600 / rates.look_interval * look, workers)
+    pause = rates.look_interval if workers > 1 else max(rates.look_interval, rates.lease / 4)
+    yield Cost("looks at the others", "worker", "read", 3600 / pause * look, workers)
     reading = _directory_units(shards)
     yield Cost("directories", "worker", "read", 3600 / rates.list_interval * reading, workers)
 

@@ -18,7 +18,7 @@ failure: `LeaseLost`, when this worker was swept as dead; it comes back under a 
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 
@@ -32,6 +32,7 @@ from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, Pulse, Roster
 from streamkit.fleet.presence import Presence
 from streamkit.fleet.rollout import Rollout
+from streamkit.fleet.shards import Shards
 from streamkit.observe.logger import get_logger
 from streamkit.source.asking import asks_a_second
 
@@ -42,23 +43,6 @@ _EAGER = 0.4
 
 _LARGE = 20
 """Workers from which on each looks less often."""
-
-
-class Shards(Protocol):
-    """The shards of this worker."""
-
-    @property
-    def held(self) -> Mapping[str, Cursor]:
-        """Those that it reads, or is about to take, with their cursors."""
-
-    def take(self, cursor: Cursor) -> None:
-        """Begin to take a shard, as its cursor was read."""
-
-    def give(self, name: str) -> None:
-        """Begin to release a shard."""
-
-    def lose(self, cursor: Cursor) -> None:
-        """Drop a shard, if another worker has taken it, as its cursor says now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +157,21 @@ class Coordinator:
         while True:
             await self.look()
             waiting = self._uncertain or self.claims.pending or self.me.childless
-            with anyio.move_on_after(self._look_seconds * (_EAGER if waiting else 1)):
+            with anyio.move_on_after(self._rest(eager=bool(waiting))):
                 await self._look_now.wait()
             self._look_now = anyio.Event()
 
-    @property
-    def _look_seconds(self) -> float:
-        """How long to wait: each look reads all members, so a large fleet looks less often."""
+    def _rest(self, *, eager: bool) -> float:
+        """Return the seconds until the next look.
+
+        Each look reads all members, so a large fleet looks less often; a worker that is alone has
+        nothing to see but others that come.
+        """
         longest = max(self.rhythm.look, self.pulse.lease_seconds / 4)
-        return min(self.rhythm.look * max(1.0, len(self.members) / _LARGE), longest)
+        if self.me.state == "active" and len(self.members) == 1 and not eager:
+            return longest
+        seconds = min(self.rhythm.look * max(1.0, len(self.members) / _LARGE), longest)
+        return seconds * _EAGER if eager else seconds
 
     async def look(self) -> None:
         """Look once, and take, claim and give accordingly."""
@@ -216,8 +206,9 @@ class Coordinator:
         At once when it stood still for so long that others may have taken them, and now and then
         in any case: on a quiet shard no commit would tell it.
         """
-        stalled = asked - self._looked_at > self.pulse.lease_seconds / 2
-        self._looked_at = self.clock.monotonic()
+        now = self.clock.monotonic()  # the reading of the roster may be what took so long
+        stalled = now - self._looked_at > self.pulse.lease_seconds / 2
+        self._looked_at = now
         if stalled:
             self._verify_at = 0.0
         if asked < self._verify_at:

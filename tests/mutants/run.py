@@ -30,7 +30,7 @@ COPIED = ("streamkit", "tests", "handlers", "pyproject.toml", "README.md")
 LIMIT_SECONDS = 240
 
 _CRASHES = "tests/simulation/test_crashes.py::"
-_FAULTS = "tests/simulation/test_faults.py::"
+_FAULTS = "tests/simulation/test_fleet_seeds.py::"
 _SEEDS = "tests/simulation/test_fleet_seeds.py::"
 
 SELECTIONS: dict[str, tuple[str, ...]] = {
@@ -67,7 +67,9 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         f"{_CRASHES}test_a_run_without_crashes_equals_one_pass_in_order",
         f"{_CRASHES}test_a_worker_killed_at_any_call_leaves_what_one_pass_would[1-after-0.4]",
     ),
-    "faults": (f"{_FAULTS}test_the_table_equals_one_pass_in_order_under_every_kind_of_fault[0]",),
+    "faults": (
+        f"{_FAULTS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble[0]",
+    ),
     "fleet": ("tests/simulation/test_fleet.py",),
     "seeds": (f"{_SEEDS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble[0]",),
 }

@@ -73,6 +73,24 @@ def test_the_shards_of_a_worker_that_is_stopped_are_read_by_others_within_a_seco
     run(stopped, seed=seed)
 
 
+async def stopped_of_eight():
+    names = [f"w{n}" for n in range(8)]
+    fleet = Fleet(16)
+    async with fleet.running(*names):
+        await fleet.until_even(*names)
+        await anyio.sleep(5)
+        name = fleet.leader() if fleet.world.rng.random() < 0.5 else "w3"
+        since = fleet.now
+        fleet.lives[name].worker.stop()
+        assert await fleet.until(lambda: fleet.all_read(since, without=(name,))) <= 1.0
+        assert len(fleet.moves(since)) == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_shard_of_a_polite_stop_is_taken_within_a_second_in_a_fleet_of_8(seed):
+    run(stopped_of_eight, seed=seed)
+
+
 async def killed(wait):
     fleet = Fleet(8)
     async with fleet.running(*THREE):
@@ -178,6 +196,35 @@ async def one_ends(workers):
 @pytest.mark.parametrize("workers", [1, 3, 6])
 def test_the_child_of_a_shard_is_read_within_a_second_of_its_end(workers):
     run(one_ends, workers, seed=workers)
+
+
+async def split():
+    fleet = Fleet(9)
+    async with fleet.running(*THREE):
+        await fleet.until_even(*THREE)
+        await anyio.sleep(5)
+        fleet.write(30)
+        mine = sorted(shard for shard, owner in fleet.owners().items() if owner == "b")
+        since = fleet.now
+        first = fleet.world.control.split(TABLE, mine[0])
+        await fleet.until(lambda: fleet.owners().keys() >= set(first))
+        await anyio.sleep(12)
+        assert {fleet.owners()[child] for child in first} == {"b"}
+        assert fleet.moves(since) == []  # four of ten are no more than a share, rounded up
+        fleet.world.control.split(TABLE, mine[1])
+        await fleet.until(lambda: fleet.held()["b"] == 5)
+        assert fleet.moves(since) == []  # all are where their parents were
+        await fleet.until_even(*THREE)
+        await anyio.sleep(12)
+        moves = fleet.moves(since)
+        assert {fleet.name_of(take.before) for take in moves} == {"b"}
+        assert 1 <= len(moves) <= 2  # either of the others may take the one that is too many
+        await fleet.until_tallied()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_splits_children_stay_where_their_parent_was_until_claims_share_them(seed):
+    run(split, seed=seed)
 
 
 async def many_end():

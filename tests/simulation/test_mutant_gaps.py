@@ -14,12 +14,11 @@ from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import EPOCH, run_virtually
 from streamkit.testing.world import Process, World
 from streamkit.worker import Worker
-from tests.simulation.crew import Fleet
+from tests.simulation.crew import Fleet, create_table
 from tests.simulation.test_rollouts import Running, leader, leads
 from tests.simulation.test_rollouts import create_table as create_shop
 
 TABLE = "Steps"
-KEYS = [("PK", "HASH"), ("SK", "RANGE")]
 HOUR = 3600.0
 
 
@@ -47,22 +46,7 @@ class Road:
         async def taken(change: Inserted[Step]) -> Add[Done] | None:
             return await self.take(change.new.number)
 
-        self.world.engine.call(
-            "dynamodb",
-            "CreateTable",
-            {
-                "TableName": TABLE,
-                "KeySchema": [{"AttributeName": n, "KeyType": k} for n, k in KEYS],
-                "AttributeDefinitions": [
-                    {"AttributeName": n, "AttributeType": "S"} for n, _ in KEYS
-                ],
-                "BillingMode": "PAY_PER_REQUEST",
-                "StreamSpecification": {
-                    "StreamEnabled": True,
-                    "StreamViewType": "NEW_AND_OLD_IMAGES",
-                },
-            },
-        )
+        create_table(self.world, TABLE)
 
     async def take(self, number):
         if self.kills and not self.process.dead.is_set():
@@ -187,6 +171,38 @@ async def test_a_position_written_while_a_change_is_blocked_does_not_say_that_it
     (cursor,) = road.cursors()
     assert cursor.position != START
     assert cursor.seen < EPOCH + 10
+
+
+@virtually
+async def test_the_end_of_a_shard_makes_its_child_at_once_with_the_lanes_that_it_holds():
+    road = Road()
+    road.app = App("steps", table=TABLE, policy=Policy(attempts=1))
+
+    @road.app.on
+    def fails(change: Inserted[Step]) -> Add[Done]:
+        raise RuntimeError("always")
+
+    road.write(1)
+    (parent,) = [shard["id"] for shard in road.world.control.shards(TABLE)]
+
+    async def roll(worker):
+        await anyio.sleep(10)
+        road.world.control.roll(TABLE)
+        await anyio.sleep(10)
+        worker.stop()
+
+    await road.world.run_worker(road.app, until_idle=False, started=roll)
+    cursors = {cursor.name: cursor for cursor in road.cursors()}
+    (child,) = cursors.keys() - {parent}
+    assert cursors[child].holds == cursors[parent].holds != frozenset()
+    transactions = [
+        call.payload["TransactItems"]
+        for call in road.world.calls
+        if call.operation == "TransactWriteItems"
+    ]
+    creation = next(t for t in transactions if any(child in str(a.get("Put")) for a in t))
+    assert parent in str(creation[0])
+    assert "finished" in str(creation[0])
 
 
 # -- several workers -------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def transactions(world):
 def control_name(action):
     """Return kind and name of a control item that an action writes, or None."""
     pk = (action.get("Key") or action["Item"])["PK"]["S"]
-    return tuple(pk.split("#")[3:5]) if pk.startswith("_sk#") else None
+    return tuple((*pk.split("#"), "")[3:5]) if pk.startswith("_sk#") else None
 
 
 @pytest.mark.parametrize("hidden", [0.0, 8.0])

@@ -20,8 +20,11 @@ FUNCTION_LINES_MAX = 60
 
 LAYERS = (
     # From the bottom to the top: a module imports its own layer and those above it in this list.
-    ("foundation", """activity clock codec declaration errors observe pacing polling pricing schema settings
-        start version"""),
+    (
+        "foundation",
+        """activity clock codec declaration errors observe pacing polling pricing schema settings
+        start version""",
+    ),
     (
         "model",
         """actions changes conditions control effects entity fields handler keys lanes spec

@@ -11,6 +11,7 @@ from streamkit.pricing import FREE_STREAM_READS, Cost, estimate, polls_a_second
 class Rates:
     heartbeat: float = 3.0
     look_interval: float = 0.5
+    lease: float = 7.0
     list_interval: float = 30.0
     checkpoint_interval: float = 60.0
     poll_floor: float = 0.2

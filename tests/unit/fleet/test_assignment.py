@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from streamkit.fleet.assignment import assign, preference, share, shortfall
+from streamkit.fleet.assignment import assign, preference, share
 
 
 def seats(count):
@@ -60,17 +60,6 @@ def test_a_worker_more_changes_the_target_of_little_more_than_its_share():
 def test_a_split_changes_few_targets_besides_the_new_seat():
     before, after = assign(seats(200), workers(8)), assign(seats(201), workers(8))
     assert moved(before, after) <= 8
-
-
-def test_a_worker_claims_what_it_lacks_to_its_whole_share_and_no_more():
-    weights = dict.fromkeys("abc", 1)
-    assert [shortfall(8, weights, "a", has) for has in range(5)] == [2, 1, 0, 0, 0]
-
-
-def test_a_large_share_leaves_a_twentieth_alone():
-    weights = {"a": 1, "b": 1}
-    assert shortfall(200, weights, "a", 95) == 0
-    assert shortfall(200, weights, "a", 94) == 6
 
 
 def test_shares_and_preferences_need_nothing_but_names():

@@ -16,7 +16,7 @@ from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, Pulse
 from streamkit.fleet.presence import Presence
 
-LEASE, REFRESH = 7.0, 30.0
+LEASE, BLIND, REFRESH = 7.0, 3.5, 30.0
 NAMES = [f"s{n}" for n in range(6)]
 
 
@@ -86,12 +86,15 @@ class Clock:
 
 
 class Fleet:
-    """One coordinator called "me", and others who only beat and hold what the test says."""
+    """One coordinator called "me", and others who only beat, and say how many shards they own.
+
+    `hides` is how many of them a worker does not tell of.
+    """
 
     def __init__(self, *others, shards=NAMES):
         self.table, self.clock = Table(*shards), Clock()
         self.shards, self.claims = Shards(self.table), Claims(25.0, LEASE)
-        self.silent = set()
+        self.silent, self.hides = set(), {}
         presence = Presence(
             Roster(self.table),
             Member("me"),
@@ -102,7 +105,7 @@ class Fleet:
             is_idle=lambda: False,
         )
         self.me = Coordinator(
-            Roster(self.table), KnownShards(self.table), self.shards, Rollout(), Pulse(LEASE),
+            Roster(self.table), KnownShards(self.table), self.shards, Rollout(), Pulse(LEASE, BLIND),
             self.claims, Rhythm(0.5, REFRESH), self.clock, presence,
         )  # fmt: skip
         for name in others:
@@ -110,7 +113,12 @@ class Fleet:
         self.join("me")
 
     def join(self, name, **changes):
-        self.table.members[name] = Member(name, state="active", generation=1, **changes)
+        told = {"state": "active", "generation": 1} | changes
+        self.table.members[name] = Member(name, **told)
+
+    def held(self, name):
+        owned = sum(cursor.owner == name for cursor in self.table.cursors.values())
+        return owned - self.hides.get(name, 0)
 
     def targets(self, owner, *fleet):
         seats = [cursor.seat for cursor in self.table.cursors.values()]
@@ -123,7 +131,9 @@ class Fleet:
             self.me.presence._beat_at = self.clock.now
             for name, member in self.table.members.items():
                 if name not in self.silent:
-                    self.table.members[name] = replace(member, beats=member.beats + 1)
+                    self.table.members[name] = replace(
+                        member, beats=member.beats + 1, held=self.held(name)
+                    )
             await self.me.look()
 
 
@@ -227,13 +237,65 @@ async def test_what_was_taken_back_is_not_claimed_again_before_the_fleet_changes
 
 
 async def test_nothing_is_claimed_while_it_is_uncertain_who_reads_a_shard():
+    fleet = Fleet("other", "going")
+    fleet.join("going", state="leaving")
+    mine = min(fleet.targets("me", "me", "other"))
+    fleet.table.own("other", *set(NAMES) - {mine})
+    fleet.table.own("going", mine)
+    await fleet.looks(2 * LEASE)
+    assert fleet.claims.pending == frozenset()
+    fleet.table.free(mine)
+    await fleet.looks(1)
+    assert fleet.shards.taken == [mine]
+    assert len(fleet.claims.pending) == 2
+
+
+async def test_nothing_is_claimed_for_a_lease_while_shards_are_about_to_be_taken():
+    """What nobody says to hold is about to be held by somebody, who will then have more."""
     fleet = Fleet("other")
-    fleet.table.own("other", *NAMES[1:])
-    fleet.table.own("unknown", NAMES[0])
-    fleet.table.cursors[NAMES[0]] = replace(fleet.table.cursors[NAMES[0]], generation=2)
-    if NAMES[0] in fleet.targets("me", "me", "other"):
-        await fleet.looks(5)
-        assert fleet.claims.pending == frozenset()
+    fleet.table.own("other", *NAMES)
+    fleet.hides["other"] = 1
+    await fleet.looks(0.5)
+    fleet.me._settled_at = fleet.clock.now
+    await fleet.looks(LEASE - 0.5)
+    assert fleet.claims.pending == frozenset()
+    await fleet.looks(0.5)
+    assert fleet.claims.pending
+
+
+async def test_a_fleet_that_is_settled_again_is_balanced_at_once():
+    fleet = Fleet("other")
+    fleet.table.own("other", *NAMES)
+    fleet.hides["other"] = 1
+    fleet.me._settled_at = fleet.clock.now
+    await fleet.looks(2)
+    assert fleet.claims.pending == frozenset()
+    fleet.hides.clear()
+    await fleet.looks(0.5)
+    assert len(fleet.claims.pending) == 3
+
+
+async def test_claims_are_of_whoever_has_most_to_spare_and_not_of_what_is_assigned():
+    fleet = Fleet("rich", "poor", shards=[f"s{n}" for n in range(9)])
+    mine = sorted(fleet.targets("me", "me", "rich", "poor"))
+    fleet.table.own("poor", *mine)
+    fleet.table.own("rich", *set(fleet.table.cursors) - set(mine))
+    await fleet.looks(2)
+    assert len(fleet.claims.pending) == 3
+    assert not fleet.claims.pending & set(mine)
+    for name in fleet.claims.pending:
+        fleet.table.free(name)
+    claimed = set(fleet.claims.pending)
+    await fleet.looks(1)
+    assert set(fleet.shards.taken) == claimed
+
+
+async def test_an_older_roll_out_counts_with_its_weight_and_is_relieved_of_no_more():
+    fleet = Fleet("old")
+    fleet.join("old", generation=0)
+    fleet.table.own("old", *NAMES)
+    await fleet.looks(2)
+    assert len(fleet.claims.pending) == 3
 
 
 # -- give ------------------------------------------------------------------------------------------
@@ -260,7 +322,7 @@ async def test_a_shard_is_not_given_to_an_older_roll_out():
     fleet = Fleet()
     await fleet.looks(1)
     claims = frozenset({token(fleet.shards.held["s0"])})
-    fleet.table.members["old"] = Member("old", state="active", generation=0, claims=claims)
+    fleet.join("old", generation=0, claims=claims)
     await fleet.looks(2)
     assert fleet.shards.given == []
 
@@ -325,3 +387,19 @@ async def test_the_leader_takes_what_nobody_has_read_between_two_audits_whosever
     await fleet.me.audit()
     assert fleet.shards.taken[-1] == left[0]
     assert not set(left[1:]) & set(fleet.shards.taken)
+
+
+async def test_a_stall_while_the_roster_is_read_counts_as_one():
+    fleet = Fleet("a")
+    fleet.table.own("me", "s0")
+    fleet.shards.held["s0"] = fleet.table.cursors["s0"]
+    await fleet.looks(2.0)
+    before, read = len(fleet.shards.seen), fleet.me.roster.read
+
+    async def slowly():
+        fleet.clock.now += LEASE
+        return await read()
+
+    fleet.me.roster.read = slowly
+    await fleet.looks(0.5)
+    assert len(fleet.shards.seen) > before
