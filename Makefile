@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench mutants simulate clean help
+.PHONY: demo test check lint types bench mutants simulate fleet clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,6 +34,9 @@ mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (five m
 
 simulate: $(STAMP) ## fleets under every trouble: SEEDS=1000, SEEDS=200-400 or SEED=17
 	$(BIN)/python -m tests.simulation.simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
+
+fleet: $(STAMP) ## how a large fleet shares many shards, and its cost: SHARDS=1000 WORKERS=20
+	$(BIN)/python -m tests.simulation.balance $(or $(SHARDS),1000) $(or $(WORKERS),20)
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 224
-PARTS = 7
+SEEDS = 200
+PARTS = 8
 
 
 @pytest.mark.parametrize("part", range(PARTS))
