@@ -234,7 +234,7 @@ class Coordinator:
         wanted = {
             name
             for name, cursor in self.known.open.items()
-            if name not in held and self._targets.get(cursor.seat) == self.me.name
+            if name not in held and self._whose(cursor) == self.me.name
         }
         for name in self.claims.pending - self.known.open.keys():
             self.claims.settle(name)
@@ -251,6 +251,14 @@ class Coordinator:
             self._deciding = False
         if not self._uncertain:
             await self._claim()
+
+    def _whose(self, cursor: Cursor) -> str | None:
+        """Return whose a shard is: a child is left to who read its parent, others as assigned."""
+        heir = self.known.heir(cursor)
+        peer = self.members.get(heir or "")
+        if peer is not None and (peer.state, peer.generation) == ("active", self.me.generation):
+            return heir
+        return self._targets.get(cursor.seat)
 
     async def _update_view(self) -> bool:
         """Find out anew what there is to share, if the fleet or its shards have changed."""
@@ -291,6 +299,8 @@ class Coordinator:
             cursor = self.known.open.get(name)
             if cursor is None:
                 continue  # finished: its children were learnt, and are looked at next
+            if name not in self.claims.pending and self._whose(cursor) != self.me.name:
+                continue  # who read its parent is there
             self.rollout.newest = max(self.rollout.newest, cursor.generation)
             free = self._is_free(cursor, before.get(name), everyone)
             first = claimants.get(token(cursor), self.me.name)

@@ -18,7 +18,7 @@ class KnownShards:
 
     store: CursorStore
     open: dict[str, Cursor] = field(default_factory=dict)
-    _finished: set[str] = field(default_factory=set)
+    _readers: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def seats(self) -> frozenset[str]:
@@ -33,11 +33,19 @@ class KnownShards:
     async def refresh(self) -> None:
         """Read the directories, and the cursors that are new there."""
         names = await self.store.names()
-        self._finished &= names
-        await self.read(names - self.open.keys() - self._finished)
+        await self.read(names - self.open.keys() - self._readers.keys())
+        kept = names | self.parents
+        self._readers = {name: who for name, who in self._readers.items() if name in kept}
+
+    def heir(self, cursor: Cursor) -> str | None:
+        """Return who read the parent of a shard to its end; None if the shard was read since."""
+        return None if cursor.epoch else self._readers.get(cursor.parent or "")
 
     async def read(self, names: Iterable[str]) -> None:
-        """Read cursors anew, and the children of those that are finished by now."""
+        """Read cursors anew, the children of those that are finished by now, and whose heirs are.
+
+        Of a shard that nobody has read yet the parent is read too: it says who read that.
+        """
         todo = set(names)
         while todo:
             found = await self.store.read_many(todo)
@@ -46,12 +54,13 @@ class KnownShards:
             children = {child for cursor in found.values() for child in cursor.children}
             for cursor in found.values():
                 self.learn(cursor)
-            todo = children - self.open.keys() - self._finished
+            parents = {c.parent for c in found.values() if c.parent and not c.epoch}
+            todo = (children - self.open.keys() | parents) - self._readers.keys()
 
     def learn(self, cursor: Cursor) -> None:
         """Note a cursor as it is in the table."""
         if cursor.finished:
             self.open.pop(cursor.name, None)
-            self._finished.add(cursor.name)
+            self._readers[cursor.name] = cursor.owner
         else:
             self.open[cursor.name] = cursor

@@ -239,7 +239,7 @@ def bytes_of(shards: int) -> int:
             with anyio.fail_after(300):
                 while len(worker.shards) < shards:
                     await anyio.sleep(1)
-            await anyio.sleep(180)  # each is polled a few times
+            await anyio.sleep(90)  # each is polled
             world.calls.clear()
             gc.collect()
             taken["with"], _ = tracemalloc.get_traced_memory()
