@@ -58,11 +58,13 @@ def test_an_idle_day_costs_heartbeats_hourly_positions_and_shard_ends():
             ended += kinds.count("cursor") > 1
             assert kinds, "an own record caused a commit with effects"
             assert len(kinds) == len(call.payload["TransactItems"])
-    assert writes["member"] <= DAY / settings.heartbeat + 2
+    # A worker that loses a shard to its end, or has made one, says so at once.
+    assert writes["members"] <= DAY / settings.heartbeat + 2 + 2 * closed
     assert 4 * SHARDS <= ended <= closed, "each shard's end is one commit, with its child"
-    # One position an hour and shard at most, and the last one when the worker stops.
-    assert commits - ended <= SHARDS * (24 + 1)
-    assert set(writes) <= {"member", "members", "cursor", "dir"}
+    # One position an hour and shard at most, and the last one when the worker stops; a finished
+    # cursor is taken off its directory by the leader.
+    assert commits - ended <= SHARDS * (24 + 1) + closed
+    assert set(writes) <= {"members", "cursor", "dir"}
     operations = Counter(call.operation for call in calls)
-    assert not operations.keys() & {"PutItem", "Query", "BatchWriteItem"}
+    assert not operations.keys() & {"PutItem", "BatchWriteItem"}
     assert operations["DescribeStream"] / DAY < 0.1
