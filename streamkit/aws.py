@@ -226,7 +226,6 @@ async def connect(
         "connect_timeout": CONNECT_SECONDS,
         "read_timeout": READ_SECONDS,
         "max_pool_connections": 64,
-        "retries": {"mode": "standard", "total_max_attempts": 3},
         "account_id_endpoint_mode": "disabled",
         # botocore puts its own together anew for every call, at a fifth of a call's CPU time.
         "user_agent": f"streamkit/{__version__}",
@@ -236,13 +235,18 @@ async def connect(
     # botocore itself knows AWS_DEFAULT_REGION only; every other SDK and AWS's hosts say AWS_REGION.
     region = region or os.environ.get("AWS_REGION")
     boto = aioboto3.Session(botocore_session=session, region_name=region)
-    arguments: dict[str, Any] = {"config": AioConfig(**options)}
+    arguments: dict[str, Any] = {}
     if endpoint_url is not None:
         arguments["endpoint_url"] = endpoint_url
     if http_session is not None:
         arguments["region_name"] = region or "us-east-1"
     async with AsyncExitStack() as stack:
-        dynamodb = await stack.enter_async_context(boto.client("dynamodb", **arguments))
-        streams = await stack.enter_async_context(boto.client("dynamodbstreams", **arguments))
-        beats = await stack.enter_async_context(boto.client("dynamodb", **arguments))
-        yield Aws(dynamodb, streams, beats)
+
+        async def client(service: str, attempts: int) -> Any:
+            retries = {"mode": "standard", "total_max_attempts": attempts}
+            config = AioConfig(**options, retries=retries)
+            return await stack.enter_async_context(boto.client(service, config=config, **arguments))
+
+        # Whoever reads the stream asks again by itself, and stands in nobody's way meanwhile.
+        streams = await client("dynamodbstreams", 1)
+        yield Aws(await client("dynamodb", 3), streams, await client("dynamodb", 3))
