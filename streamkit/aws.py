@@ -198,11 +198,56 @@ class Aws:
             return isinstance(error, ClientError) and trouble_of(error) is not Trouble.UNKNOWN
         return True
 
+    async def get_iterator(self, **where: str) -> str:
+        """Open a shard, with the arguments of `GetShardIterator`."""
+        reply = await self.streams.get_shard_iterator(**where)
+        iterator: str = reply["ShardIterator"]
+        return iterator
+
     async def get_records(self, iterator: str, *, limit: int = 1000) -> Page:
         """Read one page of a shard, with the images left as bytes."""
         reply = await self.streams.get_records(ShardIterator=iterator, Limit=limit)
         page: Page = reply["Page"]
         return page
+
+
+def _session(profile: str | None) -> AioSession:
+    session = AioSession(profile=profile)
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    return session
+
+
+def _options(read_seconds: float) -> dict[str, Any]:
+    """Return what all clients have in common."""
+    return {
+        "connect_timeout": CONNECT_SECONDS,
+        "read_timeout": read_seconds,
+        "max_pool_connections": 64,
+        "account_id_endpoint_mode": "disabled",
+        # botocore puts its own together anew for every call, at a fifth of a call's CPU time.
+        "user_agent": f"streamkit/{__version__}",
+    }
+
+
+@asynccontextmanager
+async def open_client(service: str, *, read_seconds: float) -> AsyncIterator[Any]:
+    """Open a client of another service; region, keys and endpoint are the SDK's own.
+
+    `read_seconds` is the time for one reply. AWS_PROFILE, AWS_ENDPOINT_URL and the like hold.
+    """
+    boto = aioboto3.Session(botocore_session=_session(None), region_name=_region())
+    config = AioConfig(**_options(read_seconds), retries=_retries(3))
+    async with boto.client(service, config=config) as client:
+        yield client
+
+
+def _retries(attempts: int) -> dict[str, Any]:
+    return {"mode": "standard", "total_max_attempts": attempts}
+
+
+def _region() -> str | None:
+    """Return AWS_REGION, as every other SDK and AWS's hosts say; botocore: AWS_DEFAULT_REGION."""
+    return os.environ.get("AWS_REGION")
 
 
 @asynccontextmanager
@@ -219,21 +264,12 @@ async def connect(
     Account-based stream hosts are switched off, so that allow-lists and VPC endpoints keep
     working.
     """
-    session = AioSession(profile=profile)
+    session = _session(profile)
     session.register_component("response_parser_factory", _StreamParserFactory())
-    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-    options: dict[str, Any] = {
-        "connect_timeout": CONNECT_SECONDS,
-        "read_timeout": READ_SECONDS,
-        "max_pool_connections": 64,
-        "account_id_endpoint_mode": "disabled",
-        # botocore puts its own together anew for every call, at a fifth of a call's CPU time.
-        "user_agent": f"streamkit/{__version__}",
-    }
+    options = _options(READ_SECONDS)
     if http_session is not None:
         options |= {"http_session_cls": http_session, "signature_version": UNSIGNED}
-    # botocore itself knows AWS_DEFAULT_REGION only; every other SDK and AWS's hosts say AWS_REGION.
-    region = region or os.environ.get("AWS_REGION")
+    region = region or _region()
     boto = aioboto3.Session(botocore_session=session, region_name=region)
     arguments: dict[str, Any] = {}
     if endpoint_url is not None:
@@ -243,8 +279,7 @@ async def connect(
     async with AsyncExitStack() as stack:
 
         async def client(service: str, attempts: int) -> Any:
-            retries = {"mode": "standard", "total_max_attempts": attempts}
-            config = AioConfig(**options, retries=retries)
+            config = AioConfig(**options, retries=_retries(attempts))
             return await stack.enter_async_context(boto.client(service, config=config, **arguments))
 
         # Whoever reads the stream asks again by itself, and stands in nobody's way meanwhile.

@@ -43,8 +43,13 @@ def to_plain(body: Any) -> Any:
 
 
 def to_text(body: Any) -> str:
-    """Return a body as JSON text; text stays as it is."""
+    """Return a body as JSON text; text stays as it is.
+
+    Raises:
+        TypeError: it holds something that has no such form.
+        ValueError: it holds a number that JSON does not know, such as NaN.
+    """
     plain = to_plain(body)
     if isinstance(plain, str):
         return plain
-    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

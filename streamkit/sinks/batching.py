@@ -1,0 +1,147 @@
+"""Batching: the deliveries of many changes, in the calls that a sink takes.
+
+In: one delivery at a time, from whoever waits for it. Out: calls of the sink within its limits;
+while its calls are under way, what comes waits and makes up the next ones. Two deliveries of one
+group are never under way at once. On failure: each waiter gets the error of its own delivery.
+"""
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.abc
+
+from streamkit.clock import Clock
+from streamkit.errors import PoisonChange
+from streamkit.observe.logger import get_logger
+from streamkit.sinks.body import to_text
+from streamkit.sinks.sink import Delivery, Limits, Sender
+
+log = get_logger("streamkit.sink")
+
+_TURN = 12
+"""A delivery may wait for its turn so many times as long as its call may take."""
+_LOG_SECONDS = 15.0
+"""Failures of one sink are logged no more often."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A delivery that somebody waits for."""
+
+    delivery: Delivery
+    size: int
+    since: float
+    begun: anyio.Event = field(default_factory=anyio.Event)
+    done: anyio.Event = field(default_factory=anyio.Event)
+    error: Exception | None = None
+
+
+class Batcher:
+    """Delivers through one open sink. Its calls run in `group`."""
+
+    def __init__(
+        self, name: str, limits: Limits, sender: Sender, group: anyio.abc.TaskGroup, clock: Clock
+    ) -> None:
+        self._name, self._limits, self._sender = name, limits, sender
+        self._group, self._clock = group, clock
+        self._queue: deque[_Waiting] = deque()
+        self._under_way: dict[str, float] = {}
+        self._calls = 0
+        self._logged = -_LOG_SECONDS
+
+    @property
+    def waited(self) -> float:
+        """For how many seconds the oldest delivery has been waiting for its end."""
+        oldest = min(
+            [*(waiting.since for waiting in self._queue), *self._under_way.values()],
+            default=self._clock.monotonic(),
+        )
+        return self._clock.monotonic() - oldest
+
+    async def deliver(self, delivery: Delivery, seconds: float = math.inf) -> None:
+        """Wait until it is delivered. Cancelled, it is left out if its call has not begun.
+
+        Args:
+            delivery: what to deliver.
+            seconds: how long its call may take; a call that takes longer goes on all the same.
+
+        Raises:
+            TimeoutError: its call takes longer, or its turn does not come.
+            PoisonChange: the body cannot be sent.
+            Exception: what the sink says of it.
+        """
+        try:
+            size = len(to_text(delivery.body).encode())
+        except (TypeError, ValueError) as error:
+            raise PoisonChange(f"what is sent to {self._name}: {error}") from error
+        waiting = _Waiting(delivery, size, self._clock.monotonic())
+        self._queue.append(waiting)
+        self._begin()
+        try:
+            with anyio.fail_after(seconds * _TURN):
+                await waiting.begun.wait()
+            with anyio.fail_after(seconds):
+                await waiting.done.wait()
+        finally:
+            if not waiting.done.is_set() and waiting in self._queue:
+                self._queue.remove(waiting)
+        if waiting.error is not None:
+            raise waiting.error
+
+    def _begin(self) -> None:
+        if self._queue and self._calls < self._limits.calls:
+            self._calls += 1
+            self._group.start_soon(self._call)
+
+    async def _call(self) -> None:
+        """Make calls while there is something to deliver."""
+        try:
+            while batch := self._batch():
+                errors = await self._deliver(batch)
+                for waiting, error in zip(batch, errors, strict=True):
+                    del self._under_way[waiting.delivery.group]
+                    waiting.error = error
+                    waiting.done.set()
+        finally:
+            self._calls -= 1
+
+    def _batch(self) -> list[_Waiting]:
+        """Take what fits into one call, in order; nothing of a group that is under way."""
+        batch: list[_Waiting] = []
+        left: list[_Waiting] = []
+        size = 0
+        while self._queue and len(batch) < self._limits.items:
+            waiting = self._queue.popleft()
+            if waiting.delivery.group in self._under_way:
+                left.append(waiting)
+                continue
+            if batch and size + waiting.size > self._limits.size:
+                left.append(waiting)
+                break
+            size += waiting.size
+            self._under_way[waiting.delivery.group] = waiting.since
+            waiting.begun.set()
+            batch.append(waiting)
+        self._queue.extendleft(reversed(left))
+        return batch
+
+    async def _deliver(self, batch: Sequence[_Waiting]) -> Sequence[Exception | None]:
+        deliveries = [waiting.delivery for waiting in batch]
+        errors: Sequence[Exception | None]
+        try:
+            errors = await self._sender.deliver(deliveries)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was delivered
+            errors = [error] * len(batch)
+        if len(errors) != len(batch):
+            answers = f"{self._name} answers {len(errors)} of {len(batch)} deliveries"
+            errors = [TypeError(answers)] * len(batch)
+        failed = [error for error in errors if error is not None]
+        now = self._clock.monotonic()
+        if failed and now - self._logged >= _LOG_SECONDS:
+            self._logged = now
+            kind = type(failed[0]).__name__
+            log.warning("sink.failed", sink=self._name, failed=len(failed), error=kind)
+        return errors

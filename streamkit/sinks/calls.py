@@ -1,0 +1,189 @@
+"""Calls: deliveries cut into the calls that an AWS service takes, and what its answers mean.
+
+In: deliveries, in order. Out: for each None, or why it was not delivered. A service answers for
+every entry of a call, and some may fail while their neighbours arrive.
+
+Order. Where a service keeps one, a call never holds two deliveries of a group, and once one of a
+group has failed, the later ones are not sent: so nothing overtakes, whichever entry fails.
+
+Failure. A delivery is at fault, and parked (`PoisonChange`), only where nothing but the delivery
+can be: it is larger than the service takes, or the service says of this very entry that its
+content is wrong. Everything else comes again (`RetryableError`): throttling, outages, and also
+missing queues, wrong policies and keys, which someone mends while the deliveries wait.
+"""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from streamkit.aws import AwsError, code_of
+from streamkit.errors import PoisonChange, RetryableError, StreamkitError
+from streamkit.sinks.sink import Delivery
+
+READ_SECONDS = 10.0
+"""Time for one reply: a service that stores a batch of megabytes takes longer than DynamoDB."""
+
+NOT_ANSWERED = "NotAnswered"
+"""Stands for the code of an entry that the reply says nothing of."""
+
+_CONTENT_ONLY = frozenset({"BatchRequestTooLong", "InvalidMessageContents", "MessageTooLong"})
+"""Codes that blame the content of an entry, and nothing else."""
+
+_CONTENT = _CONTENT_ONLY | {
+    "InvalidParameter",
+    "InvalidParameterValue",
+    "ParameterValueInvalid",
+    "InvalidAttributeValue",
+    "MalformedDetail",
+}
+"""Codes that blame the content of an entry if they are said of one. Said of a whole call, these
+may mean some entry, or the name of the queue: then the entries are sent one by one, so that one
+does not keep the others back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What one call of a service takes: entries, bytes of all of them, bytes of each."""
+
+    entries: int
+    size: int
+    each: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A delivery in the service's form, and its bytes as the service counts them."""
+
+    wire: Any
+    size: int
+
+
+def turns(deliveries: Sequence[Delivery]) -> list[list[int]]:
+    """Return the places of all first deliveries of a group, then of all second ones, and so on."""
+    seen: defaultdict[str, int] = defaultdict(int)
+    found: list[list[int]] = []
+    for place, delivery in enumerate(deliveries):
+        turn = seen[delivery.group]
+        seen[delivery.group] += 1
+        if turn == len(found):
+            found.append([])
+        found[turn].append(place)
+    return found
+
+
+def cut(entries: Mapping[int, Entry], capacity: Capacity) -> Iterator[dict[int, Entry]]:
+    """Cut entries, by place, into as many calls as they need, in order."""
+    call: dict[int, Entry] = {}
+    size = 0
+    for place, entry in entries.items():
+        if call and (len(call) == capacity.entries or size + entry.size > capacity.size):
+            yield call
+            call, size = {}, 0
+        call[place] = entry
+        size += entry.size
+    if call:
+        yield call
+
+
+class BatchSender(ABC):
+    """An open sink of a service that takes many entries in a call and answers for each."""
+
+    service: ClassVar[str]
+    """Its name, for errors."""
+    capacity: ClassVar[Capacity]
+
+    def __init__(self, client: Any, *, ordered: bool) -> None:
+        """Send through a client of the SDK; `ordered` keeps the order of each group."""
+        self.client = client
+        self.ordered = ordered
+
+    @abstractmethod
+    def entry(self, delivery: Delivery) -> Entry:
+        """Return a delivery as the service takes it.
+
+        Raises:
+            PoisonChange: the service would never take it.
+            TypeError, ValueError: its body has no form as text.
+        """
+
+    @abstractmethod
+    async def call(self, wires: Sequence[Any]) -> Sequence[str | None]:
+        """Make one call; return for each entry None, or the code of its error."""
+
+    async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
+        """Deliver; return for each None, or why it was not."""
+        failed: dict[int, Exception] = {}
+        for turn in turns(deliveries) if self.ordered else [list(range(len(deliveries)))]:
+            behind = {deliveries[place].group for place in failed} if self.ordered else set()
+            entries: dict[int, Entry] = {}
+            for place in turn:
+                if deliveries[place].group in behind:
+                    failed[place] = RetryableError("an earlier delivery of its item has failed")
+                    continue
+                try:
+                    entries[place] = self._fitting(deliveries[place])
+                except PoisonChange as error:
+                    failed[place] = error
+            for call in cut(entries, self.capacity):
+                failed |= await self._send(call)
+        return [failed.get(place) for place in range(len(deliveries))]
+
+    def _fitting(self, delivery: Delivery) -> Entry:
+        try:
+            entry = self.entry(delivery)
+        except (TypeError, ValueError) as error:
+            raise unsendable(self.service, error) from None
+        if entry.size > self.capacity.each:
+            most = self.capacity.each
+            raise PoisonChange(f"{self.service} takes {most} bytes, this has {entry.size}")
+        return entry
+
+    async def _send(self, entries: dict[int, Entry]) -> dict[int, Exception]:
+        """Make one call; return what failed, by place."""
+        try:
+            codes = await self.call([entry.wire for entry in entries.values()])
+        except AwsError as error:
+            code = code_of(error)
+            if len(entries) == 1 or _bare(code) not in _CONTENT:
+                return {place: self._fault(code, _CONTENT_ONLY) for place in entries}
+            found: dict[int, Exception] = {}
+            for place, entry in entries.items():
+                found |= await self._send({place: entry})
+            return found
+        return {
+            place: self._fault(code, _CONTENT)
+            for place, code in zip(entries, codes, strict=True)
+            if code is not None
+        }
+
+    def _fault(self, code: str, poison: frozenset[str]) -> Exception:
+        if _bare(code) in poison:
+            return PoisonChange(f"{self.service} never takes it: {code}")
+        return refusal(self.service, code)
+
+
+def refusal(service: str, code: str) -> RetryableError:
+    """Return what a delivery gets that the service did not take for now."""
+    return RetryableError(f"{service} answered {code}")
+
+
+def unsendable(service: str, error: Exception) -> StreamkitError:
+    """Return what a delivery gets whose body has no form as text; shows no data."""
+    return PoisonChange(f"{service} takes text, which this has no form as ({type(error).__name__})")
+
+
+def failed_codes(reply: Mapping[str, Any], count: int) -> list[str | None]:
+    """Read a reply that lists what succeeded and failed, each with its place as `Id`."""
+    codes: list[str | None] = [NOT_ANSWERED] * count
+    for success in reply.get("Successful", ()):
+        codes[int(success["Id"])] = None
+    for failure in reply.get("Failed", ()):
+        codes[int(failure["Id"])] = str(failure.get("Code", NOT_ANSWERED))
+    return codes
+
+
+def _bare(code: str) -> str:
+    """Return a code without the service's name, which some put before it."""
+    return code.rpartition(".")[2]

@@ -1,0 +1,135 @@
+"""EventBridge: deliveries as events of a bus, which rules pass on."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from streamkit.aws import AwsError, Trouble, code_of, open_client, trouble_of
+from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.observe.logger import get_logger
+from streamkit.sinks.calls import READ_SECONDS, BatchSender, Capacity, Entry
+from streamkit.sinks.envelope import to_envelope, to_json
+from streamkit.sinks.sink import Delivery, Limits
+
+log = get_logger("streamkit.sinks.eventbridge")
+
+_CAPACITY = Capacity(entries=10, size=262_143, each=262_143)
+"""API reference of `PutEvents`: ten entries, together less than 256 KB."""
+
+_TIME_BYTES = 14
+"""What EventBridge counts for an event's time ("Calculating PutEvents event entry size")."""
+
+_INTEGER_MAX = 2**63 - 1
+"""EventBridge takes whole numbers of 64 bits (API reference of `PutEvents`); others go as text."""
+
+_DETAIL_TYPE_MAX = 128
+
+
+@dataclass(frozen=True)
+class EventBridge:
+    """Put events on a bus; the SDK's own region, keys and endpoint are used.
+
+        bus = EventBridge("bus", "shop", source="shop.orders", detail_type="OrderChanged")
+
+    `detail` is a JSON object with `key`, `id`, `group`, `sequence`, `created_at` and `body` (null
+    for a deletion), and `attributes` if there are any; rules match on `detail.body.…`. Whole
+    numbers beyond 64 bits arrive as text. The event's time is when the change was made.
+
+    `PutEvents` says that it took events for a bus that does not exist, and drops them. So the bus
+    is looked for when the sink is opened, which needs `events:DescribeEventBus`; where that is not
+    allowed, a warning is logged and nothing is checked. A bus deleted later is not noticed.
+
+    Order: none; a receiver that keeps the latest state ignores a smaller `sequence` of an `id`.
+
+    Duplicates: after a time-out or a crash an event is put again, and EventBridge itself may pass
+    one on twice. A receiver remembers the keys it has seen.
+
+    Attributes:
+        name: unique in the app.
+        bus: the bus's name or ARN.
+        source: of all events; not beginning with `aws.`.
+        detail_type: of all events, up to 128 characters.
+        calls: how many calls may be under way at once.
+
+    Raises:
+        DeclarationError: the source or type is one that EventBridge never takes.
+    """
+
+    name: str
+    bus: str
+    source: str
+    detail_type: str
+    calls: int = 4
+
+    def __post_init__(self) -> None:
+        if not self.source or self.source.lower().startswith("aws."):
+            raise DeclarationError(f"sink {self.name!r}: no event may have source {self.source!r}")
+        if not 0 < len(self.detail_type) <= _DETAIL_TYPE_MAX:
+            raise DeclarationError(f"sink {self.name!r}: a detail type has 1 to 128 characters")
+
+    @property
+    def limits(self) -> Limits:
+        """What one call takes."""
+        return Limits(_CAPACITY.entries, _CAPACITY.size, self.calls)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["EventBridgeSender"]:
+        """Open a client and look for the bus.
+
+        Raises:
+            ConfigurationError: there is no such bus.
+        """
+        async with open_client("events", read_seconds=READ_SECONDS) as client:
+            try:
+                await client.describe_event_bus(Name=self.bus)
+            except AwsError as error:
+                if trouble_of(error) is Trouble.MISSING:
+                    raise ConfigurationError(
+                        f"sink {self.name!r}: there is no event bus {self.bus!r}"
+                    ) from error
+                log.warning("sink.unchecked", sink=self.name, code=code_of(error))
+            yield EventBridgeSender(client, self.bus, self.source, self.detail_type)
+
+
+class EventBridgeSender(BatchSender):
+    """An open `EventBridge`."""
+
+    service: ClassVar[str] = "EventBridge"
+    capacity: ClassVar[Capacity] = _CAPACITY
+
+    def __init__(self, client: Any, bus: str, source: str, detail_type: str) -> None:
+        """Put events on a bus through a client of the SDK."""
+        super().__init__(client, ordered=False)
+        self.bus = bus
+        self.source = source
+        self.detail_type = detail_type
+
+    def entry(self, delivery: Delivery) -> Entry:
+        """Return an entry of `PutEvents`."""
+        detail = to_json(_in_64_bits(to_envelope(delivery)))
+        wire = {
+            "EventBusName": self.bus,
+            "Source": self.source,
+            "DetailType": self.detail_type,
+            "Detail": detail,
+            "Time": delivery.created_at,
+        }
+        texts = (self.source, self.detail_type, detail)
+        return Entry(wire, _TIME_BYTES + sum(len(text.encode()) for text in texts))
+
+    async def call(self, wires: Sequence[Any]) -> Sequence[str | None]:
+        """Make one call of `PutEvents`."""
+        reply = await self.client.put_events(Entries=list(wires))
+        return [entry.get("ErrorCode") for entry in reply["Entries"]]
+
+
+def _in_64_bits(plain: Any) -> Any:
+    """Return the same, with whole numbers that need more than 64 bits as text."""
+    if isinstance(plain, dict):
+        return {name: _in_64_bits(value) for name, value in plain.items()}
+    if isinstance(plain, list):
+        return [_in_64_bits(value) for value in plain]
+    if isinstance(plain, int) and not -_INTEGER_MAX - 1 <= plain <= _INTEGER_MAX:
+        return str(plain)
+    return plain

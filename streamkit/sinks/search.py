@@ -1,0 +1,190 @@
+"""A sink: documents of an OpenSearch or Elasticsearch index, by their bulk API.
+
+In: deliveries; the body is the document, `id` its id, None deletes it. Out: bulk requests. Every
+operation carries an external version that follows from the sequence of its change (see
+`versions`), with `external_gte`: an older change never replaces a newer one. The conflict (409)
+that the index answers then means that an equal or newer one is there: that counts as delivered. An
+id must belong to one item, for sequences of two items cannot be compared.
+
+Each operation has its own fate: what the index finds wrong with a document parks its change; what
+it has no room for, it gets again. After a deletion the index remembers the version only for as long
+as its setting `index.gc_deletes` says (60 s unless set): set it to what a request of a stopped
+worker may be late by, such as an hour.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from streamkit.clock import Clock, SystemClock
+from streamkit.errors import ConfigurationError, PoisonChange
+from streamkit.sinks.body import to_text
+from streamkit.sinks.endpoint import LATER, Answer, Endpoint, Refused, check_url, connected, fate
+from streamkit.sinks.newest import Newest
+from streamkit.sinks.sink import Delivery, Limits
+from streamkit.sinks.versions import external_version
+
+_TOO_LARGE = 413
+_WHOLE = frozenset({400, _TOO_LARGE})
+"""A request that is refused so is tried in halves; others (401, 403, 404) are not its fault."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search index as a sink; needs the extra `search`.
+
+    Args:
+        name: of the sink.
+        url: the cluster's address.
+        index: the index, or an alias with one write index.
+        headers: sent along, such as `Authorization`.
+        auth: httpx's, such as a pair of user and password.
+        timeout: seconds for a whole call.
+        items: operations in a call.
+        size: bytes of documents in a call.
+        calls: calls at once.
+        pause_max: the longest pause in seconds that the cluster gets when it asks for one
+            (`Retry-After`).
+        transport: httpx's, for proxies or client certificates.
+
+    Raises:
+        DeclarationError: the URL is not one of HTTP.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    index: str
+    _: KW_ONLY
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth: Any = field(default=None, repr=False)
+    timeout: float = 30.0
+    items: int = 500
+    size: int = 5_000_000
+    calls: int = 2
+    pause_max: float = 60.0
+    transport: Any = field(default=None, repr=False)
+    clock: Clock = field(default_factory=SystemClock, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the address."""
+        check_url(self.name, self.url)
+
+    @property
+    def limits(self) -> Limits:
+        """What one call takes."""
+        return Limits(items=self.items, size=self.size, calls=self.calls)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["SearchSender"]:
+        """Open connections as they are needed.
+
+        Raises:
+            ConfigurationError: httpx is not installed.
+        """
+        async with connected(
+            self.name,
+            "search",
+            calls=self.calls,
+            timeout=self.timeout,
+            pause_max=self.pause_max,
+            clock=self.clock,
+            auth=self.auth,
+            transport=self.transport,
+        ) as endpoint:
+            yield SearchSender(self, endpoint)
+
+
+@dataclass(frozen=True)
+class SearchSender:
+    """An open search index."""
+
+    sink: Search
+    endpoint: Endpoint
+    newest: Newest = field(default_factory=Newest)
+
+    async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
+        """Put and delete documents, in the order of their sequences.
+
+        Raises:
+            Refused: the cluster took nothing.
+            ConfigurationError: it does not let us in, or is none.
+        """
+        errors: list[Exception | None] = [None] * len(deliveries)
+        lines: dict[int, bytes] = {}
+        for place in sorted(range(len(deliveries)), key=lambda one: deliveries[one].sequence):
+            if self.newest.outdates(deliveries[place]):
+                continue
+            try:
+                lines[place] = operation(self.sink.index, deliveries[place])
+            except (TypeError, ValueError) as wrong:
+                errors[place] = PoisonChange(f"{self.sink.name}: no document ({wrong})")
+        for place, error in zip(lines, await self._bulk(list(lines.values())), strict=True):
+            errors[place] = error
+            if error is None:
+                self.newest.note(deliveries[place])
+        return errors
+
+    async def _bulk(self, lines: Sequence[bytes]) -> list[Exception | None]:
+        """Make one call; two with halves of it, if it is refused as a whole."""
+        if not lines:
+            return []
+        headers = {**self.sink.headers, "Content-Type": "application/x-ndjson"}
+        url = f"{self.sink.url.rstrip('/')}/_bulk"
+        answer = await self.endpoint.post(url, b"".join(lines), headers)
+        error = fate(self.sink.name, answer)
+        if error is None:
+            return self._fates(answer, len(lines))
+        if answer.status not in _WHOLE:
+            raise error if isinstance(error, Refused) else ConfigurationError(str(error))
+        if len(lines) == 1:
+            return [error]
+        half = len(lines) // 2
+        return [*await self._bulk(lines[:half]), *await self._bulk(lines[half:])]
+
+    def _fates(self, answer: Answer, count: int) -> list[Exception | None]:
+        try:
+            items = json.loads(answer.body)["items"]
+            fates = [self._fate(result) for item in items for result in item.values()]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            fates = []
+        if len(fates) != count:
+            raise Refused(f"{self.sink.name} gave an answer that is none of a bulk request")
+        return fates
+
+    def _fate(self, result: Mapping[str, Any]) -> Exception | None:
+        """Say what became of one operation. Reasons may hold data, so that only types are shown."""
+        status, error = int(result["status"]), result.get("error")
+        if error is None and (200 <= status < 300 or status == 404):
+            return None  # 404: what is to be deleted is not there
+        kind = error.get("type", "error") if isinstance(error, Mapping) else "error"
+        if kind == "version_conflict_engine_exception":
+            return None
+        text = f"{self.sink.name} answered {status} ({kind})"
+        # 403 is a block on the index, as when disks are full; 404 and 409 are the index's, too.
+        if status in LATER or status >= 500 or status in (403, 404, 409):
+            return Refused(text)
+        return PoisonChange(text)
+
+
+def operation(index: str, delivery: Delivery) -> bytes:
+    """Return the lines of a bulk request for a delivery.
+
+    Raises:
+        TypeError: the body is neither an object nor None.
+        ValueError: the sequence is not one.
+    """
+    about = {
+        "_index": index,
+        "_id": delivery.id,
+        "version": external_version(delivery.sequence),
+        "version_type": "external_gte",
+    }
+    if delivery.body is None:
+        return f"{to_text({'delete': about})}\n".encode()
+    if not isinstance(delivery.body, Mapping | BaseModel):
+        raise TypeError("a document must be an object")
+    return f"{to_text({'index': about})}\n{to_text(delivery.body)}\n".encode()

@@ -1,0 +1,183 @@
+"""A sink: webhooks, one POST for each delivery, or one for many.
+
+In: deliveries. Out: requests. A status of 2xx means delivered; 408, 425, 429, 5xx and no answer at
+all mean later; every other status, redirects included, means never: `PoisonChange`.
+
+Headers of each request:
+
+* `Idempotency-Key`: the delivery's key; the same when it comes again.
+* `X-Streamkit-Sequence`: orders the deliveries of one `X-Streamkit-Group`, which is an item; 40
+  digits, to be compared as text. One that is not above the last is old.
+* `X-Streamkit-Id`: what it is about; percent-encoded where it is not plain ASCII.
+* `X-Streamkit-Deleted: true` with a body of `null`, for a deletion.
+* `X-Streamkit-Attributes`: the attributes, if there are any, as JSON in ASCII.
+* `X-Streamkit-Signature`, if there is a secret: `t=SECONDS,v1=HEX`, the HMAC-SHA256 of the text of
+  the seconds since 1970, a dot and the body. Receivers compute it again, compare it in constant
+  time, and refuse what is older than a few minutes.
+
+With `batch=True` the body is a list of envelopes (see `envelope`); its `Idempotency-Key` is of this
+very list, and the same delivery may come again in another. When a list is refused for good, its
+members are sent one by one, each in a list of its own, so that only those at fault are parked.
+"""
+
+import hashlib
+import hmac
+import json
+import string
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from streamkit.clock import Clock, SystemClock
+from streamkit.errors import PoisonChange
+from streamkit.sinks.body import to_text
+from streamkit.sinks.endpoint import Answer, Endpoint, Refused, check_url, connected, fate
+from streamkit.sinks.envelope import to_envelope
+from streamkit.sinks.sink import Delivery, Limits
+
+_ANSWER_BYTES = 64_000
+"""An answer is read so that its connection can be used again; one that is longer costs that."""
+
+_PLAIN = string.punctuation.replace("%", "")
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """A webhook as a sink; needs the extra `webhook`.
+
+    Args:
+        name: of the sink.
+        url: where to post to.
+        secret: signs each request; without it there is no signature.
+        headers: sent along, such as `Authorization`; they may replace `Content-Type`.
+        timeout: seconds for a whole call.
+        batch: post lists of up to `items` deliveries.
+        items: how many, at most.
+        calls: requests at once.
+        pause_max: the longest pause in seconds that the receiver gets when it asks for one
+            (`Retry-After`).
+        transport: httpx's, for proxies or client certificates.
+        clock: the time in signatures.
+
+    Raises:
+        DeclarationError: the URL is not one of HTTP.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    _: KW_ONLY
+    secret: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float = 10.0
+    batch: bool = False
+    items: int = 100
+    calls: int = 4
+    pause_max: float = 60.0
+    transport: Any = field(default=None, repr=False)
+    clock: Clock = field(default_factory=SystemClock, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the address."""
+        check_url(self.name, self.url)
+
+    @property
+    def limits(self) -> Limits:
+        """What one call takes."""
+        return Limits(items=self.items if self.batch else 1, calls=self.calls)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["WebhookSender"]:
+        """Open connections as they are needed.
+
+        Raises:
+            ConfigurationError: httpx is not installed.
+        """
+        async with connected(
+            self.name,
+            "webhook",
+            calls=self.calls,
+            timeout=self.timeout,
+            pause_max=self.pause_max,
+            clock=self.clock,
+            transport=self.transport,
+        ) as endpoint:
+            yield WebhookSender(self, endpoint)
+
+
+@dataclass(frozen=True)
+class WebhookSender:
+    """An open webhook."""
+
+    sink: Webhook
+    endpoint: Endpoint
+
+    async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
+        """Post, in order; after one that failed, nothing of its group."""
+        if self.sink.batch and len(deliveries) > 1:
+            error = await self._attempt(deliveries)
+            if not isinstance(error, PoisonChange):
+                return [error] * len(deliveries)
+        errors: list[Exception | None] = []
+        failed: dict[str, Exception] = {}
+        refused: Exception | None = None
+        for delivery in deliveries:
+            if refused is None and delivery.group not in failed:
+                error = await self._attempt([delivery])
+                if error is not None:
+                    failed[delivery.group] = error
+                if isinstance(error, Refused) and error.away:
+                    refused = error
+            else:
+                error = refused or Refused("waits for an earlier delivery of its item")
+            errors.append(error)
+        return errors
+
+    async def _attempt(self, deliveries: Sequence[Delivery]) -> Exception | None:
+        try:
+            return fate(self.sink.name, await self._post(deliveries))
+        except Refused as error:
+            return error
+        except (TypeError, ValueError) as error:
+            return PoisonChange(f"{self.sink.name}: not JSON ({type(error).__name__})")
+
+    async def _post(self, deliveries: Sequence[Delivery]) -> Answer:
+        if self.sink.batch:
+            body = to_text([to_envelope(delivery) for delivery in deliveries]).encode()
+            headers = {"Content-Type": "application/json", "Idempotency-Key": _key(deliveries)}
+        else:
+            body = to_text(deliveries[0].body).encode()
+            headers = _headers(deliveries[0])
+        headers |= self.sink.headers
+        if self.sink.secret is not None:
+            seconds = int(self.sink.clock.time())
+            headers["X-Streamkit-Signature"] = signature(self.sink.secret, seconds, body)
+        return await self.endpoint.post(self.sink.url, body, headers, keep=_ANSWER_BYTES)
+
+
+def signature(secret: str, seconds: int, body: bytes) -> str:
+    """Return what `X-Streamkit-Signature` says of a body that is sent at a time."""
+    signed = f"{seconds}.".encode() + body
+    return f"t={seconds},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
+
+
+def _headers(delivery: Delivery) -> dict[str, str]:
+    text = isinstance(delivery.body, str)
+    headers = {
+        "Content-Type": "text/plain; charset=utf-8" if text else "application/json",
+        "Idempotency-Key": delivery.key,
+        "X-Streamkit-Id": quote(delivery.id, safe=_PLAIN),
+        "X-Streamkit-Group": delivery.group,
+        "X-Streamkit-Sequence": delivery.sequence,
+    }
+    if delivery.body is None:
+        headers["X-Streamkit-Deleted"] = "true"
+    if delivery.attributes:
+        headers["X-Streamkit-Attributes"] = json.dumps(dict(delivery.attributes))
+    return headers
+
+
+def _key(deliveries: Sequence[Delivery]) -> str:
+    joined = "".join(delivery.key for delivery in deliveries)
+    return hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()

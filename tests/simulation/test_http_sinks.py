@@ -1,0 +1,88 @@
+"""Webhook and search behind the real worker, in virtual time: what arrives through crashes."""
+
+from types import SimpleNamespace
+
+import anyio
+import httpx
+import pytest
+
+from streamkit import (
+    App,
+    Change,
+    Entity,
+    Policy,
+    Search,
+    Send,
+    Webhook,
+)
+from tests.integration.search_cluster import SearchCluster
+
+
+class Song(Entity, pk="SONG#{name}", sk="SONG"):
+    name: str
+    plays: int = 0
+
+
+def answering(answer):
+    """A transport that asks a function of the tests' servers, without sockets."""
+
+    def handle(request):
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        asked = SimpleNamespace(
+            method=request.method, path=request.url.path, headers=headers, body=request.content
+        )
+        status, headers, body = answer(asked)
+        return httpx.Response(status, headers=headers, content=body)
+
+    return httpx.MockTransport(handle)
+
+
+def searching(cluster):
+    app = App("songs", table="Songs")
+    transport = answering(cluster.answer)
+    search = app.sink(Search("search", "https://search", "songs", transport=transport))
+
+    @app.on
+    def follow(change: Change[Song]) -> Send:
+        return Send(search, change.new, id=(change.new or change.old).name)
+
+    return app
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_index_follows_the_table_through_crashes(harness_of, moment):
+    for call in range(3, 36, 4):
+        cluster = SearchCluster()
+        harness = harness_of(searching(cluster))
+        harness.crash(at=call, moment=moment)
+        harness.put(Song(name="a"), Song(name="b"))
+        harness.put(Song(name="a", plays=1))
+        harness.delete(Song.key(name="b"))
+        harness.settle()
+        assert cluster.documents == {("songs", "a"): {"name": "a", "plays": 1}}
+
+
+def test_a_busy_receiver_gets_its_pause_and_then_everything_in_order(harness_of):
+    seen, times = [], []
+
+    def answer(request):
+        times.append(anyio.current_time())
+        if len(times) <= 3:
+            return (429, {"Retry-After": "5"}, b"")
+        seen.append(request.headers["x-streamkit-sequence"])
+        return (204, {}, b"")
+
+    app = App("songs", table="Songs", policy=Policy(on_failure="block"))
+    hook = app.sink(Webhook("hook", "https://hook", calls=1, transport=answering(answer)))
+
+    @app.on
+    def tell(change: Change[Song]) -> Send:
+        return Send(hook, {"name": change.key.pk})
+
+    harness = harness_of(app)
+    for plays in range(4):
+        harness.put(Song(name="a", plays=plays))
+    harness.settle()
+    assert len(seen) == 4
+    assert seen == sorted(seen)
+    assert times[3] - times[0] >= 15

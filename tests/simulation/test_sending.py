@@ -1,0 +1,157 @@
+"""Sends: delivered before their commit, in order per item, and slow only for their own handler."""
+
+from decimal import Decimal
+
+import pytest
+
+from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Send
+from streamkit.errors import DeclarationError
+from streamkit.testing.harness import Harness, every_crash
+from tests.simulation.memory import Memory
+
+
+class Order(Entity, pk="ORDER#{order}", sk="ORDER#{order}"):
+    order: str
+    step: int = 0
+
+
+class Copy(Entity, pk="COPY#{order}", sk="COPY#{order}"):
+    order: str
+    step: int = 0
+
+
+def make_app(sink, **policy):
+    app = App("orders", table="Orders", entities=[Copy], policy=Policy(**policy))
+    app.sink(sink)
+
+    @app.on
+    def tell(change: Inserted[Order] | Modified[Order]) -> Send:
+        new = change.new
+        return Send(sink, {"order": new.order, "step": new.step})
+
+    @app.on
+    def copy(change: Inserted[Order] | Modified[Order]) -> Put[Copy]:
+        return Put(Copy(order=change.new.order, step=change.new.step))
+
+    return app
+
+
+def write(harness, orders=5, steps=3):
+    for step in range(steps):
+        harness.put(*(Order(order=str(order), step=step) for order in range(orders)))
+
+
+def copies(harness):
+    return {copy.order: copy.step for copy in harness.scan(Copy)}
+
+
+def test_each_change_is_sent_once_and_in_order_with_a_key_of_its_own(harness_of):
+    sink = Memory()
+    harness = harness_of(make_app(sink))
+    write(harness)
+    harness.settle()
+    for order in range(5):
+        assert sink.steps(str(order)) == [0, 1, 2]
+    assert len({delivery.key for delivery in sink.got}) == 15
+    assert len({delivery.group for delivery in sink.got}) == 5
+    assert max(sink.batches) > 1, "several go in one call"
+    assert max(sink.batches) <= 10
+
+
+def test_no_crash_loses_a_delivery_and_a_repeated_one_keeps_its_key():
+    def scenario(harness):
+        write(harness, orders=2, steps=2)
+        harness.settle()
+        assert copies(harness) == {"0": 1, "1": 1}
+
+    sinks = []
+
+    def make():
+        sinks.append(Memory())
+        return Harness(make_app(sinks[-1]))
+
+    repeated = 0
+    for _ in every_crash(scenario, make):
+        pass
+    for sink in sinks:
+        keys = {(d.body["order"], d.body["step"]): d.key for d in sink.got}
+        assert len(keys) == 4
+        assert len({delivery.key for delivery in sink.got}) == 4
+        repeated += len(sink.got) > 4
+    assert repeated
+
+
+def test_a_failing_delivery_parks_its_item_alone_and_heals(harness_of):
+    sink = Memory()
+    sink.trouble = lambda ds: [OSError("down") if d.body["order"] == "3" else None for d in ds]
+    harness = harness_of(make_app(sink))
+    write(harness)
+    harness.settle()
+    assert {parked.handler for parked in harness.parked()} == {"tell"}
+    assert copies(harness) == {str(order): 2 for order in range(5)}
+    sink.trouble = None
+    harness.advance("5m")
+    assert sink.steps("3") == [0, 1, 2]
+    assert not harness.parked()
+
+
+def test_a_slow_sink_holds_up_its_own_handler_only(harness_of):
+    sink = Memory(calls=1, items=1)
+    sink.trouble = lambda _: 8.0
+    harness = harness_of(make_app(sink, timeout_seconds=60))
+    harness.settle()
+    write(harness, orders=10, steps=2)
+    harness.advance("40s")
+    assert copies(harness) == {str(order): 1 for order in range(10)}
+    assert len(sink.batches) < 10
+    sink.trouble = None
+    harness.advance("10m")
+    for order in range(10):
+        assert sink.steps(str(order))[-2:] == [0, 1]
+    assert not harness.parked()
+
+
+def test_what_can_never_be_delivered_is_parked_at_once(harness_of):
+    sink = Memory()
+    sink.trouble = lambda ds: [PoisonChange("too large")] * len(ds)
+    harness = harness_of(make_app(sink))
+    harness.put(Order(order="1"))
+    harness.settle()
+    (parked,) = harness.parked()
+    assert (parked.error, parked.attempts) == ("PoisonChange", 1)
+
+
+def test_a_body_that_has_no_text_is_parked(harness_of):
+    app, sink = App("orders", table="Orders"), Memory()
+    app.sink(sink)
+
+    @app.on
+    def tell(change: Inserted[Order]) -> Send:
+        return Send(sink, {"what": object()})
+
+    harness = harness_of(app)
+    harness.put(Order(order="1"))
+    harness.settle()
+    assert [parked.error for parked in harness.parked()] == ["PoisonChange"]
+
+
+def test_a_sink_the_app_does_not_have_parks_the_change(harness_of):
+    app = App("orders", table="Orders")
+    stranger = Memory("stranger")
+
+    @app.on
+    def tell(change: Inserted[Order]) -> Send:
+        return Send(stranger, {"price": Decimal(1)})
+
+    harness = harness_of(app)
+    harness.put(Order(order="1"))
+    harness.settle()
+    (parked,) = harness.parked()
+    assert "stranger" in parked.detail
+
+
+def test_two_sinks_of_one_name_are_refused():
+    app = App("orders", table="Orders")
+    app.sink(Memory())
+    with pytest.raises(DeclarationError, match="memory"):
+        app.sink(Memory())
