@@ -1,0 +1,61 @@
+"""Effects are values: what is said of one gives another, and the first stays as it was."""
+
+from datetime import timedelta
+
+import pytest
+
+from streamkit import (
+    Add,
+    Attr,
+    Check,
+    Completed,
+    Delete,
+    Entity,
+    Put,
+    Set,
+    absent,
+)
+from streamkit.effects import Accumulate, Guard
+from streamkit.testing import inserted
+
+
+class Note(Entity, pk="NOTE#{number}", sk="NOTE"):
+    number: int
+    text: str = ""
+
+
+KEY = Note.key(number=1)
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        Put(Note(number=1)),
+        Set(KEY, text="a"),
+        Add(KEY, number=1),
+        Delete(KEY),
+        Check(KEY, Attr("text").exists()),
+        Accumulate(KEY, {}),
+    ],
+)
+def test_a_table_and_a_condition_can_be_said_in_any_order(effect):
+    before = repr(effect)
+    one, other = effect.to("Other").only_if(absent), effect.only_if(absent).to("Other")
+    assert one == other
+    assert (one.table, one.guard) == ("Other", Guard(absent))
+    assert type(one) is type(effect)
+    assert repr(effect) == before
+
+
+def test_a_completion_is_named_by_its_change_and_handler_and_lasts_from_the_changes_creation():
+    change = inserted(Note(number=1)).for_handler("mail")
+    kept = Completed(change, keep=timedelta(days=1))
+    assert kept.id == change.idempotency_key
+    assert kept.id != Completed(change.for_handler("other")).id
+    assert kept.until == change.created_at.timestamp() + 86400
+
+
+@pytest.mark.parametrize("say", [lambda e: e.only_if(absent), lambda e: e.to("Other")])
+def test_a_completion_takes_neither_condition_nor_table(say):
+    with pytest.raises(TypeError, match="a Completed"):
+        say(Completed(inserted(Note(number=1))))
