@@ -12,25 +12,35 @@
 An aggregate is a function from one item image to contributions. What a change adds is
 contribution(new) - contribution(old), so inserts, deletes, expiries, edits and moves between
 groups need no special case. The items are streamkit's own: nothing else should write them.
+
+How the items are kept is said by class keywords: see `Aggregate`.
 """
 
 import ast
+import builtins
 import hashlib
 import inspect
 import textwrap
 from collections.abc import Iterable
-from decimal import Decimal
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, TypeVar, Unpack
+
+from pydantic import ConfigDict
 
 from streamkit.changes import Change, Kind
-from streamkit.codec import NUMBERS
 from streamkit.declaration import Declaration
-from streamkit.effects import Accumulate, Effect
+from streamkit.effects import Effect
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.handler import Handler, Policy
-from streamkit.keys import Key
-from streamkit.kinds.measures import MEASURES, Avg, Measure
+from streamkit.keys import Key, Query
+from streamkit.kinds.buckets import Until
+from streamkit.kinds.contributions import contributions, difference, placed, stored_as
+from streamkit.kinds.extremes import extremes_of
+from streamkit.kinds.measures import MEASURES, Avg, Distinct, Measure, adds_up
+from streamkit.kinds.options import Missing, Options
+from streamkit.kinds.soundness import check_aggregate
+from streamkit.parts import Parts
 
 E = TypeVar("E", bound=Entity)
 
@@ -39,9 +49,59 @@ Groups = Key[Any] | Iterable[Key[Any]] | None
 
 
 class Aggregate(Entity, Generic[E]):
-    """The base of aggregates. A subclass names its source, its keys, its measures and `group`."""
+    """The base of aggregates. A subclass names its source, its keys, its measures and `group`.
+
+    Class keywords, beside those of every entity:
+
+    Args:
+        spread: keep each group in so many parts (up to 64), so that commits of different shards
+            seldom meet at one. `Table` reads them as one item, all of them each time. Nothing can
+            listen to the parts.
+        remove_empty: delete a group once every measure of it is zero.
+        onto: an entity of the application's whose items take the contributions; then there is no
+            `pk` or `sk`, `group` returns that entity's keys, and each measure's field is a number
+            field of it, with the same attribute name. Each write costs as much as the whole item
+            is large, and wherever the application puts the whole item, it puts its own count.
+        missing: what a contribution does where the item of `onto` is not there: `skip` (the
+            default) drops it, `create` makes an item of key and count, `park` parks the change.
+        approximate: one plain update for each item and page, sent after its commit: half the
+            price, no place in the transaction. A crash in between loses it, a time-out may double
+            it. For page views, not for money.
+    """
 
     __measures__: ClassVar[dict[str, Measure]] = {}
+    __options__: ClassVar[Options] = Options()
+    __until__: ClassVar[tuple[str, Until] | None] = None
+
+    def __init_subclass__(
+        cls,
+        *,
+        pk: str | None = None,
+        sk: str | None = None,
+        type: str | None = None,  # noqa: A002 - the word of the declaration
+        spread: int | None = None,
+        remove_empty: bool | None = None,
+        onto: builtins.type[Entity] | None = None,
+        missing: Missing | None = None,
+        approximate: bool | None = None,
+        **config: Unpack[ConfigDict],
+    ) -> None:
+        super().__init_subclass__(pk=pk, sk=sk, type=type, **config)
+        given = {
+            "spread": spread,
+            "remove_empty": remove_empty,
+            "onto": onto,
+            "missing": missing,
+            "approximate": approximate,
+        }
+        said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        cls.__options__ = replace(cls.__options__, **said)
+        cls.__options__.check(cls.__declaration__, given_missing=missing is not None)
+        if cls.__options__.onto is not None and cls.__entity__ is not None:
+            raise DeclarationError(
+                f"{cls.__declaration__}: with onto= the keys are those of"
+                f" {cls.__options__.onto.__name__}; leave out pk, sk and type"
+            )
 
     @classmethod
     def group(cls, item: E, /) -> Groups:  # noqa: ARG003 - subclasses use it
@@ -52,25 +112,42 @@ class Aggregate(Entity, Generic[E]):
         raise DeclarationError(f"{Declaration.of(cls)}: an aggregate defines group()")
 
     @classmethod
+    def members(cls, *args: Any, **fields: Any) -> Query[E]:  # noqa: ARG003 - subclasses use them
+        """Return the query of a group's items, given the fields of the group's key by name.
+
+        Needed by `Min`, `Max`, `First`, `Last` and `Top`, when the best one leaves: it reads the
+        partition of the source's table that holds the group, strongly consistent. What it finds
+        beside the group's items is left out.
+        """
+        raise DeclarationError(f"{Declaration.of(cls)}: its measures need members()")
+
+    @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Collect the measures from the fields' annotations."""
         super().__pydantic_init_subclass__(**kwargs)
-        cls.__measures__ = {
-            attribute_names(cls)[name]: measure
+        notes = [
+            (attribute_names(cls)[name], note)
             for name, field in cls.model_fields.items()
-            for measure in field.metadata
-            if isinstance(measure, MEASURES)
-        }
-        means = {name: m for name, m in cls.__measures__.items() if isinstance(m, Avg)}
-        if means:
+            for note in field.metadata
+        ]
+        cls.__measures__ = {name: note for name, note in notes if isinstance(note, MEASURES)}
+        ends = [(name, note) for name, note in notes if isinstance(note, Until)]
+        cls.__until__ = ends[0] if ends else None
+        read = {n: m for n, m in cls.__measures__.items() if isinstance(m, Avg | Distinct)}
+        if read:
             cls.__also_read__ = tuple(
-                f"{name}_{part}" for name in means for part in ("sum", "count")
+                f"{name}_{part}"
+                for name, measure in read.items()
+                if isinstance(measure, Avg)
+                for part in ("sum", "count")
             )
-            cls.upcast(lambda item: _read_means(means, item))
+            cls.upcast(lambda item: _read_measures(read, item))
+        if cls.__options__.spread > 1:
+            cls.__parts__ = Parts(cls.__options__.spread, adds_up(cls.__measures__))
 
 
-def _read_means(means: dict[str, Avg], item: dict[str, Any]) -> dict[str, Any]:
-    for attribute, measure in means.items():
+def _read_measures(measures: dict[str, Avg | Distinct], item: dict[str, Any]) -> dict[str, Any]:
+    for attribute, measure in measures.items():
         measure.read(attribute, item)
     return item
 
@@ -91,65 +168,28 @@ def source_of(aggregate: type[Aggregate[Any]]) -> type[Entity]:
     )
 
 
-def contributions(
-    aggregate: type[Aggregate[Any]], item: Entity | None
-) -> dict[Key[Any], dict[str, Decimal]]:
-    """Return what one item image adds, by group and attribute; nothing for no item."""
-    if item is None:
-        return {}
-    groups = aggregate.group(item)
-    if groups is None:
-        return {}
-    keys = [groups] if isinstance(groups, Key) else list(groups)
-    amounts: dict[str, Decimal] = {}
-    for attribute, measure in aggregate.__measures__.items():
-        amounts |= measure.amounts(attribute, item)
-    return dict.fromkeys(keys, amounts)
-
-
-def difference(
-    aggregate: type[Aggregate[Any]], old: Entity | None, new: Entity | None
-) -> list[Effect]:
-    """Return the effects that turn the contributions of `old` into those of `new`."""
-    before, after = contributions(aggregate, old), contributions(aggregate, new)
-    effects: list[Effect] = []
-    for key in before | after:
-        taken, given = before.get(key, {}), after.get(key, {})
-        amounts = {
-            name: NUMBERS.subtract(given.get(name, Decimal(0)), taken.get(name, Decimal(0)))
-            for name in taken | given
-        }
-        changed = {name: amount for name, amount in amounts.items() if amount}
-        if changed:
-            effects.append(Accumulate(key, changed))
-    return effects
-
-
 def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handler:
     """Make the handler that keeps an aggregate.
 
     Raises:
-        DeclarationError: it has no measure, no group or no source.
+        DeclarationError: it has no measure, no group or no source, or its options do not fit.
     """
     declared = Declaration.of(aggregate)
     source = source_of(aggregate)
-    if not aggregate.__measures__:
+    if not (aggregate.__measures__ or extremes_of(aggregate)):
         raise DeclarationError(
             f"{declared}: no field has a measure, as in likes: Annotated[int, Count()] = 0"
         )
     if aggregate.group.__func__ is Aggregate.group.__func__:  # type: ignore[attr-defined]
         raise DeclarationError(f"{declared}: an aggregate defines group()")
-
-    for name, measure in aggregate.__measures__.items():
-        value = getattr(measure, "value", None)
-        if isinstance(value, str) and value not in source.model_fields:
-            raise DeclarationError(
-                f"{declared}: {name} measures {value!r}, and {source.__name__} has no such field"
-            )
+    check_aggregate(aggregate, source, declared)
 
     def run(change: Change[Any]) -> list[Effect]:
-        return difference(aggregate, change.old, change.new)
+        return placed(aggregate, difference(aggregate, change.old, change.new), change)
 
+    if aggregate.__options__.approximate:
+        policy = replace(policy, on_failure="skip")
+    stored = stored_as(aggregate)
     return Handler(
         name=aggregate.__name__,
         entity=source,
@@ -160,18 +200,30 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
         commutes=True,
         is_aggregate=True,
         definition=_definition(aggregate),
+        writes=frozenset({stored}),
+        causes={stored: frozenset({Kind.INSERTED, Kind.MODIFIED})},
     )
 
 
 def _definition(aggregate: type[Aggregate[Any]]) -> str:
     """Return a digest that changes when the aggregate's value would, and not with a comment."""
-    spec = spec_of(aggregate)
+    stored = stored_as(aggregate)
+    spec = spec_of(stored)
     try:
         text = ast.dump(ast.parse(textwrap.dedent(inspect.getsource(aggregate))))
     except (OSError, TypeError, SyntaxError):
         text = repr([aggregate.group.__func__.__code__.co_code, sorted(aggregate.__measures__)])  # type: ignore[attr-defined]
     templates = (spec.pk.text, spec.sk.text if spec.sk else "")
-    return hashlib.blake2b(repr((text, templates)).encode(), digest_size=8).hexdigest()
+    # A keyword's value may be inherited, or come from elsewhere: the text alone does not tell.
+    said = (aggregate.__options__.text, repr(aggregate.__until__))
+    return hashlib.blake2b(repr((text, templates, *said)).encode(), digest_size=8).hexdigest()
 
 
-__all__ = ["Aggregate", "aggregate_handler", "contributions", "difference", "source_of"]
+__all__ = [
+    "Aggregate",
+    "aggregate_handler",
+    "contributions",
+    "difference",
+    "source_of",
+    "stored_as",
+]

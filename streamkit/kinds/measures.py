@@ -3,18 +3,20 @@
     likes: Annotated[int, Count()] = 0
     revenue: Annotated[Decimal, Sum("amount")] = Decimal(0)
     rating: Annotated[Decimal | None, Avg("stars")] = None
+    buyers: Annotated[int, Distinct("buyer")] = 0
 
 A measure turns one item into amounts by attribute name; the aggregate adds the difference between
 a change's new and old amounts to the group. Amounts are exact decimals of 38 digits; a sum that
 does not fit raises, and the change is parked.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from hashlib import blake2b
 from typing import Any
 
-from streamkit.codec import NUMBERS
+from streamkit.codec import NUMBERS, encode
 
 Value = str | Callable[[Any], Any]
 """A field's name, or a function of the item; None contributes nothing."""
@@ -86,6 +88,69 @@ class Avg:
             item.pop(attribute, None)
 
 
-Measure = Count | Sum | Avg
+@dataclass(frozen=True)
+class Distinct:
+    """How many different values the group's items have, exactly; None contributes nothing.
+
+    The item counts how often it has seen each value, in an attribute `<attribute>~<hash>` of about
+    35 bytes, which stays when the value is gone. So a group takes some 10,000 different values
+    before DynamoDB's 400 KB are full and its changes are parked, and each write of it costs a unit
+    for every KB that it has by then. Equal numbers are one value: 1, 1.0 and Decimal("1.00").
+    """
+
+    value: Value
+    when: When | None = None
+
+    def amounts(self, attribute: str, item: Any) -> dict[str, Decimal]:
+        """Return what one item adds, by attribute."""
+        if self.when is not None and not self.when(item):
+            return {}
+        found = self.value(item) if callable(self.value) else getattr(item, self.value)
+        if found is None:
+            return {}
+        return {f"{attribute}~{_digest(found)}": Decimal(1)}
+
+    def read(self, attribute: str, item: dict[str, Any]) -> None:
+        """Fill in how many values have a count, in an item's plain values."""
+        counts = [n for name, n in item.items() if name.startswith(f"{attribute}~")]
+        item[attribute] = sum(count > 0 for count in counts)
+
+
+def _digest(value: Any) -> str:
+    """Return 80 bits that are equal for equal values: of a million, no two share them."""
+    text = repr(_canonical(encode(value)))
+    return blake2b(text.encode(), digest_size=10).hexdigest()
+
+
+def _canonical(wire: Any) -> Any:
+    """Write a wire value in one way, whatever the form of its numbers and the order of its parts.
+
+    Raises:
+        ValueError: the value, such as a float that is not a number, cannot be stored.
+    """
+    ((kind, content),) = wire.items()
+    if kind == "N":
+        return kind, str(NUMBERS.add(Decimal(content), Decimal(0)).normalize(NUMBERS))
+    if kind == "NS":
+        return kind, sorted(_canonical({"N": number}) for number in content)
+    if kind == "L":
+        return kind, [_canonical(part) for part in content]
+    if kind == "M":
+        return kind, sorted((name, _canonical(part)) for name, part in content.items())
+    return kind, sorted(content) if kind in ("SS", "BS") else content
+
+
+Measure = Count | Sum | Avg | Distinct
 """What a field of an aggregate can be annotated with."""
-MEASURES = (Count, Sum, Avg)
+MEASURES = (Count, Sum, Avg, Distinct)
+
+
+def adds_up(measures: Mapping[str, Measure]) -> Callable[[str], bool]:
+    """Return what says of an attribute whether it holds an amount of one of the measures."""
+    names = {
+        stored
+        for name, measure in measures.items()
+        for stored in ((f"{name}_sum", f"{name}_count") if isinstance(measure, Avg) else (name,))
+    }
+    prefixes = tuple(f"{n}~" for n, measure in measures.items() if isinstance(measure, Distinct))
+    return lambda attribute: attribute in names or attribute.startswith(prefixes)

@@ -5,14 +5,17 @@ changes, further parameters ask for a `Table` or for what the app's lifespan yie
 """
 
 import inspect
-from collections.abc import Callable
-from typing import Any, get_type_hints
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, get_args, get_type_hints
 
 from streamkit.changes import read_annotation
 from streamkit.declaration import Declaration
+from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
-from streamkit.handler import Handler, Policy
+from streamkit.handler import Delivery, Handler, Policy, Shadow
 from streamkit.when import When
+from streamkit.writes import Writes, declared_writes, read_writes
 
 
 def function_handler(
@@ -40,21 +43,13 @@ def function_handler(
         kinds, entity = read_annotation(hints[first])
     except DeclarationError as error:
         raise DeclarationError(f"{declared}: {error}") from None
-    needs = {}
-    for parameter in parameters[1:]:
-        wanted = hints.get(parameter.name)
-        if parameter.default is not parameter.empty:
-            continue
-        if not isinstance(wanted, type):
-            raise DeclarationError(
-                f"{declared}: annotate {parameter.name!r} with the class it asks for"
-            )
-        needs[parameter.name] = wanted
+    needs = needs_of(parameters[1:], hints, declared)
     if when is not None:
         try:
             when.check(entity)
         except DeclarationError as error:
             raise DeclarationError(f"{declared}: {error}") from None
+    writes = read_writes(hints["return"]) if "return" in hints else Writes()
     return Handler(
         name=name or function.__name__,
         entity=entity,
@@ -65,4 +60,61 @@ def function_handler(
         when=when,
         needs=needs,
         policy=policy,
+        writes=None if writes.entities is None else frozenset(writes.entities),
+        causes=writes.entities or {},
+        effects=writes.effects,
     )
+
+
+def needs_of(
+    parameters: Iterable[inspect.Parameter], hints: Mapping[str, Any], declared: Declaration
+) -> dict[str, type[Any]]:
+    """Return what further parameters of a handler ask for, by their annotations.
+
+    Raises:
+        DeclarationError: one has neither a default nor a class.
+    """
+    needs: dict[str, type[Any]] = {}
+    for parameter in parameters:
+        if parameter.default is not parameter.empty:
+            continue
+        wanted = hints.get(parameter.name)
+        if not isinstance(wanted, type):
+            raise DeclarationError(
+                f"{declared}: annotate {parameter.name!r} with the class it asks for"
+            )
+        needs[parameter.name] = wanted
+    return needs
+
+
+def with_statements(
+    handler: Handler,
+    *,
+    writes: Iterable[type[Entity]] | None,
+    cycle: Literal["bounded"] | None,
+    shadow: Shadow,
+    delivery: Delivery | None,
+) -> Handler:
+    """Add what a handler's declaration says beside its signature.
+
+    Trying a handler and applying it are two definitions, so that the second begins anew.
+
+    Raises:
+        DeclarationError: a value is none of those that are known.
+    """
+    for name, value, known in (
+        ("cycle", cycle, (None, "bounded")),
+        ("shadow", shadow, (False, True, "log")),
+        ("delivery", delivery, (None, *get_args(Delivery))),
+    ):
+        if value not in known:
+            raise DeclarationError(f"{handler.declared}: {name}={value!r}: one of {known}")
+    if shadow:
+        # It holds nothing up, also not where it held lanes as a handler that was applied.
+        definition = f"{handler.definition}shadow"
+        handler = replace(handler, shadow=shadow, definition=definition, commutes=True)
+    if writes is not None:
+        read = Writes(None if handler.writes is None else handler.causes, handler.effects)
+        said = declared_writes(writes, read, handler.declared).entities or {}
+        handler = replace(handler, writes=frozenset(said), causes=said)
+    return replace(handler, cycle=cycle, delivery=delivery)

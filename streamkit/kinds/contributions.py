@@ -1,0 +1,97 @@
+"""Contributions: what one change adds to the groups of an aggregate, and where it goes. Pure.
+
+In: an aggregate, and a change's images. Out: one effect for each group that the change means
+anything to: contribution(new) - contribution(old). On failure: what `group` or a measure raises,
+or a number of more than 38 digits (`ArithmeticError`); the change is parked for it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from streamkit.changes import Change
+from streamkit.codec import NUMBERS, AttributeValue
+from streamkit.conditions import present
+from streamkit.effects import Accumulate, Effect, Otherwise
+from streamkit.entity import Entity
+from streamkit.keys import Key
+from streamkit.parts import part_of_shard
+
+if TYPE_CHECKING:
+    from streamkit.kinds.aggregate import Aggregate
+
+LAST_CHANGE = "_sk_last"
+"""The attribute that holds the id of the last change that added, where emptied groups go."""
+
+
+def stored_as(aggregate: "type[Aggregate[Any]]") -> type[Entity]:
+    """Return the entity whose items hold an aggregate: itself, or what it is kept onto."""
+    return aggregate.__options__.onto or aggregate
+
+
+def contributions(
+    aggregate: "type[Aggregate[Any]]", item: Entity | None
+) -> dict[Key[Any], dict[str, Decimal]]:
+    """Return what one item image adds, by group and attribute; nothing for no item."""
+    if item is None:
+        return {}
+    groups = aggregate.group(item)
+    if groups is None:
+        return {}
+    keys = [groups] if isinstance(groups, Key) else list(groups)
+    stored = stored_as(aggregate)
+    for key in keys:
+        if key.entity is not stored:
+            raise TypeError(f"group() returns keys of {stored.__name__}, not {key.entity.__name__}")
+    amounts: dict[str, Decimal] = {}
+    for attribute, measure in aggregate.__measures__.items():
+        amounts |= measure.amounts(attribute, item)
+    return dict.fromkeys(keys, amounts)
+
+
+def difference(
+    aggregate: "type[Aggregate[Any]]", old: Entity | None, new: Entity | None
+) -> list[Accumulate]:
+    """Return the effects that turn the contributions of `old` into those of `new`."""
+    before, after = contributions(aggregate, old), contributions(aggregate, new)
+    effects: list[Accumulate] = []
+    for key in before | after:
+        taken, given = before.get(key, {}), after.get(key, {})
+        amounts = {
+            name: NUMBERS.subtract(given.get(name, Decimal(0)), taken.get(name, Decimal(0)))
+            for name in taken | given
+        }
+        changed = {name: amount for name, amount in amounts.items() if amount}
+        if changed:
+            effects.append(Accumulate(key, changed))
+    return effects
+
+
+def placed(
+    aggregate: "type[Aggregate[Any]]", effects: Iterable[Accumulate], change: Change[Any]
+) -> list[Effect]:
+    """Send contributions where the aggregate's options say; those to expired buckets are dropped.
+
+    Raises:
+        ValueError: a group has no moment where `Until` looks for one.
+    """
+    options, until = aggregate.__options__, aggregate.__until__
+    part = part_of_shard(change.shard_id, options.spread)
+    marks = {LAST_CHANGE: {"S": change.event_id}} if options.remove_empty else {}
+    found: list[Effect] = []
+    for effect in effects:
+        stored: dict[str, AttributeValue] = dict(marks)
+        if until is not None:
+            attribute, end = until[0], until[1].moment(dict(effect.key.fields))
+            if end < change.created_at:
+                continue
+            stored[attribute] = {"N": str(int(end.timestamp()))}
+        key = replace(effect.key, part=part)
+        moved = replace(effect, key=key, stored=stored, plain=options.approximate)
+        if options.onto is None or options.missing == "create":
+            found.append(moved)
+        else:
+            missing: Otherwise = "omit" if options.missing == "skip" else "park"
+            found.append(moved.only_if(present, otherwise=missing))
+    return found

@@ -1,0 +1,184 @@
+"""Fan-out: one change, many recipients, each with effects of its own.
+
+    def watchers(change: Inserted[Deal]) -> Query[BrandWatch]:
+        return BrandWatch.query(brand=change.new.brand)
+
+    @app.fan_out(watchers, rate=500)
+    def notify(change: Inserted[Deal], to: BrandWatch) -> Put[Message]:
+        return Put(message_of(change.new, to.username)).only_if(absent, otherwise="omit")
+
+A small audience is served in the change's own commit. A larger one lets the change go into its
+lane, and the shard goes on; whoever owns the lane serves page after page, each committed together
+with the place that it reaches (see `broadcasting`). Recipients that come or go meanwhile may be
+served or not; nobody is served twice. The changes of one source item are fanned out one by one.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, get_args, get_origin, get_type_hints
+
+from streamkit.changes import Change, read_annotation
+from streamkit.declaration import Declaration
+from streamkit.effects import Effect, Result, Send, as_effects
+from streamkit.entity import Entity, Key
+from streamkit.errors import DeclarationError, PoisonChange
+from streamkit.handler import AUDIENCE, DEFER, Broadcast, Defer, Handler, Policy
+from streamkit.kinds.audience import AudienceReader, Recipient
+from streamkit.kinds.on import needs_of
+from streamkit.table import Table
+from streamkit.when import When
+from streamkit.writes import Writes, read_writes
+
+INLINE = 50
+"""Recipients at most that are served in the change's own commit."""
+_EFFECTS_INLINE = 90
+"""Effects at most, so that others fit into the commit."""
+_SENDS_INLINE = 10
+"""Of these, deliveries at most: they are made one after the other, before the commit."""
+
+
+Serve = Callable[[Change[Any], Any, dict[str, Any]], Awaitable[tuple[Effect, ...]]]
+"""Makes the effects for one recipient: of the change, the recipient and what was asked for."""
+
+
+@dataclass(frozen=True)
+class Inline:
+    """Serves an audience in the change's own commit, if it is small."""
+
+    reader: AudienceReader
+    serve: Serve
+    most: int = INLINE
+
+    async def run(self, change: Change[Any], **tools: Any) -> Result | Defer:
+        """Serve a small audience at once; leave a larger one to the change's lane.
+
+        Leave it there, too, if one of them is poison: in the lane it holds up nobody else.
+        """
+        audience = await self._small_audience(change, tools[AUDIENCE])
+        if audience is None:
+            return DEFER
+        effects: list[Effect] = []
+        for recipient in audience:
+            if recipient.error is not None:
+                return DEFER
+            try:
+                served = await self.serve(change, recipient.to, tools)
+            except PoisonChange:
+                return DEFER
+            effects += [_addressed(effect, recipient.name) for effect in served]
+        sends = sum(isinstance(effect, Send) for effect in effects)
+        return DEFER if len(effects) > _EFFECTS_INLINE or sends > _SENDS_INLINE else effects
+
+    async def _small_audience(self, change: Change[Any], table: Table) -> list[Recipient] | None:
+        """Read an audience, if it is small."""
+        found: list[Recipient] = []
+        token = None
+        while True:
+            page = await self.reader.page(change, token, table, self.most + 1 - len(found))
+            found += page.recipients
+            if len(found) > self.most:
+                return None
+            if page.next is None:
+                return found
+            token = page.next
+
+
+def _addressed(effect: Effect, recipient: str) -> Effect:
+    return effect.addressed(recipient) if isinstance(effect, Send) else effect
+
+
+def server(function: Callable[..., Any], recipient: str) -> Serve:
+    """Return what serves recipients by a user's function, given as its parameter `recipient`."""
+
+    async def serve(change: Change[Any], to: Any, tools: dict[str, Any]) -> tuple[Effect, ...]:
+        arguments = {name: tool for name, tool in tools.items() if name != AUDIENCE}
+        result: Any = function(change, **{recipient: to}, **arguments)
+        return as_effects(await result if inspect.isawaitable(result) else result)
+
+    return serve
+
+
+def fan_out_handler(
+    function: Callable[..., Any],
+    audience: Callable[..., Any],
+    *,
+    name: str | None,
+    when: When | None,
+    rate: float | None,
+    inline: int,
+    policy: Policy,
+) -> Handler:
+    """Make a handler of a function of a change and a recipient.
+
+    Raises:
+        DeclarationError: a signature does not fit, or `rate` or `inline` are out of range.
+    """
+    declared = Declaration.of(function)
+    if not 0 <= inline <= INLINE or (rate is not None and rate <= 0):
+        raise DeclarationError(
+            f"{declared}: inline={inline}, rate={rate}: inline is 0 to {INLINE}, a rate positive"
+        )
+    parameters = list(inspect.signature(function).parameters.values())
+    if len(parameters) < 2:
+        raise DeclarationError(
+            f"{declared}: it takes a change and a recipient, as in"
+            " (change: Inserted[Deal], to: BrandWatch)"
+        )
+    hints = get_type_hints(function)
+    first, recipient = parameters[0].name, parameters[1].name
+    for parameter in (first, recipient):
+        if parameter not in hints:
+            raise DeclarationError(f"{declared}: annotate {parameter!r}")
+    kinds, entity = read_annotation(hints[first], declared)
+    to, as_key = _recipient(hints[recipient])
+    if not inspect.isasyncgenfunction(audience) and to is None:
+        raise DeclarationError(
+            f"{declared}: {recipient!r} is an entity or the Key of one, as the audience's queries"
+            " yield; anything else comes from an async generator"
+        )
+    by_key = frozenset({to}) if as_key and to is not None else frozenset[type[Entity]]()
+    reader, serve = AudienceReader(audience, to, by_key), server(function, recipient)
+    if when is not None:
+        when.check(entity, declared)
+    needs = needs_of(parameters[2:], hints, declared)
+    writes = read_writes(hints["return"]) if "return" in hints else Writes()
+    return Handler(
+        name=name or function.__name__,
+        entity=entity,
+        kinds=kinds,
+        run=Inline(reader, serve, inline).run,
+        declared=declared,
+        is_async=True,
+        when=when,
+        needs={**needs, AUDIENCE: Table},
+        policy=policy,
+        writes=None if writes.entities is None else frozenset(writes.entities),
+        causes=writes.entities or {},
+        effects=writes.effects,
+        broadcast=Broadcast(reader.page, reader.one, serve, rate),
+    )
+
+
+def _recipient(annotation: Any) -> tuple[type[Entity] | None, bool]:
+    """Return the entity of recipients, and whether handlers are given keys; None for others."""
+    origin = get_origin(annotation)
+    if origin is Key:
+        (entity,) = get_args(annotation)
+        return entity, True
+    if isinstance(annotation, type) and issubclass(annotation, Entity):
+        return annotation, False
+    return None, False
+
+
+def serving_one(handler: Handler, name: str) -> Handler:
+    """Return a handler that serves one recipient of a fan-out, by its name, and is none itself."""
+    broadcast = handler.broadcast
+    if broadcast is None:
+        return handler
+
+    async def run(change: Change[Any], **tools: Any) -> Result:
+        to = await broadcast.one(name, tools[AUDIENCE])
+        return None if to is None else await broadcast.serve(change, to, tools)
+
+    return replace(handler, run=run, broadcast=None)

@@ -1,0 +1,268 @@
+"""Mirrors: copies of a source's fields, that follow it whatever happens in between.
+
+    @app.mirror(
+        copies=lambda user: Membership.query(user_id=user.user_id),
+        source=lambda copy: User.key(user_id=copy.user_id),
+    )
+    def copy_name(user: User, copy: Membership) -> Set[Membership]:
+        return Set(copy.item_key, user_name=user.name)
+
+Two handlers come of it. A change of the source mends every copy, as a fan-out does; a copy that
+appears or changes mends itself. Each reads copy and source, strongly consistently, and writes IF
+both are still as read: so two renames, copies made meanwhile and copies that move to another source
+all end with the source's latest state. Where the copies are found through an index, which lags,
+each copy also enters itself in a directory, in the very transaction that mends it.
+"""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_type_hints
+
+from streamkit.actions import ENTRY_PREFIX
+from streamkit.changes import Change, Kind
+from streamkit.declaration import Declaration
+from streamkit.effects import Delete, Effect, Put, Set, as_effects
+from streamkit.entity import Entity, Key, Query
+from streamkit.errors import DeclarationError, PoisonChange
+from streamkit.handler import AUDIENCE, Broadcast, Handler, Policy
+from streamkit.keys import Scan
+from streamkit.kinds.audience import AudienceReader, as_sources
+from streamkit.kinds.fan_out import Inline
+from streamkit.kinds.on import needs_of
+from streamkit.table import Table
+from streamkit.when import When
+from streamkit.writes import ANY_KIND
+
+Gone = Literal["keep", "delete"]
+"""What becomes of the copies of a source that is not there (any more)."""
+
+_ALIVE = frozenset({Kind.INSERTED, Kind.MODIFIED})
+
+
+class CopyEntry(Entity, pk=f"{ENTRY_PREFIX}{{mirror}}#{{source}}", sk="{copied}"):
+    """A copy in the directory of its source: both by hashes, and the copy's key as it is."""
+
+    mirror: str
+    source: str
+    copied: str
+    pk: str
+    sk: str | None = None
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """What a mirror declares."""
+
+    name: str
+    function: Callable[..., Any]
+    copies: Callable[[Any], Any]
+    source: Callable[[Any], Key[Any] | None]
+    source_entity: type[Entity]
+    copy_entity: type[Entity]
+    gone: Gone
+    needs: tuple[str, ...]
+
+    # -- driven by the source ------------------------------------------------------------------
+
+    def audience(self, change: Change[Any]) -> Sequence[Query[Any] | Scan[Any]]:
+        """Return where the copies of a source are; in the directory first, if an index lags."""
+        item: Any = change.old if change.new is None else change.new
+        sources = as_sources(self.copies(item))
+        if any(source.index is not None for source in sources):
+            return [self._directory(item.item_key), *sources]
+        return sources
+
+    async def serve(
+        self,
+        change: Change[Any],  # noqa: ARG002 - the shape of what serves recipients
+        to: Any,
+        tools: dict[str, Any],
+    ) -> tuple[Effect, ...]:
+        """Mend one copy of the source that changed."""
+        key = Key(self.copy_entity, to.pk, to.sk)
+        return await self._mend(key, tools)
+
+    async def one(self, name: str, table: Table) -> Any | None:
+        """Return a copy's key, or its entry, by the name of a recipient."""
+        pk, sk = json.loads(name)
+        if not pk.startswith(ENTRY_PREFIX):
+            return Key(self.copy_entity, pk, sk)
+        return await table.get(Key(CopyEntry, pk, sk), check=False)
+
+    # -- driven by a copy ----------------------------------------------------------------------
+
+    async def follow(self, change: Change[Any], **tools: Any) -> tuple[Effect, ...]:
+        """Mend the copy that changed, and enter it with its source."""
+        entries = await self._entries(change, tools[AUDIENCE])
+        if change.new is None:
+            return tuple(entries)
+        return (*entries, *await self._mend(change.new.item_key, tools, keep=bool(entries)))
+
+    async def _entries(self, change: Change[Any], table: Table) -> list[Effect]:
+        """Return what a copy's change means for the directories of its sources."""
+        old, new = (None if c is None else self.source(c) for c in (change.old, change.new))
+        effects: list[Effect] = []
+        if old == new:
+            return effects
+        if old is not None and change.old is not None and await self._has_directory(old, table):
+            effects.append(Delete(self._entry(old, change.old.item_key).item_key))
+        if new is not None and change.new is not None and await self._has_directory(new, table):
+            effects.append(Put(self._entry(new, change.new.item_key)))
+        return effects
+
+    async def _has_directory(self, source: Key[Any], table: Table) -> bool:
+        """Say whether a source's copies are found through an index, or may be."""
+        item = await table.get(source, check=False)
+        return item is None or any(s.index is not None for s in as_sources(self.copies(item)))
+
+    # -- both ----------------------------------------------------------------------------------
+
+    async def _mend(
+        self, key: Key[Any], tools: dict[str, Any], *, keep: bool = False
+    ) -> tuple[Effect, ...]:
+        """Return what makes a copy like its source, IF both stay as they are read here.
+
+        Where nothing is to be done the reads do not matter, unless `keep` says so: whatever
+        changes copy or source later is a change of its own.
+        """
+        table: Table = tools[AUDIENCE]
+        arguments = {name: tools[name] for name in self.needs}
+        copied = await table.get(key)
+        source_key = None if copied is None else self.source(copied)
+        effects: tuple[Effect, ...] = ()
+        if copied is not None and source_key is not None:
+            source = await table.get(source_key)
+            if source is not None:
+                effects = await self._changes(source, copied, arguments)
+            elif self.gone == "delete":
+                effects = (Delete(key),)
+        if not effects and not keep:
+            table.forget_reads()
+        return effects
+
+    async def _changes(
+        self, source: Entity, copied: Entity, arguments: dict[str, Any]
+    ) -> tuple[Effect, ...]:
+        """Return the effects of the user's function that change something.
+
+        Raises:
+            PoisonChange: applied twice it changes the copy again, so that it would never end.
+        """
+        effects = await self._call(source, copied, arguments)
+        changes = tuple(effect for effect in effects if _changes(effect, copied))
+        for effect in changes:
+            if isinstance(effect, Set) and effect.key == copied.item_key:
+                after = copied.model_copy(update=effect.fields)
+                again = await self._call(source, after, arguments)
+                if any(_changes(other, after) for other in again):
+                    raise PoisonChange(
+                        f"{self.name} changes its own result again: what it sets must follow from"
+                        " the source, and be the same the next time"
+                    )
+        return changes
+
+    async def _call(
+        self, source: Entity, copied: Entity, arguments: dict[str, Any]
+    ) -> tuple[Effect, ...]:
+        result: Any = self.function(source, copied, **arguments)
+        if inspect.isawaitable(result):
+            result = await result
+        return as_effects(result)
+
+    def _directory(self, source: Key[Any]) -> Query[CopyEntry]:
+        return CopyEntry.query(mirror=self.name, source=_hashed(source))
+
+    def _entry(self, source: Key[Any], copied: Key[Any]) -> CopyEntry:
+        return CopyEntry(
+            mirror=self.name,
+            source=_hashed(source),
+            copied=_hashed(copied),
+            pk=copied.pk,
+            sk=copied.sk,
+        )
+
+
+def mirror_handlers(mirror: Mirror, when: When | None, policy: Policy) -> tuple[Handler, Handler]:
+    """Make the two handlers of a mirror: of its source's changes, and of its copies'."""
+    declared = Declaration.of(mirror.function)
+    hints = get_type_hints(mirror.function)
+    parameters = list(inspect.signature(mirror.function).parameters.values())[2:]
+    needs = {**needs_of(parameters, hints, declared), AUDIENCE: Table}
+    reader = AudienceReader(mirror.audience, mirror.copy_entity, frozenset({mirror.copy_entity}))
+    source_side = Handler(
+        name=mirror.name,
+        entity=mirror.source_entity,
+        kinds=frozenset(Kind) if mirror.gone == "delete" else _ALIVE,
+        run=Inline(reader, mirror.serve).run,
+        declared=declared,
+        is_async=True,
+        when=when,
+        needs=needs,
+        policy=policy,
+        writes=frozenset({mirror.copy_entity, CopyEntry}),
+        causes={mirror.copy_entity: ANY_KIND},
+        converges=True,
+        broadcast=Broadcast(reader.page, mirror.one, mirror.serve),
+    )
+    copy_side = replace(
+        source_side,
+        name=f"{mirror.name}.copies",
+        entity=mirror.copy_entity,
+        kinds=frozenset(Kind),
+        run=mirror.follow,
+        when=None,
+        broadcast=None,
+    )
+    return source_side, copy_side
+
+
+def read_mirror(
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    copies: Callable[[Any], Any],
+    source: Callable[[Any], Key[Any] | None],
+    gone: Gone,
+) -> Mirror:
+    """Read what a mirror's function declares.
+
+    Raises:
+        DeclarationError: it does not take a source and a copy, both entities.
+    """
+    declared = Declaration.of(function)
+    parameters = list(inspect.signature(function).parameters.values())
+    hints = get_type_hints(function)
+    entities = [hints.get(parameter.name) for parameter in parameters[:2]]
+    found = [e for e in entities if isinstance(e, type) and issubclass(e, Entity)]
+    if len(found) < 2:
+        raise DeclarationError(
+            f"{declared}: a mirror takes a source and a copy, as in (user: User, copy: Membership)"
+        )
+    if gone not in ("keep", "delete"):
+        raise DeclarationError(f"{declared}: gone={gone!r}: keep or delete")
+    source_entity, copy_entity = found
+    return Mirror(
+        name or function.__name__,
+        function,
+        copies,
+        source,
+        source_entity,
+        copy_entity,
+        gone,
+        tuple(needs_of(parameters[2:], hints, declared)),
+    )
+
+
+def _changes(effect: Effect, item: Entity) -> bool:
+    """Say whether an effect would change the item as it is, as far as can be told."""
+    if not isinstance(effect, Set) or effect.key != item.item_key:
+        return True
+    return any(getattr(item, name) != value for name, value in effect.fields.items())
+
+
+def _hashed(key: Key[Any]) -> str:
+    text = json.dumps([key.pk, key.sk])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,73 @@
+"""Options: the class keywords of an aggregate that say how its items are kept. Pure.
+
+In: what a class statement gives. Out: an `Options` that goes together, inherited keyword by
+keyword. On failure: `DeclarationError` with the class's line.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from streamkit.declaration import Declaration
+from streamkit.entity import Entity
+from streamkit.errors import DeclarationError
+from streamkit.parts import PARTS_MAX
+
+Missing = Literal["create", "skip", "park"]
+"""What a contribution to an item of the application does that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How an aggregate's items are kept.
+
+    Attributes:
+        spread: how many parts a group has; 1 is one item.
+        remove_empty: whether a group is deleted whose every measure is zero.
+        onto: the application's entity whose items take the contributions.
+        missing: what happens where such an item is not there.
+        approximate: whether contributions are plain updates after the commit.
+    """
+
+    spread: int = 1
+    remove_empty: bool = False
+    onto: type[Entity] | None = None
+    missing: Missing = "skip"
+    approximate: bool = False
+
+    def check(self, declaration: Declaration, *, given_missing: bool) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            DeclarationError: names the class and its line.
+        """
+        problem = self._problem(given_missing=given_missing)
+        if problem:
+            raise DeclarationError(f"{declaration}: {problem}")
+
+    def _problem(self, *, given_missing: bool) -> str | None:
+        if not isinstance(self.spread, int) or not 1 <= self.spread <= PARTS_MAX:
+            return f"spread={self.spread!r}: a group has 1 to {PARTS_MAX} parts"
+        if self.missing not in get_args(Missing):
+            return f"missing={self.missing!r}: create, skip or park"
+        if self.onto is None and given_missing:
+            return "missing= says what happens without the item of onto=; there is no onto="
+        if self.onto is not None and self.spread > 1:
+            return f"spread= would put parts beside each {self.onto.__name__}; leave it out"
+        if self.onto is not None and self.remove_empty:
+            return f"remove_empty=True would delete items of the application's {_name(self.onto)}"
+        if self.approximate and self.remove_empty:
+            return "what is approximate is never known to be empty; leave out remove_empty="
+        if self.approximate and self.onto is not None and self.missing == "park":
+            return 'what is approximate parks nothing; say missing="skip" or "create"'
+        return None
+
+    @property
+    def text(self) -> str:
+        """What it says, for the digest of a definition."""
+        onto = "" if self.onto is None else _name(self.onto)
+        parts = (self.spread, self.remove_empty, onto, self.missing, self.approximate)
+        return repr(parts)
+
+
+def _name(entity: type[Entity]) -> str:
+    return entity.__name__

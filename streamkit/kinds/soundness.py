@@ -1,0 +1,95 @@
+"""Soundness: whether an aggregate's declaration can work, found out when it is registered. Pure.
+
+In: the class, as far as its options, measures and fields go. On failure: `DeclarationError` that
+names the class, its line and the field.
+"""
+
+import types
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from streamkit.declaration import Declaration
+from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.errors import DeclarationError
+from streamkit.kinds.measures import Count, Sum
+
+
+def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration) -> None:
+    """Hold an aggregate's options, measures and fields against each other.
+
+    Args:
+        aggregate: the class, an `Aggregate`.
+        source: the entity that it counts.
+        declared: where it was declared.
+
+    Raises:
+        DeclarationError: something does not fit; the first of all problems.
+    """
+    for problem in (*_measures(aggregate, source), *_onto(aggregate), *_spread(aggregate)):
+        raise DeclarationError(f"{declared}: {problem}")
+    for problem in _until(aggregate):
+        raise DeclarationError(f"{declared}: {problem}")
+
+
+def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:
+    for name, measure in aggregate.__measures__.items():
+        value = getattr(measure, "value", None)
+        if isinstance(value, str) and value not in source.model_fields:
+            yield f"{name} measures {value!r}, and {source.__name__} has no such field"
+
+
+def _onto(aggregate: Any) -> Iterator[str]:
+    onto: type[Entity] | None = aggregate.__options__.onto
+    if onto is None:
+        return
+    fields = {attribute: name for name, attribute in attribute_names(onto).items()}
+    for attribute, measure in aggregate.__measures__.items():
+        if not isinstance(measure, Count | Sum):
+            kind = type(measure).__name__
+            yield f"{attribute}: {kind} keeps attributes of its own; onto= takes Count and Sum"
+        elif attribute not in fields:
+            yield f"{onto.__name__} has no field that is stored as {attribute!r}"
+        elif not _is_number(onto.model_fields[fields[attribute]].annotation):
+            yield f"{onto.__name__}.{fields[attribute]} is not a number, so nothing can be added"
+    if aggregate.__until__ is not None:
+        yield f"Until would let the application's {onto.__name__} expire; leave it out with onto="
+
+
+def _spread(aggregate: Any) -> Iterator[str]:
+    if aggregate.__parts__ is not None and spec_of(aggregate).indexes:
+        yield "an index would list the parts of a spread group one by one; leave it out"
+
+
+def _until(aggregate: Any) -> Iterator[str]:
+    if aggregate.__until__ is None:
+        return
+    attribute, until = aggregate.__until__
+    spec = spec_of(aggregate)
+    in_key = spec.pk.fields + (spec.sk.fields if spec.sk else ())
+    if until.field not in in_key:
+        yield f"{attribute} counts from {until.field!r}, which is no field of the group's key"
+        return
+    kinds = set(_plain(aggregate.model_fields[until.field].annotation))
+    if not all(issubclass(kind, date) for kind in kinds):
+        yield f"{attribute} counts from {until.field!r}, which is neither a datetime nor a date"
+    elif not all(issubclass(kind, datetime) for kind in kinds) and until.tz is None:
+        yield f'{attribute}: a date begins at no moment; say where, as Until(..., tz="UTC")'
+
+
+def _is_number(annotation: Any) -> bool:
+    kinds = list(_plain(annotation))
+    numbers = [issubclass(k, int | float | Decimal) and not issubclass(k, bool) for k in kinds]
+    return bool(numbers) and all(numbers)
+
+
+def _plain(annotation: Any) -> Iterator[type]:
+    """Yield the classes that an annotation comes down to, without None."""
+    if get_origin(annotation) is Annotated:
+        yield from _plain(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _plain(member)
+    elif isinstance(annotation, type) and annotation is not types.NoneType:
+        yield annotation
