@@ -1,0 +1,164 @@
+"""A Lambda event source mapping, as far as it matters to what its function does to the table.
+
+It reads a stream's shards, parents first, cuts batches per shard and lane of items, and invokes:
+in order, again after a failure or from the record that the function reports, halved if it says so;
+now and then it delivers again what was done long ago, or believes that a function has timed out
+that still works. See AWS's Lambda guide on DynamoDB streams for each of these.
+"""
+
+import random
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from streamkit.testing.world import World
+
+Event = dict[str, Any]
+Invoke = Callable[[Event], Awaitable[dict[str, Any]]]
+"""Calls the function; raising means that the invocation failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How a mapping is set up, and how often what goes wrong (a share of invocations)."""
+
+    batch: int = 10
+    lanes: int = 1
+    bisect: bool = True
+    repeated: float = 0.1
+    abandoned: float = 0.05
+
+
+@dataclass
+class _Lane:
+    """The records of one shard that go to one invocation at a time."""
+
+    records: list[Event] = field(default_factory=list)
+    most: int = 1_000_000
+
+
+@dataclass
+class EventSourceMapping:
+    """Invokes a function for the records of one table's stream."""
+
+    world: World
+    table: str
+    invoke: Invoke
+    rng: random.Random
+    habits: Habits = field(default_factory=Habits)
+    invocations: int = 0
+    _delivered: list[list[Event]] = field(default_factory=list)
+    _read: set[str] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Deliver everything that is in the stream now, to the end of each shard's lineage."""
+        shards = self._shards()
+        done: set[str] = set()
+        async with anyio.create_task_group() as late:
+            while todo := [s for s in shards if s["ShardId"] not in done]:
+                waiting = {shard["ShardId"] for shard in todo}
+                ready = [shard for shard in todo if shard.get("ParentShardId") not in waiting]
+                async with anyio.create_task_group() as group:
+                    for shard in ready:
+                        group.start_soon(self._shard, shard["ShardId"], late)
+                done |= {shard["ShardId"] for shard in ready}
+
+    def _call(self, operation: str, request: Event) -> Event:
+        status, body = self.world.engine.call("dynamodbstreams", operation, request)
+        if status != 200:
+            raise RuntimeError(f"{operation}: {body}")
+        return dict(body)
+
+    @property
+    def _arn(self) -> str:
+        (stream,) = self._call("ListStreams", {"TableName": self.table})["Streams"]
+        return str(stream["StreamArn"])
+
+    def _shards(self) -> list[Event]:
+        found: list[Event] = []
+        request: Event = {"StreamArn": self._arn}
+        while True:
+            described = self._call("DescribeStream", request)["StreamDescription"]
+            found += described["Shards"]
+            last = described.get("LastEvaluatedShardId")
+            if not last:
+                return found
+            request["ExclusiveStartShardId"] = last
+
+    def _records(self, shard: str) -> list[Event]:
+        """Read a shard from its oldest record to its end, or to where it is now."""
+        arn = self._arn
+        request = {"StreamArn": arn, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
+        iterator = self._call("GetShardIterator", request)["ShardIterator"]
+        found: list[Event] = []
+        empty = 0
+        while iterator and empty < 10:
+            page = self._call("GetRecords", {"ShardIterator": iterator})
+            empty = 0 if page["Records"] else empty + 1
+            found += [_as_lambda(record, arn) for record in page["Records"]]
+            iterator = page.get("NextShardIterator")
+        fresh = [record for record in found if record["eventID"] not in self._read]
+        self._read |= {record["eventID"] for record in fresh}
+        return fresh
+
+    async def _shard(self, shard: str, late: anyio.abc.TaskGroup) -> None:
+        lanes: dict[int, _Lane] = {}
+        for record in self._records(shard):
+            number = zlib.crc32(repr(record["dynamodb"]["Keys"]).encode()) % self.habits.lanes
+            lanes.setdefault(number, _Lane()).records.append(record)
+        async with anyio.create_task_group() as group:
+            for lane in lanes.values():
+                group.start_soon(self._deliver, lane, late)
+
+    async def _deliver(self, lane: _Lane, late: anyio.abc.TaskGroup) -> None:
+        while lane.records:
+            size = self.rng.randint(1, min(self.habits.batch, lane.most))
+            batch = lane.records[:size]
+            if self._delivered and self.rng.random() < self.habits.repeated:
+                await self._quietly(self.rng.choice(self._delivered))
+            if self.rng.random() < self.habits.abandoned:
+                late.start_soon(self._quietly, batch)  # it works on, and nobody waits for it
+                await anyio.sleep(self.rng.random())
+                continue
+            done = await self._invoke(batch)
+            if done is None:
+                lane.most = max(1, size // 2) if self.habits.bisect else lane.most
+                await anyio.sleep(0.1)
+                continue
+            lane.most = 1_000_000
+            if done:
+                self._delivered.append(batch[:done])
+            del lane.records[:done]
+
+    async def _invoke(self, batch: Sequence[Event]) -> int | None:
+        """Return how many of a batch are done; None if the invocation failed."""
+        self.invocations += 1
+        try:
+            response = await self.invoke({"Records": list(batch)})
+        except Exception:  # noqa: BLE001 - whatever a function raises is a failed batch
+            return None
+        failures = [entry["itemIdentifier"] for entry in response["batchItemFailures"]]
+        if not failures:
+            return len(batch)
+        numbers = [record["dynamodb"]["SequenceNumber"] for record in batch]
+        if any(number not in numbers for number in failures):
+            raise AssertionError(f"an identifier that is not in the batch: {failures}")
+        return min(map(numbers.index, failures))
+
+    async def _quietly(self, batch: Sequence[Event]) -> None:
+        await self._invoke(batch)
+
+
+def _as_lambda(record: Event, arn: str) -> Event:
+    """Return a record of `GetRecords` as Lambda sends it."""
+    changed = dict(record) | {"eventSourceARN": arn, "eventSource": "aws:dynamodb"}
+    identity = changed.pop("userIdentity", None)
+    if identity:
+        changed["userIdentity"] = {
+            name[0].lower() + name[1:]: value for name, value in identity.items()
+        }
+    return changed
