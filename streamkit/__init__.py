@@ -6,15 +6,18 @@ stream. The README tells the story; these are the public names.
 
 from streamkit.app import App
 from streamkit.changes import Change, Expired, Inserted, ItemKey, Modified, Removed
+from streamkit.completion import Completions
 from streamkit.conditions import Attr, absent, present
 from streamkit.effects import (
     Add,
     AddToSet,
     Check,
+    Completed,
     Delete,
     Effect,
     Put,
     RemoveFromSet,
+    Send,
     Set,
 )
 from streamkit.entity import Entity, EpochSeconds, Index, Key, Query
@@ -28,11 +31,26 @@ from streamkit.errors import (
     RetentionLost,
     RetryableError,
     StreamkitError,
+    TooManyHops,
+    UndeclaredWrite,
 )
 from streamkit.handler import Policy
+from streamkit.keys import Scan
 from streamkit.kinds.aggregate import Aggregate
-from streamkit.kinds.measures import Avg, Count, Sum
+from streamkit.kinds.buckets import Until, bucket
+from streamkit.kinds.extremes import First, Last, Max, Min, Top
+from streamkit.kinds.measures import Avg, Count, Distinct, Sum
 from streamkit.loss import Loss
+from streamkit.shape import IndexShape, TableShape
+from streamkit.sinks.eventbridge import EventBridge
+from streamkit.sinks.firehose import Firehose
+from streamkit.sinks.kinesis import Kinesis
+from streamkit.sinks.s3 import S3Archive
+from streamkit.sinks.search import Search
+from streamkit.sinks.sns import Sns
+from streamkit.sinks.sql import SqlTable
+from streamkit.sinks.sqs import Sqs
+from streamkit.sinks.webhook import Webhook
 from streamkit.table import Table
 from streamkit.version import __version__
 from streamkit.when import became, changed, crossed
@@ -46,22 +64,33 @@ __all__ = [
     "Avg",
     "Change",
     "Check",
+    "Completed",
+    "Completions",
     "ConfigurationError",
     "Count",
     "DeclarationError",
     "DecodeError",
     "Delete",
+    "Distinct",
     "Effect",
     "Entity",
     "EpochSeconds",
+    "EventBridge",
     "Expired",
+    "Firehose",
+    "First",
     "Index",
+    "IndexShape",
     "Inserted",
     "InvariantError",
     "ItemKey",
     "Key",
+    "Kinesis",
+    "Last",
     "LeaseLost",
     "Loss",
+    "Max",
+    "Min",
     "Modified",
     "PoisonChange",
     "Policy",
@@ -71,13 +100,27 @@ __all__ = [
     "Removed",
     "RetentionLost",
     "RetryableError",
+    "S3Archive",
+    "Scan",
+    "Search",
+    "Send",
     "Set",
+    "Sns",
+    "SqlTable",
+    "Sqs",
     "StreamkitError",
     "Sum",
     "Table",
+    "TableShape",
+    "TooManyHops",
+    "Top",
+    "UndeclaredWrite",
+    "Until",
+    "Webhook",
     "__version__",
     "absent",
     "became",
+    "bucket",
     "changed",
     "crossed",
     "present",

@@ -21,11 +21,14 @@ from streamkit.effects import (
     Delete,
     Effect,
     Guard,
+    Owned,
     Put,
     RemoveFromSet,
     Set,
+    Store,
 )
 from streamkit.keys import Key
+from streamkit.origin import MARK
 from streamkit.schema import TableSchema
 
 Wire = dict[str, Any]
@@ -34,6 +37,9 @@ Wire = dict[str, Any]
 
 CONTROL_PREFIX = "_sk#"
 """Every control item's partition key begins so; the application must not write there."""
+ENTRY_PREFIX = f"{CONTROL_PREFIX}#copies#"
+"""Control items that are entities begin so: no consumer's name is empty, and the directory of
+consumers, which has no entity, stands beside them."""
 CONTROL_ATTRIBUTE = "_sk_"
 """Every attribute of a control item begins so."""
 
@@ -78,7 +84,7 @@ class GuardSource(NamedTuple):
 
     For an effect: position of its change, name of its handler, index in its result. For what a
     handler read the index is `READ`. Conditions of streamkit's own are `LANE` (with the lane's
-    name in `handler`), `CHILD` (with the shard's) or `LEASE`.
+    name in `handler`), `CHILD` (with the shard's), `LEASE`, or `MARK_GUARD`.
     """
 
     position: str
@@ -86,7 +92,7 @@ class GuardSource(NamedTuple):
     effect: int
 
 
-READ, LANE, CHILD, LEASE = -1, -2, -3, -4
+READ, LANE, CHILD, LEASE, MARK_GUARD = -1, -2, -3, -4, -5
 OURS = GuardSource("", "", LEASE)
 
 
@@ -95,7 +101,8 @@ class Action:
     """What one transaction does to one item.
 
     `item` holds all attributes of a PUT. An UPDATE has `sets`, `removes`, `adds` (numbers),
-    `unions` and `subtractions` (wire sets), each by attribute name and disjoint.
+    `unions` and `subtractions` (wire sets), each by attribute name and disjoint. A `plain` action
+    is no part of the transaction, but sent alone after it.
     """
 
     ref: ItemRef
@@ -107,11 +114,19 @@ class Action:
     unions: dict[str, Wire] = field(default_factory=dict)
     subtractions: dict[str, Wire] = field(default_factory=dict)
     guards: list[tuple[Guard, GuardSource]] = field(default_factory=list)
+    plain: bool = False
 
     @property
     def is_control(self) -> bool:
-        """Whether the item is one that streamkit itself keeps."""
-        return self.ref.pk[1].startswith(CONTROL_PREFIX)
+        """Whether the item is one that streamkit itself keeps, with attributes of its own."""
+        pk = self.ref.pk[1]
+        return pk.startswith(CONTROL_PREFIX) and not pk.startswith(ENTRY_PREFIX)
+
+    @property
+    def clauses(self) -> int:
+        """How many attributes an update changes."""
+        parts = (self.sets, self.removes, self.adds, self.unions, self.subtractions)
+        return sum(len(part) for part in parts)
 
     def copy(self) -> "Action":
         """Return an action that can be merged into without changing this one."""
@@ -125,7 +140,15 @@ class Action:
             dict(self.unions),
             dict(self.subtractions),
             list(self.guards),
+            self.plain,
         )
+
+    def mark(self, text: str) -> None:
+        """Say in the item who wrote it; an item that is deleted cannot."""
+        if self.verb is Verb.PUT:
+            self.item[MARK] = {"S": text}
+        elif self.verb is Verb.UPDATE:
+            self.sets[MARK] = {"S": text}
 
     def size(self) -> int:
         """Estimate its bytes towards the 4 MB of a transaction, from above."""
@@ -164,6 +187,8 @@ def compile_effect(effect: Effect, schema: TableSchema, source: GuardSource) -> 
 def _compile(effect: Effect, schema: TableSchema) -> Action:
     if isinstance(effect, Put):
         item = effect.entity.attributes(schema)
+        if isinstance(effect, Owned):
+            item |= {name: {"S": text} for name, text in effect.beside.items()}
         return Action(item_ref(schema, item), Verb.PUT, item=item)
     if isinstance(effect, Delete):
         return Action(item_ref(schema, effect.key.wire(schema)), Verb.DELETE)
@@ -172,6 +197,16 @@ def _compile(effect: Effect, schema: TableSchema) -> Action:
     if isinstance(effect, Accumulate):
         action = _upsert(effect.key, schema)
         action.adds |= effect.amounts
+        action.sets |= effect.stored
+        action.plain = effect.plain
+        return action
+    if isinstance(effect, Store):
+        action = _upsert(effect.key, schema)
+        for name, value in effect.attributes.items():
+            if value is None:
+                action.removes.add(name)
+            else:
+                action.sets[name] = dict(value)
         return action
     if isinstance(effect, Set | Add | AddToSet | RemoveFromSet):
         action = _upsert(effect.key, schema)
@@ -264,11 +299,16 @@ def _prefixed(action: Action, schema: TableSchema) -> Action:
         return {CONTROL_ATTRIBUTE + name: value for name, value in attributes.items()}
 
     put = action.verb is Verb.PUT
+    item = {**names(action.item), **action.ref.key(schema)} if put else {}
+    sets = names(action.sets)
+    for written, attributes in ((item, action.item), (sets, action.sets)):
+        if "expires" in attributes and schema.ttl is not None:
+            written[schema.ttl] = attributes["expires"]
     return Action(
         action.ref,
         action.verb,
-        {**names(action.item), **action.ref.key(schema)} if put else {},
-        names(action.sets),
+        item,
+        sets,
         {CONTROL_ATTRIBUTE + name for name in action.removes},
         names(action.adds),
         names(action.unions),

@@ -15,28 +15,25 @@ table. Every mistake raises `DeclarationError` and names the declaration and its
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from streamkit.actions import CONTROL_PREFIX
+from streamkit.cascades import Cascades, same_items
 from streamkit.declaration import Declaration
 from streamkit.decode import Router
-from streamkit.entity import Entity, spec_of
+from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
-from streamkit.handler import Handler, OnFailure, Policy
-from streamkit.kinds.aggregate import Aggregate, aggregate_handler
-from streamkit.kinds.on import function_handler
+from streamkit.handler import Policy
 from streamkit.loss import OnLoss, check_on_loss
+from streamkit.registration import Registration
 from streamkit.schema import TableSchema
 from streamkit.start import Start, check_start
-from streamkit.when import When
 
 F = TypeVar("F", bound=Callable[..., Any])
-A = TypeVar("A", bound=type[Aggregate[Any]])
 Lifespan = Callable[[], AsyncIterator[Any]]
 
 
-class App:
+class App(Registration):
     """The entities and handlers of one consumer of one table's stream.
 
     Args:
@@ -46,6 +43,8 @@ class App:
         control_table: where streamkit keeps its own items, instead of in `table`; it needs a
             string partition key.
         entities: entities without a handler that share key shapes with others.
+        tables: other tables of the account and Region that effects go to: they are looked at when
+            a worker starts; others when the first effect goes there.
         policy: time-out, attempts and failure policy of handlers that do not say otherwise.
         start: where the consumer starts: `trim_horizon`, the oldest record of the stream; `latest`;
             or a datetime. It counts when the consumer's first worker starts, and never again.
@@ -65,6 +64,7 @@ class App:
         type_attribute: str | None = None,
         control_table: str | None = None,
         entities: Iterable[type[Entity]] = (),
+        tables: Iterable[str] = (),
         policy: Policy | None = None,
         start: Start = "trim_horizon",
         on_loss: OnLoss = "halt",
@@ -79,73 +79,55 @@ class App:
         self.on_loss = on_loss
         self.type_attribute = type_attribute
         self.control_table = control_table
-        self.handlers: list[Handler] = []
+        self.tables = tuple(tables)
+        super().__init__(entities, policy or Policy())
         self.declared = Declaration.here(f"App({name!r})")
-        self._entities = list(entities)
-        self._policy = policy or Policy()
+        self.listeners: dict[str, App] = {}
         self._lifespan: Lifespan | None = None
+        self._parent: App | None = None
 
-    @overload
-    def on(self, function: F, /) -> F: ...
-
-    @overload
-    def on(
+    def listener(
         self,
+        name: str,
         /,
         *,
-        when: When | None = None,
-        name: str | None = None,
-        timeout: float | None = None,
-        attempts: int | None = None,
-        on_failure: OnFailure | None = None,
-    ) -> Callable[[F], F]: ...
+        policy: Policy | None = None,
+        start: Start | None = None,
+        on_loss: OnLoss | None = None,
+    ) -> "App":
+        """Return another consumer of the same table, for handlers with a pace of their own.
 
-    def on(
-        self,
-        function: F | None = None,
-        /,
-        *,
-        when: When | None = None,
-        name: str | None = None,
-        timeout: float | None = None,
-        attempts: int | None = None,
-        on_failure: OnFailure | None = None,
-    ) -> F | Callable[[F], F]:
-        """Register a function that turns a change into effects.
-
-        The annotation of its first parameter says which changes: `Inserted[Deal]`, a union, or
-        `Change[Deal]` for all. `def` for a pure function, `async def` for one that reads.
+        It is an app in every way, called `APP.NAME`, with positions, parked changes and roll-outs
+        of its own. It knows this app's entities and runs in its lifespan. `streamkit worker` runs
+        this app and its listeners in one process, which reads each page once for all of them.
 
         Args:
-            function: the handler, when used without parentheses.
-            when: a condition on fields (`changed`, `became`, `crossed`), looked at before the rest
-                of the images is decoded.
-            name: names the handler in the table; the function's name by default. Keep it when
-                you rename the function, or parked changes lose their handler.
-            timeout: seconds that one attempt of an `async def` handler may take.
-            attempts: how often it is tried at once, the first time included.
-            on_failure: `park`, `block` or `skip`.
+            name: names it; keep it, because its positions are kept under this name.
+            policy: of its handlers; by default this app's.
+            start: where it starts when its first worker does; by default as this app.
+            on_loss: what happens when records may have been lost; by default as this app.
 
         Raises:
-            DeclarationError: the signature, a field of `when` or the name does not fit.
+            DeclarationError: the name is taken or cannot be, or this app is a listener itself.
         """
-
-        def register(target: F) -> F:
-            policy = self._changed_policy(timeout, attempts, on_failure)
-            self._add(function_handler(target, name=name, when=when, policy=policy))
-            return target
-
-        return register if function is None else register(function)
-
-    def aggregate(self, aggregate: A, /) -> A:
-        """Register an aggregate; its items are kept exactly in step with their source.
-
-        Raises:
-            DeclarationError: it has no measure, no `group` or no source, or its name is taken.
-        """
-        self._add(aggregate_handler(aggregate, self._policy))
-        self._entities.append(aggregate)
-        return aggregate
+        if self._parent is not None or name in self.listeners or not name or "." in name:
+            raise DeclarationError(
+                f"App({self.name!r}).listener({name!r}): a listener has no listeners, and a name of"
+                " its own without '.'"
+            )
+        child = App(
+            f"{self.name}.{name}",
+            table=self.table,
+            type_attribute=self.type_attribute,
+            control_table=self.control_table,
+            tables=self.tables,
+            policy=policy or self._policy,
+            start=self.start if start is None else start,
+            on_loss=on_loss or self.on_loss,
+        )
+        child._parent = self
+        self.listeners[name] = child
+        return child
 
     def lifespan(self, function: F) -> F:
         """Register an async generator that yields what handlers ask for by type.
@@ -155,37 +137,21 @@ class App:
         self._lifespan = function
         return function
 
-    def _changed_policy(
-        self, timeout: float | None, attempts: int | None, on_failure: OnFailure | None
-    ) -> Policy:
-        if attempts is not None and attempts < 1:
-            raise DeclarationError(f"attempts={attempts}: the first attempt counts, so at least 1")
-        default = self._policy
-        return replace(
-            default,
-            timeout_seconds=default.timeout_seconds if timeout is None else timeout,
-            attempts=attempts or default.attempts,
-            on_failure=on_failure or default.on_failure,
-        )
-
-    def _add(self, handler: Handler) -> None:
-        for other in self.handlers:
-            if other.name == handler.name:
-                raise DeclarationError(
-                    f"{handler.declared}: a handler named {handler.name!r} exists already, at"
-                    f" {other.declared}; give one of them name="
-                )
-        spec_of(handler.entity)
-        self.handlers.append(handler)
-
     @property
     def entities(self) -> tuple[type[Entity], ...]:
-        """Every entity that the app knows, each once."""
-        return tuple(dict.fromkeys([*self._entities, *(h.entity for h in self.handlers)]))
+        """Every entity that the app knows, each once; a listener knows those of its app."""
+        inherited = self._parent.entities if self._parent is not None else ()
+        own = (*self._entities, *(handler.entity for handler in self.handlers))
+        return tuple(dict.fromkeys([*own, *inherited]))
+
+    @property
+    def resourceful(self) -> "App":
+        """The app whose lifespan this one runs in: a listener without its own has its app's."""
+        return self if self._parent is None or self._lifespan is not None else self._parent
 
     def resources(self) -> AbstractAsyncContextManager[tuple[Any, ...]]:
         """Open what `lifespan` yields, as a tuple."""
-        return _open(self._lifespan)
+        return _open(self.resourceful._lifespan)  # noqa: SLF001 - of the same class
 
     def router(self, schema: TableSchema) -> Router:
         """Make the router that tells this app's records apart.
@@ -194,6 +160,13 @@ class App:
             DeclarationError: two entities cannot be told apart on this table.
         """
         return Router(self.entities, schema, CONTROL_PREFIX)
+
+    def cascades(self) -> Cascades:
+        """Return which entities' items tell who wrote them; listeners and their app are one."""
+        head = self._parent or self
+        family = (head, *head.listeners.values())
+        same = same_items(typed=self.type_attribute is not None)
+        return Cascades(self.name, tuple(h for app in family for h in app.handlers), same)
 
     def fingerprint(self) -> str:
         """Return a digest of the handlers and definitions; a new one starts a new generation."""

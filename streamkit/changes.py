@@ -17,6 +17,7 @@ from streamkit.codec import key_digest
 from streamkit.declaration import Declaration
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
+from streamkit.origin import UNMARKED, Mark, Origin
 
 E_co = TypeVar("E_co", bound=Entity, covariant=True)
 
@@ -75,6 +76,10 @@ class Change(Generic[E_co]):
 
     `sequence_number` is padded to 40 digits, so that it sorts as text; it orders the changes of
     one item, and nothing else. `created_at` is DynamoDB's, rounded down to the second.
+
+    `origin` says who wrote the item: the application, a handler of this app or a migration, and
+    `hops` how many handlers' effects lie between this change and a write of the application. A
+    deletion cannot carry that: it counts as the application's, also if it was a handler's `Delete`.
     """
 
     key: ItemKey
@@ -84,8 +89,9 @@ class Change(Generic[E_co]):
     created_at: datetime
     old: E_co | None
     new: E_co | None
-    origin: str = "application"
+    origin: Origin = "application"
     handler: str = ""
+    hops: int = 0
 
     @staticmethod
     def of(
@@ -95,7 +101,7 @@ class Change(Generic[E_co]):
         new: Entity | None,
         shard_id: str = "",
         handler: str = "",
-        origin: str = "application",
+        mark: Mark = UNMARKED,
     ) -> "Change[Any]":
         """The change that a record tells of, of the class that its kind asks for."""
         return CHANGE_TYPES[record.kind](
@@ -106,8 +112,9 @@ class Change(Generic[E_co]):
             created_at=datetime.fromtimestamp(record.created_at, UTC),
             old=old,
             new=new,
-            origin=origin,
+            origin=mark.origin,
             handler=handler,
+            hops=mark.hops,
         )
 
     @property

@@ -12,9 +12,9 @@ invalid action, a conflict or throttling are verdicts, for the caller to plan ag
 
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -25,8 +25,12 @@ from streamkit.cursor import lease_guard
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.observe.logger import get_logger
 from streamkit.parking import Hold
+from streamkit.plain import write_plainly
 from streamkit.probing import failing
 from streamkit.schema import TableSchema
+
+if TYPE_CHECKING:
+    from streamkit.outcome import Outcome, Work
 
 ITEMS_MAX = 99
 """`TransactWriteItems` takes 100 actions; one is the cursor's."""
@@ -43,7 +47,8 @@ class Batch:
     """One commit: where the cursor goes, and what goes with it.
 
     `changes` and `held` are for the caller, who may learn later that this one has won: how many
-    works it finishes, and which lanes it begins to hold.
+    works it finishes, and which lanes it begins to hold. What is in `sends` is delivered before it;
+    `plain` is written after it.
     """
 
     cursor: Cursor  # as it will be; owner, epoch, generation and commit id are filled in
@@ -51,6 +56,8 @@ class Batch:
     changes: int = 0
     held: dict[str, Hold] = field(default_factory=dict)
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    sends: "list[tuple[Work, Outcome]]" = field(default_factory=list)
+    plain: list[Action] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ class Committer:
         dynamodb: Any,
         space: ControlSpace,
         cursor: Cursor,
-        schemas: dict[str, TableSchema],
+        schemas: Mapping[str, TableSchema],
         rng: random.Random,
     ) -> None:
         self.cursor = cursor
@@ -132,6 +139,10 @@ class Committer:
                 pause = min(pause * 2, 5.0)
             else:
                 return self._applied(batch)
+
+    async def write_plainly(self, actions: Sequence[Action]) -> None:
+        """Write what a commit that has won leaves out of its transaction, or lose it."""
+        await write_plainly(self._dynamodb, self._schemas, actions)
 
     def _request(self, batch: Batch) -> list[dict[str, Any]]:
         """Render the transaction: the cursor first, because its refusal decides everything."""

@@ -7,6 +7,7 @@ In: works. Out: the cursor as it is in the table; `quiet` says that nothing wait
 `LeaseLost` (drop everything, nothing is lost), or what the table refuses.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,11 +28,14 @@ from streamkit.outcome import Outcome, Work
 from streamkit.pacing import ByteBudget, Pacing
 from streamkit.parking import Failure
 from streamkit.planning import Planner, Rerun
-from streamkit.refusal import contended, refuse
+from streamkit.reading import Memory
+from streamkit.refusal import REFUSALS_MAX, contended, refuse
 
 log = get_logger("streamkit.shard")
 
 _ALL = 1_000_000
+_BEHIND_MAX = 500
+"""Runs that follow one that had to be repeated, at most, before the next commit."""
 
 
 class CommitStage:
@@ -92,7 +96,9 @@ class CommitStage:
         plan = self._planner.plan(self.works, cursor, most=self._most, split=self._split)
         if isinstance(plan, Rerun):
             await self._rerun(plan)
-        elif plan.actions or plan.cursor.done:
+        elif plan.sends and not await self._deliver(plan):
+            return
+        elif plan.actions or plan.cursor.done or plan.sends or plan.plain:
             await self._send(plan)
         else:
             self._drop_until(plan.cursor.position)
@@ -102,7 +108,7 @@ class CommitStage:
         batch.cursor = self._advanced(replace(batch.cursor, seen=seen))
         verdict = await self.committer.commit(batch)
         if isinstance(verdict, Applied):
-            self._adopt(verdict.batch)
+            await self._adopt(verdict.batch)
         elif isinstance(verdict, Refused):
             await self._refused(verdict)
         elif isinstance(verdict, Invalid):
@@ -110,15 +116,28 @@ class CommitStage:
         elif isinstance(verdict, Again):
             await anyio.sleep(self._pacing.contended(throttled=verdict.throttled))
 
+    async def _deliver(self, batch: Batch) -> bool:
+        """Deliver what a commit's results send, before it; False: plan again, some have changed."""
+        sending = self._dispatcher.sending
+        delivered = await sending.send_all(batch.sends, self.shard, self.stopping)
+        if any(outcome.waiting for _, outcome in batch.sends):
+            self.left = self.stopping.is_set()
+        return delivered
+
     def _advanced(self, then: Cursor) -> Cursor:
         """Forget, when the position moves on, that owners vanished where it was."""
         if then.position == self.cursor.position and then.done == self.cursor.done:
             return then
         return replace(then, takes=0, trying="", tries=0)
 
-    def _adopt(self, won: Batch) -> None:
-        """Go on from the commit that has won, which may be an earlier one than was sent last."""
-        self.held.lanes |= won.held
+    async def _adopt(self, won: Batch) -> None:
+        """Go on from the commit that has won, which may be an earlier one than was sent last.
+
+        What is approximate is written now: lost, should this end in between, and not doubled.
+        """
+        if won.plain:
+            await self.committer.write_plainly(won.plain)
+        self.held.begin(won.held)
         self._drop_until(won.cursor.position)
         self._persisted_at = self._clock.monotonic()
         self._business_since = bool(self.works)
@@ -134,6 +153,7 @@ class CommitStage:
         while position != START and self.works and self.works[0].position <= position:
             work = self.works.popleft()
             self._position = work.position
+            self._dispatcher.shadows.committed(work)
             if work.page_bytes:
                 self._budget.release(self.shard, work.page_bytes)
 
@@ -142,10 +162,33 @@ class CommitStage:
         if contended(outcome):
             await anyio.sleep(self._pacing.contended(throttled=False))
         else:
+            works, memory = tuple(self.works), Memory()
             await self._dispatcher.run(
-                rerun.work, outcome, tuple(self.works), self.shard, until=self.stopping
+                rerun.work, outcome, works, self.shard, until=self.stopping, memory=memory
             )
+            if outcome.handler.together is not None and not outcome.waiting:
+                await self._rerun_behind(rerun, works, memory)
         self.left = outcome.waiting and self.stopping.is_set()
+
+    async def _rerun_behind(self, rerun: Rerun, works: Sequence[Work], memory: Memory) -> None:
+        """Run again what has to see these effects; else each would need a commit of its own."""
+        handler, left = rerun.outcome.handler, _BEHIND_MAX
+        touched = {read.ref for read in rerun.outcome.reads}
+        for work in works:
+            if work.position <= rerun.work.position or work.key is None:
+                continue
+            for outcome in work.outcomes:
+                if outcome.handler is not handler or self.held.holds(handler, work.key):
+                    continue
+                if not outcome.waiting and touched.isdisjoint(read.ref for read in outcome.reads):
+                    continue
+                if outcome.refusals > REFUSALS_MAX or self.stopping.is_set() or not left:
+                    return
+                left -= 1
+                await self._dispatcher.run(
+                    work, outcome, works, self.shard, until=self.stopping, memory=memory
+                )
+                touched |= {read.ref for read in outcome.reads}
 
     # -- refusals ------------------------------------------------------------------------------
 
@@ -212,6 +255,10 @@ class CommitStage:
         )
         return self._persisted_at + seconds - self._clock.monotonic()
 
+    def persist_soon(self) -> None:
+        """Let the position be due to be written, as soon as nothing waits."""
+        self._persisted_at = -math.inf
+
     @property
     def persisted(self) -> bool:
         """Whether the table has the position."""
@@ -254,7 +301,7 @@ class CommitStage:
             batch = Batch(self._advanced(then) if advance else then)
             verdict = await self.committer.commit(batch)
             if isinstance(verdict, Applied):
-                self._adopt(verdict.batch)
+                await self._adopt(verdict.batch)
                 if verdict.batch is batch:
                     return
             else:
@@ -292,7 +339,7 @@ class CommitStage:
             batch = Batch(finished, fold(actions))
             verdict = await self.committer.commit(batch)
             if isinstance(verdict, Applied):
-                self._adopt(verdict.batch)
+                await self._adopt(verdict.batch)
                 if verdict.batch is batch:
                     return heirs
             elif isinstance(verdict, Refused):

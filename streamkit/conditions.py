@@ -7,7 +7,10 @@ checked without another package.
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from enum import Enum
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 from boto3.dynamodb.conditions import ConditionExpressionBuilder
@@ -66,6 +69,7 @@ __all__ = [
     "Existence",
     "absent",
     "all_of",
+    "any_of",
     "check_condition",
     "compile_condition",
     "identity",
@@ -83,7 +87,20 @@ class Existence(Enum):
 absent = Existence.ABSENT
 present = Existence.PRESENT
 
-Condition = ConditionBase | Existence
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AnyOf:
+    """One of several conditions holds."""
+
+    conditions: "tuple[Condition, ...]"
+
+
+Condition = ConditionBase | Existence | AnyOf
+
+
+def any_of(*conditions: Condition) -> AnyOf:
+    """Return the condition that one of several holds; `absent` and `present` may be among them."""
+    return AnyOf(conditions)
 
 
 def _concrete(condition: Condition, pk_name: str) -> ConditionBase:
@@ -91,6 +108,8 @@ def _concrete(condition: Condition, pk_name: str) -> ConditionBase:
         return Attr(pk_name).not_exists()
     if condition is Existence.PRESENT:
         return Attr(pk_name).exists()
+    if isinstance(condition, AnyOf):
+        return reduce(or_, (_concrete(part, pk_name) for part in condition.conditions))
     return condition
 
 
@@ -111,6 +130,8 @@ def identity(condition: object) -> Hashable:
     if isinstance(condition, ConditionBase):
         expression = condition.get_expression()
         return expression["operator"], tuple(map(identity, expression["values"]))
+    if isinstance(condition, AnyOf):
+        return "any", tuple(map(identity, condition.conditions))
     if isinstance(condition, AttributeBase):
         return condition.name
     return type(condition).__name__, repr(condition)
@@ -124,6 +145,10 @@ def check_condition(condition: object) -> None:
         ValueError: it holds a value of a type that DynamoDB cannot store.
     """
     if isinstance(condition, Existence):
+        return
+    if isinstance(condition, AnyOf):
+        for part in condition.conditions:
+            check_condition(part)
         return
     if not isinstance(condition, ConditionBase):
         raise TypeError(

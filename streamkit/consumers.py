@@ -24,8 +24,8 @@ from streamkit.fleet.directory import Entry, entries, leave
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
-from streamkit.parked import held_lanes, list_parked
-from streamkit.preflight import Finding, describe
+from streamkit.parked import LAMBDA_CHUNKS, held_lanes, list_parked
+from streamkit.preflight import Finding, describe, survey
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import start_text
 
@@ -39,7 +39,8 @@ class Consumer:
 
     `current`: the stream is the one the table has now. `workers` have a heartbeat item, which one
     that was killed leaves behind. Times are epoch seconds: changes count from `since` (0: all),
-    `lost` is when the whole stream was last said to have lost some (0: never).
+    `lost` is when the whole stream was last said to have lost some, `paused` since when it reads
+    nothing (0: never, not).
     """
 
     name: str
@@ -51,6 +52,7 @@ class Consumer:
     workers: int
     since: int
     lost: int
+    paused: int
     needs_rebuild: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,6 +108,7 @@ async def _consumer(ledgers: Ledgers, entry: Entry) -> Consumer:
     store = ledgers.store(entry)
     generation = await newest_generation(store)
     cursors = await store.read_all()
+    seen = await Roster(store).look()
     return Consumer(
         name=entry.consumer,
         table=entry.table,
@@ -113,11 +116,42 @@ async def _consumer(ledgers: Ledgers, entry: Entry) -> Consumer:
         current=entry.label == ledgers.label,
         generation=generation.number if generation else None,
         shards=sum(not cursor.finished for cursor in cursors.values()),
-        workers=len(await Roster(store).read()),
+        workers=len(seen.members),
         since=generation.since if generation else 0,
         lost=generation.lost if generation else 0,
+        paused=seen.paused,
         needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
     )
+
+
+async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> None:
+    """Let every worker of an app's consumer stop reading, those that start later too.
+
+    They commit what is dispatched, keep its shards, and try no parked changes.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or no worker has run yet.
+    """
+    roster = await _roster(app, aws)
+    await roster.pause(int((clock or SystemClock()).time()))
+
+
+async def resume_consumer(app: App, aws: Aws) -> None:
+    """Let them go on; nothing happens if it is not paused.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or no worker has run yet.
+    """
+    roster = await _roster(app, aws)
+    await roster.resume()
+
+
+async def _roster(app: App, aws: Aws) -> Roster:
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    if await newest_generation(store) is None:
+        raise ConfigurationError(f"no worker of {app.name} has run on table {app.table} yet")
+    return Roster(store)
 
 
 async def delete_consumer(
@@ -153,20 +187,24 @@ async def _delete(ledgers: Ledgers, entry: Entry) -> int:
     cursors = await every_cursor(store)
     lanes = await held_lanes(store, cursors)
     parked = await list_parked(store, lanes)
+    chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
     deleted = 0
     for layer in (
         [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],
         [("parked", p.lane, p.position) for p in parked],
         [("lane", lane.name) for lane in lanes],
-        sorted({("holds", chunk) for cursor in cursors.values() for chunk in cursor.holds}),
+        [("holds", chunk) for chunk in sorted(chunks)],
         [("cursor", name) for name in [LISTER, *cursors]],
         [("dir", str(number)) for number in range(DIRECTORIES)],
     ):
         deleted += await _delete_all(store, [space.key(*names) for names in layer])
     roster = Roster(store)
-    for name in await roster.read():
+    seen = await roster.look()
+    for name in seen.members:
         await roster.remove(name)
         deleted += 1
+    if seen.paused:
+        await roster.resume()
     last = [space.key("members")] if space.schema.sk is None else []
     deleted += await _delete_all(store, [*last, space.key("consumer")])
     await store.write(leave(space.schema, entry))

@@ -10,28 +10,32 @@ succeeds.
 """
 
 import random
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
 
+from streamkit.attempts import Attempts
+from streamkit.cascades import Cascades
 from streamkit.changes import Change, ItemKey, Kind
 from streamkit.clock import Clock, SystemClock
 from streamkit.decode import CONTROL, ImageDecoder, Page, Record, Router
 from streamkit.effects import Result, as_effects
 from streamkit.entity import Entity
-from streamkit.errors import PoisonChange, RetryableError, Unavailable
+from streamkit.errors import RetryableError
 from streamkit.failures import Counts, Failures
-from streamkit.handler import Handler
+from streamkit.handler import DEFER, Defer, Handler
 from streamkit.lanes import into_lanes
-from streamkit.outcome import Outcome, Work, resolve
+from streamkit.origin import UNMARKED, Mark, read_mark
+from streamkit.outcome import Aim, Outcome, Work, resolve
 from streamkit.parking import Failure
-from streamkit.reading import Pending, ReadTracker
+from streamkit.reading import Memory, Pending, ReadTracker
 from streamkit.schema import TableSchema
-
-_BLOCK_PAUSE_MAX = 30.0
-"""Seconds between the tries of a blocked change: soon enough to notice a downstream's recovery."""
+from streamkit.sending import Sending
+from streamkit.shadow import Shadows
+from streamkit.sinks.outlets import Outlets
+from streamkit.tables import Tables
 
 Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
 """Makes the keyword arguments that a handler's signature asks for."""
@@ -44,6 +48,7 @@ class Run:
     work: Work
     outcome: Outcome
     key: ItemKey
+    ties: frozenset[Hashable] = frozenset()
 
 
 @dataclass
@@ -58,12 +63,20 @@ class Dispatcher:
     concurrency: int = 64
     counts: Counts = field(default_factory=Counts)
     clock: Clock = field(default_factory=SystemClock)
+    outlets: Outlets = field(default_factory=Outlets)
+    tables: Tables | None = None
+    cascades: Cascades = field(default_factory=Cascades)
     _listeners: dict[tuple[type[Entity], Kind], tuple[Handler, ...]] = field(default_factory=dict)
     _decoders: dict[type[Entity], ImageDecoder[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Index the handlers by what they listen to."""
         self.failures = Failures(self.counts, self.clock)
+        self.shadows = Shadows(self.clock, self.counts.shadow)
+        self._aim = Aim(self.tables or Tables(self.schema), self.cascades)
+        self._fed = self.cascades.fed()
+        self.attempts = Attempts(self.failures, self.rng)
+        self.sending = Sending(self.outlets, self.attempts)
         for handler in self.handlers:
             for kind in handler.kinds:
                 there = self._listeners.get((handler.entity, kind), ())
@@ -95,7 +108,14 @@ class Dispatcher:
             if listeners is None:
                 self.counts.unwanted += 1
                 continue
-            work = self._work(record, entity, listeners, shard_id)
+            mark = UNMARKED
+            if entity in self._fed:
+                written = read_mark(record.old_image, record.new_image)
+                if written is None:  # nothing but the mark has changed
+                    self.counts.unwanted += 1
+                    continue
+                mark = written
+            work = self._work(record, entity, listeners, shard_id, mark)
             if work.outcomes:
                 self.counts.changes += 1
                 works.append(work)
@@ -114,22 +134,34 @@ class Dispatcher:
             return []
         work = Work(record.position, record, entity, record.item_key)
         for handler in self._listeners.get((entity, record.kind), ()):
-            work.outcomes.append(Outcome(handler))
-            work.outcomes[-1].fail(failure)
+            if not handler.shadow:
+                work.outcomes.append(Outcome(handler))
+                work.outcomes[-1].fail(failure)
         return [work]
 
     def _work(
-        self, record: Record, entity: type[Entity], listeners: Iterable[Handler], shard_id: str
+        self,
+        record: Record,
+        entity: type[Entity],
+        listeners: Iterable[Handler],
+        shard_id: str,
+        mark: Mark,
     ) -> Work:
-        work = Work(record.position, record, entity, record.item_key)
+        work = Work(record.position, record, entity, record.item_key, mark=mark)
+        aim = replace(self._aim, hops=mark.hops) if mark.hops else self._aim
         for handler in listeners:
-            outcome = Outcome(handler, waiting=True)
+            outcome = Outcome(handler, waiting=True, aim=aim)
             try:
                 if handler.when is not None and not self._wanted(record, entity, handler):
                     continue
             except Exception as error:  # noqa: BLE001 - two values may not be comparable
+                if handler.shadow:
+                    self.shadows.failed(outcome, error)
+                    continue
                 outcome.run += 1  # so that it is not run before its `when` was looked at again
                 self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
+            if mark.hops >= handler.policy.hops_max and outcome.failure is None:
+                self.failures.end_loop(outcome, mark.hops, shard_id)
             work.outcomes.append(outcome)
         return work
 
@@ -148,7 +180,8 @@ class Dispatcher:
                 continue
             if outcome.handler.is_async:
                 if work.key is not None:
-                    later.append(Run(work, outcome, work.key))
+                    ties = self._ties(work, work.key, outcome.handler, shard_id)
+                    later.append(Run(work, outcome, work.key, ties))
             elif not outcome.run:
                 self._run_sync(work, outcome, shard_id, now)
         return later
@@ -156,16 +189,22 @@ class Dispatcher:
     def _run_sync(self, work: Work, outcome: Outcome, shard_id: str, now: float) -> None:
         outcome.run += 1
         try:
-            change = self._change(work, outcome.handler, shard_id)
+            change = self.change_of(work, outcome.handler, shard_id)
             tools = self.tools(outcome.handler, ReadTracker()) if outcome.handler.needs else {}
             result: Any = outcome.handler.run(change, **tools)
             resolve(outcome, as_effects(result), (), work.position, self.schema)
         except RetryableError:
             return  # it still waits, and is run again before its commit
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
-            self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
+            if outcome.handler.shadow:
+                self.shadows.failed(outcome, error)
+            else:
+                self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
         else:
-            self.failures.worked(outcome.handler, now)
+            if outcome.handler.shadow:
+                self.shadows.ran(outcome)
+            else:
+                self.failures.worked(outcome.handler, now)
 
     async def run_lanes(
         self,
@@ -185,9 +224,10 @@ class Dispatcher:
             held: says whether a handler's lane is held, so that the change will only queue.
             until: is set when what cannot run now is to be left to another worker.
         """
+        memory: Memory = {}
         async with anyio.create_task_group() as group:
             for lane in into_lanes(runs):
-                group.start_soon(self._run_lane, lane, works, shard_id, held, until)
+                group.start_soon(self._run_lane, lane, works, shard_id, held, until, memory)
 
     async def _run_lane(
         self,
@@ -196,18 +236,19 @@ class Dispatcher:
         shard_id: str,
         held: Callable[..., bool],
         until: anyio.Event | None,
+        memory: Memory,
     ) -> None:
-        stopped: set[str] = set()
+        stopped: set[tuple[str, ItemKey]] = set()
         for run in lane:
             handler = run.outcome.handler
-            if handler.name in stopped or held(handler, run.key):
-                stopped.add(handler.name)
+            if (handler.name, run.key) in stopped or held(handler, run.key):
+                stopped.add((handler.name, run.key))
                 continue  # it will queue behind the change that failed
-            await self.run(run.work, run.outcome, works, shard_id, until=until)
+            await self.run(run.work, run.outcome, works, shard_id, until=until, memory=memory)
             if run.outcome.waiting:
                 return
-            if run.outcome.failure is not None and not handler.commutes:
-                stopped.add(handler.name)
+            if run.outcome.parks and not handler.commutes:
+                stopped.add((handler.name, run.key))
 
     async def run(
         self,
@@ -217,62 +258,66 @@ class Dispatcher:
         shard_id: str,
         *,
         until: anyio.Event | None = None,
+        memory: Memory | None = None,
     ) -> None:
         """Run one handler for one change, with its retries, and fill in the outcome.
 
-        It still waits afterwards if it cannot run now, and `until` was set.
+        It still waits afterwards if it cannot run now, and `until` was set. `memory` is shared by
+        runs between which nothing is committed.
         """
-        handler, policy = outcome.handler, outcome.handler.policy
         outcome.failure, outcome.omitted = None, frozenset()
-        attempt, pause = 0, policy.backoff_seconds
-        while True:
-            attempt += 1
-            outcome.run += 1
-            try:
-                await self._attempt(work, outcome, works, shard_id)
-            except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
-                if isinstance(error, Unavailable):
-                    attempt -= 1  # the table's trouble is not the change's: it is not counted
-                hopeless = isinstance(error, PoisonChange) or attempt >= policy.attempts
-                if hopeless:
-                    self.failures.failed(handler)
-                if hopeless and not self.failures.blocks(handler):
-                    self.failures.settle(outcome, Failure.of(error, attempt), shard_id)
-                    return
-                self.failures.note_attempt(handler, work.key, error, attempt, hopeless, shard_id)
-                await _sleep(pause * (0.5 + self.rng.random()), until)
-                endless = hopeless or isinstance(error, Unavailable)
-                if endless and until is not None and until.is_set():
-                    outcome.waiting = True
-                    return
-                pause = min(pause * 2, _BLOCK_PAUSE_MAX)
-            else:
-                self.failures.worked(handler, self.clock.monotonic())
-                return
 
-    async def _attempt(
-        self, work: Work, outcome: Outcome, works: Sequence[Work], shard_id: str
-    ) -> None:
+        async def attempt() -> None:
+            outcome.run += 1
+            pending = Pending(works, work.position, memory)
+            await self._aim.tables.learning(lambda: self._attempt(work, outcome, pending, shard_id))
+
+        if outcome.handler.shadow:
+            await self.shadows.attempt(attempt, outcome)
+        else:
+            await self.attempts.persist(attempt, work, outcome, shard_id, until)
+
+    async def _attempt(self, work: Work, outcome: Outcome, pending: Pending, shard_id: str) -> None:
         handler = outcome.handler
         if handler.when is not None and not self._wanted(*_source(work), handler):
             outcome.drop()
             return
         if not handler.is_async:
-            change = self._change(work, handler, shard_id)
+            change = self.change_of(work, handler, shard_id)
             tools = self.tools(handler, ReadTracker()) if handler.needs else {}
             pure: Any = handler.run(change, **tools)
             resolve(outcome, as_effects(pure), (), work.position, self.schema)
             return
-        tracker = ReadTracker(Pending(works, work.position))
-        change = self._change(work, handler, shard_id)
+        tracker = ReadTracker(pending)
+        change = self.change_of(work, handler, shard_id)
         # Not held between attempts: one handler that waits for its downstream stops no other.
         async with self._limiter:
             with anyio.fail_after(handler.policy.timeout_seconds):
                 running: Any = handler.run(change, **self.tools(handler, tracker))
-                result: Result = await running
-        resolve(outcome, as_effects(result), tracker.reads, work.position, self.schema)
+                result: Result | Defer = await running
+        if result is DEFER:
+            outcome.defer()
+            return
+        try:
+            resolve(outcome, as_effects(result), tracker.reads, work.position, self.schema)
+        except ValueError:
+            if handler.broadcast is None:
+                raise
+            outcome.defer()  # the effects for all recipients do not go together
 
-    def _change(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
+    def _ties(
+        self, work: Work, key: ItemKey, handler: Handler, shard_id: str
+    ) -> frozenset[Hashable]:
+        """Name what a handler's run shares with others; what is wrong comes up when it runs."""
+        if handler.together is None:
+            return frozenset()
+        try:
+            shared = handler.together(self.change_of(work, handler, shard_id))
+            return frozenset((handler.name, name) for name in (key, *shared))
+        except Exception:  # noqa: BLE001 - the run itself will fail, with its retries
+            return frozenset({(handler.name, key)})
+
+    def change_of(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
         """Build the typed change for a handler; its images are decoded now, once for all handlers.
 
         An entity that was declared mutable is decoded for each, so that none sees another's edits.
@@ -287,12 +332,9 @@ class Dispatcher:
             new = None if record.new_image is None else decoder.decode(record.new_image)
             work.images = (old, new)
         old, new = work.images
-        return Change.of(record, old=old, new=new, shard_id=shard_id, handler=handler.name)
-
-
-async def _sleep(seconds: float, until: anyio.Event | None) -> None:
-    with anyio.move_on_after(seconds):
-        await (anyio.sleep_forever() if until is None else until.wait())
+        return Change.of(
+            record, old=old, new=new, shard_id=shard_id, handler=handler.name, mark=work.mark
+        )
 
 
 def _source(work: Work) -> tuple[Record, type[Entity]]:

@@ -12,11 +12,15 @@ Field names are the entity's Python names. All conditions of one result look at 
 were before the result.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
+from streamkit.changes import Change
+from streamkit.codec import AttributeValue
 from streamkit.conditions import Condition
 from streamkit.entity import Entity, Key
 
@@ -41,16 +45,33 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One intended write (or check) of one item. The subclasses are the kinds."""
+    """One intended write (or check) of one item. The subclasses are the kinds.
+
+    `table` is None for the app's own table.
+    """
 
     guard: Guard | None = field(default=None, kw_only=True)
+    table: str | None = field(default=None, kw_only=True)
 
     def only_if(self, condition: Condition, *, otherwise: Otherwise = "park") -> Self:
         """Return the same effect, applied only if `condition` holds for its item.
 
         `condition` is `absent`, `present`, or an expression built with `Attr`.
         """
-        return replace(self, guard=Guard(condition, otherwise))
+        return self._with("guard", Guard(condition, otherwise))
+
+    def to(self, table: str) -> Self:
+        """Return the same effect on an item of another table of the account and Region.
+
+        The commit is one transaction over both tables. What the app's handlers listen to is its
+        own table alone, so that nothing follows from such an effect here.
+        """
+        return self._with("table", table)
+
+    def _with(self, name: str, value: Any) -> Self:
+        changed = copy(self)
+        object.__setattr__(changed, name, value)
+        return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +89,13 @@ class Put(Effect, Generic[E_co]):
         return self.entity.item_key
 
 
+@dataclass(frozen=True, slots=True)
+class Owned(Put[E_co]):
+    """Write the whole item, with text attributes `beside` its fields: what it is derived from."""
+
+    beside: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class _FieldEffect(Effect, Generic[E_co]):
     key: Key[E_co]
@@ -81,14 +109,9 @@ class _FieldEffect(Effect, Generic[E_co]):
                 f" {', '.join(sorted(unknown))}"
             )
         object.__setattr__(self, "guard", None)
+        object.__setattr__(self, "table", None)
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "fields", fields)
-
-    def only_if(self, condition: Condition, *, otherwise: Otherwise = "park") -> Self:
-        """Return the same effect, applied only if `condition` holds for its item."""
-        copy = type(self)(self.key, **self.fields)
-        object.__setattr__(copy, "guard", Guard(condition, otherwise))
-        return copy
 
 
 class Set(_FieldEffect[E_co]):
@@ -112,17 +135,35 @@ class RemoveFromSet(_FieldEffect[E_co]):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Effect, Generic[E_co]):
-    """Delete the item; deleting what is not there is fine."""
+    """Delete the item; deleting what is not there is fine.
+
+    The deletion says nothing of who asked for it: handlers that listen to it see a change of the
+    application's, and hops are counted anew.
+    """
 
     key: Key[E_co]
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulate(Effect):
-    """Add amounts to attributes by their names in the table: what aggregates are made of."""
+    """Add amounts to attributes by their names in the table: what aggregates are made of.
+
+    `stored` is written along, in wire form. `plain` leaves it out of the transaction: it is sent
+    once the change is committed, and nobody hears of it if that fails.
+    """
 
     key: Key[Any]
     amounts: dict[str, Decimal]
+    stored: dict[str, AttributeValue] = field(default_factory=dict)
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Store(Effect):
+    """Set attributes by their names in the table, as they are stored; None removes one."""
+
+    key: Key[Any]
+    attributes: Mapping[str, Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -135,7 +176,95 @@ class Check(Effect, Generic[E_co]):
         self, key: Key[E_co], condition: Condition, *, otherwise: Otherwise = "park"
     ) -> None:
         object.__setattr__(self, "guard", Guard(condition, otherwise))
+        object.__setattr__(self, "table", None)
         object.__setattr__(self, "key", key)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Completed(Effect):
+    """Write down, in the commit, that this handler is done with this change.
+
+    For handlers with I/O of their own: `Completions.has(change)` tells whoever meets the change
+    again, after a rewind or in another consumer. `keep` counts from the change's creation; records
+    are deleted by the table's TTL, and stay for ever on a table without one.
+    """
+
+    id: str
+    until: int
+
+    def __init__(self, change: Change[Any], *, keep: timedelta = timedelta(days=7)) -> None:
+        object.__setattr__(self, "guard", None)
+        object.__setattr__(self, "table", None)
+        object.__setattr__(self, "id", change.idempotency_key)
+        object.__setattr__(self, "until", int((change.created_at + keep).timestamp()))
+
+    def only_if(self, condition: Condition, *, otherwise: Otherwise = "park") -> Self:  # noqa: ARG002
+        """Refuse: what is completed is so whatever an item looks like."""
+        raise TypeError("a Completed has no condition; leave it out of the result instead")
+
+    def to(self, table: str) -> Self:  # noqa: ARG002
+        """Refuse: it is kept where streamkit keeps its own items."""
+        raise TypeError("a Completed is kept with streamkit's own items, not in another table")
+
+
+class Named(Protocol):
+    """A sink, as far as an effect knows it."""
+
+    @property
+    def name(self) -> str:
+        """Names it in its app."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Send(Effect):
+    """Deliver something to a sink of the app, at least once, before the change is committed.
+
+    Deliveries of one item come in order while one worker owns its shard. A crash, or a condition
+    of the same result that does not hold at the commit, lets it come again or stand alone: its
+    idempotency key is the same then.
+
+    Args:
+        sink: what `App.sink` returned.
+        body: JSON's types, with decimals and moments, or a pydantic model; None for a deletion.
+        id: what it is about, such as a document's id; by default the item, by a hash of its key.
+        attributes: text beside the body, as far as the sink can carry it.
+    """
+
+    sink: str
+    body: Any
+    id: str | None
+    attributes: Mapping[str, str]
+    recipient: str
+
+    def __init__(
+        self,
+        sink: Named,
+        body: Any,
+        *,
+        id: str | None = None,  # noqa: A002 - the word of the thing
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        object.__setattr__(self, "guard", None)
+        object.__setattr__(self, "table", None)
+        object.__setattr__(self, "sink", sink.name)
+        object.__setattr__(self, "body", body)
+        object.__setattr__(self, "id", id)
+        object.__setattr__(self, "attributes", attributes or {})
+        object.__setattr__(self, "recipient", "")
+
+    def addressed(self, recipient: str) -> Self:
+        """Return the same for one recipient of a fan-out, by its name: part of key and group."""
+        other = copy(self)
+        object.__setattr__(other, "recipient", recipient)
+        return other
+
+    def only_if(self, condition: Condition, *, otherwise: Otherwise = "park") -> Self:  # noqa: ARG002
+        """Refuse: there is no item that a condition could look at."""
+        raise TypeError("a Send has no condition; put one on another effect of the result")
+
+    def to(self, table: str) -> Self:  # noqa: ARG002
+        """Refuse: it goes to its sink."""
+        raise TypeError("a Send goes to its sink, not to a table")
 
 
 Result = Iterable[Effect] | Effect | None

@@ -26,6 +26,7 @@ from streamkit.declaration import Declaration
 from streamkit.errors import DeclarationError
 from streamkit.fields import StoredAs, dump_fields, validate_fields
 from streamkit.keys import Index, Key, Query
+from streamkit.parts import Parts
 from streamkit.schema import TableSchema
 from streamkit.spec import EntitySpec, check_fields, let_absent_be_empty, read_spec
 from streamkit.templates import KeyTemplate
@@ -62,6 +63,7 @@ class Entity(BaseModel):
     __declaration__: ClassVar[Declaration]
     __own_upcasts__: ClassVar[list[Upcast]] = []
     __also_read__: ClassVar[tuple[str, ...]] = ()
+    __parts__: ClassVar[Parts | None] = None
 
     def __init_subclass__(
         cls,

@@ -45,6 +45,22 @@ class DecodeError(PoisonChange):
     """An image does not fit its entity; names the entity and fields, never the values."""
 
 
+class TooManyHops(PoisonChange):
+    """A change that handlers fed to each other too often; it would go on for ever."""
+
+
+class UndeclaredWrite(StreamkitError):
+    """A handler returned an effect on an entity that its declaration does not name."""
+
+
+class UnknownTable(RetryableError):
+    """An effect or a read goes to a table that was not described yet; then it is tried again."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(f"table {table!r} is not known yet; name it in App(tables=[...])")
+        self.table = table
+
+
 class LeaseLost(StreamkitError):
     """The cursor has another owner or epoch; this worker drops what it holds of it."""
 

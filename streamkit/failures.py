@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from streamkit.breaker import Breaker
 from streamkit.changes import ItemKey
 from streamkit.clock import Clock
+from streamkit.errors import TooManyHops
 from streamkit.handler import Handler
 from streamkit.observe.logger import get_logger
 from streamkit.outcome import Outcome
 from streamkit.parking import Failure
+from streamkit.shadow import ShadowCounts
 
 log = get_logger("streamkit.dispatch")
 
@@ -26,7 +28,7 @@ class Counts:
     """What dispatch has seen: records by what became of them.
 
     `failures` are changes that failed for a handler for good; those of them that its policy drops
-    are `skipped`, too.
+    are `skipped`, too. `shadow` are those of each shadow handler.
     """
 
     control: int = 0
@@ -35,6 +37,7 @@ class Counts:
     changes: int = 0
     failures: int = 0
     skipped: int = 0
+    shadow: dict[str, ShadowCounts] = field(default_factory=dict)
 
 
 @dataclass
@@ -76,11 +79,26 @@ class Failures:
         else:
             self.settle(outcome, failure, shard)
 
+    def end_loop(self, outcome: Outcome, hops: int, shard: str) -> None:
+        """Park a change that came through too many handlers, for good and whatever the policy."""
+        text = f"{hops} handlers' effects led to this change, one after the other"
+        failure = Failure.of(TooManyHops(text), 0)
+        self.counts.failures += 1
+        log.warning(
+            "handler.failed",
+            handler=outcome.handler.name,
+            shard=shard,
+            error=failure.kind,
+            attempts=0,
+            policy="park",
+        )
+        outcome.fail(failure)
+
     def settle(self, outcome: Outcome, failure: Failure, shard: str) -> None:
         """Park or drop a change that failed and does not block."""
-        policy = outcome.handler.policy
+        handler, policy = outcome.handler, outcome.handler.policy
         self.counts.failures += 1
-        self.counts.skipped += policy.on_failure == "skip"
+        self.counts.skipped += policy.on_failure == "skip" and handler.broadcast is None
         log.warning(
             "handler.failed",
             handler=outcome.handler.name,

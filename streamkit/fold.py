@@ -3,9 +3,10 @@
 In: actions in the order of their changes. Out: one action an item, with the same outcome.
 Adds sum up, set operations merge, the last unconditional put wins. A condition looks at the item
 as it is when its effect's turn comes; an action that carries one can therefore only be the first
-of its item in a commit: `merge` answers None and the caller cuts there. What a handler *read* is
-different: those conditions speak of the item as it is in the table before the commit, and join
-the action whatever comes before them (`join_read`).
+of its item in a commit: `merge` answers None and the caller cuts there; only that the item is
+there can be told from what comes before. What a handler *read* is different: those conditions
+speak of the item as it is in the table before the commit, and join the action whatever comes
+before them (`join_read`).
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from typing import Any
 
 from streamkit.actions import Action, ItemRef, Verb, Wire
 from streamkit.codec import NUMBERS, encode
+from streamkit.conditions import present
 from streamkit.errors import InvariantError
 
 _SETS = ("SS", "NS", "BS")
@@ -41,7 +43,7 @@ def merge(first: Action, second: Action) -> Action | None:
     Neither argument is changed. None means: put a commit between the two.
     """
     if second.guards:
-        return None
+        return _merge_present(first, second)
     if second.verb is Verb.CHECK:
         return first
     if first.verb is Verb.CHECK:
@@ -53,6 +55,30 @@ def merge(first: Action, second: Action) -> Action | None:
     if first.verb is Verb.DELETE:
         return None  # an update would need the key's attributes; a cut is simpler and rare
     return _update_update(first, second)
+
+
+def _merge_present(first: Action, second: Action) -> Action | None:
+    """Merge an action that only asks for the item to be there.
+
+    It is, once `first` has written it. Where `first` asks for no more than that either, or only
+    checks, both conditions speak of the item before the commit: both stay, so that a refusal names
+    everybody whose item is missing.
+    """
+    if first.verb is Verb.DELETE or not _wants_presence(second):
+        return None
+    bare = second.copy()
+    bare.guards = []
+    merged = merge(first, bare)
+    if merged is None or not (first.verb is Verb.CHECK or _wants_presence(first)):
+        return merged
+    merged = merged.copy()
+    merged.guards += second.guards
+    return merged
+
+
+def _wants_presence(action: Action) -> bool:
+    """Say whether all its conditions are `present`, and it has any."""
+    return bool(action.guards) and all(g.condition is present for g, _ in action.guards)
 
 
 def merge_within(first: Action, second: Action) -> Action | None:

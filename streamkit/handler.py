@@ -1,16 +1,17 @@
 """Handlers: what `App` registers, in the one shape that dispatch runs.
 
-Every kind of handler (a function, an aggregate, later a fan-out or a mirror) becomes a `Handler`:
+Every kind of handler (a function, an aggregate, a fan-out, a mirror) becomes a `Handler`:
 a name, what it listens to, and `run`, which turns one change into effects.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from enum import Enum
+from typing import Any, Final, Literal, get_args
 
-from streamkit.changes import Kind
+from streamkit.changes import Change, Kind
 from streamkit.declaration import Declaration
-from streamkit.effects import Result
+from streamkit.effects import Effect, Result
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
 from streamkit.when import When
@@ -22,6 +23,12 @@ OnFailure = Literal["park", "block", "skip"]
 on. `block`: the shard waits and tries again until it succeeds. `skip`: it is counted and dropped.
 """
 
+
+Shadow = bool | Literal["log"]
+"""Whether a handler only shows what it would do: its effects are compared, or logged."""
+
+Delivery = Literal["exactly_once", "at_least_once"]
+"""What a handler says of what it does outside the table: nothing, or more than once if need be."""
 
 Payload = Literal["whole", "keys"]
 """What is stored of a parked change: its record, or the record without its images.
@@ -45,6 +52,9 @@ class Policy:
     `breaker` lets `park` act as `block` while most changes of the handler fail on a worker: at
     least 20 within a minute and more than half of them.
 
+    `hops_max` ends loops: a change that so many handlers' effects have led to, one after the other,
+    is parked for good, whatever `on_failure` says.
+
     Raises:
         DeclarationError: a value is out of its range.
     """
@@ -58,6 +68,7 @@ class Policy:
     retry_limit: int = 10
     payload: Payload = "whole"
     breaker: bool = True
+    hops_max: int = 10
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -68,12 +79,43 @@ class Policy:
             raise DeclarationError(f"Policy(on_failure={self.on_failure!r}): park, block or skip")
         if self.payload not in get_args(Payload):
             raise DeclarationError(f"Policy(payload={self.payload!r}): whole or keys")
+        if self.hops_max < 1:
+            raise DeclarationError(f"Policy(hops_max={self.hops_max}): at least 1")
         if not 0 < self.retry_seconds <= self.retry_seconds_max or self.retry_limit < 0:
             raise DeclarationError(
                 f"Policy(retry_seconds={self.retry_seconds},"
                 f" retry_seconds_max={self.retry_seconds_max}, retry_limit={self.retry_limit}):"
                 " pauses are positive and do not shrink, and the limit is not negative"
             )
+
+
+class Defer(Enum):
+    """What a handler returns instead of effects to go on in the change's lane."""
+
+    DEFER = "defer"
+
+
+DEFER: Final = Defer.DEFER
+"""The change is parked without a failure, due at once, and goes on beside the shard."""
+
+
+AUDIENCE = "_audience"
+"""A fan-out needs a table to read its audience from, by this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """How a fan-out goes on in its lane.
+
+    `page(change, token, table, limit)` reads the recipients after a token, `one(name, table)` one
+    of them again, and `serve(change, to, tools)` makes the effects for one. `rate` is how many are
+    served in a second at most.
+    """
+
+    page: Callable[..., Awaitable[Any]]
+    one: Callable[..., Awaitable[Any]]
+    serve: Callable[..., Awaitable[tuple[Effect, ...]]]
+    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -83,12 +125,20 @@ class Handler:
     `run` is called with the change and what `needs` asks for; it is a coroutine function if
     `is_async`. `commutes` says that the order of an item's changes does not matter to it, so that
     a parked one holds up nothing. `definition` is what makes it another handler when it changes.
+    `together` names what a change shares with others: those of a page that share a name run one
+    after the other, each seeing what the one before will write.
+
+    `writes` are the entities that it may write, None if it does not say; `causes` which kinds of
+    change its effects on each can lead to (all but expiries, if it is not there). `effects` is
+    false if it says that it returns none. A cycle through a handler that `converges` ends by
+    itself, and one through `cycle="bounded"` is meant. One that `sees_parts` knows what a change of
+    a spread group's part means. A `shadow` handler's effects are not applied.
     """
 
     name: str
     entity: type[Entity]
     kinds: frozenset[Kind]
-    run: Callable[..., Result | Awaitable[Result]]
+    run: Callable[..., Result | Defer | Awaitable[Result | Defer]]
     declared: Declaration
     is_async: bool = False
     when: When | None = None
@@ -97,3 +147,13 @@ class Handler:
     commutes: bool = False
     is_aggregate: bool = False
     definition: str = ""
+    writes: frozenset[type[Entity]] | None = None
+    causes: Mapping[type[Entity], frozenset[Kind]] = field(default_factory=dict)
+    effects: bool = True
+    cycle: Literal["bounded"] | None = None
+    converges: bool = False
+    sees_parts: bool = False
+    shadow: Shadow = False
+    delivery: Delivery | None = None
+    broadcast: Broadcast | None = None
+    together: Callable[[Change[Any]], Iterable[Hashable]] | None = None

@@ -4,7 +4,7 @@ They are listed in `holds` items that the cursor names; children inherit the nam
 is an upper bound and may be stale, because a redrive takes lanes away: `refresh` asks the table.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamkit.changes import ItemKey
@@ -16,10 +16,17 @@ from streamkit.parking import Hold, lane_name
 
 @dataclass
 class HeldLanes:
-    """The held lanes of one shard. `lanes` is shared with the planner."""
+    """A shard's held lanes. `lanes` is shared with the planner; `began` is called for new ones."""
 
     store: CursorStore
     lanes: dict[str, Hold] = field(default_factory=dict)
+    began: Callable[[], object] = lambda: None
+
+    def begin(self, held: Mapping[str, Hold]) -> None:
+        """Lanes are held by a commit, or have a new tail."""
+        if held:
+            self.lanes |= held
+            self.began()
 
     def holds(self, handler: Handler, key: ItemKey) -> bool:
         """Say whether an item's changes queue for a handler."""

@@ -6,22 +6,35 @@ run. A `Table` is made for each run, because it notes what that run reads.
 
 from typing import Any
 
+from streamkit.completion import Completions
 from streamkit.dispatch import Tools
 from streamkit.handler import Handler
 from streamkit.reading import ReadTracker
 from streamkit.schema import TableSchema
 from streamkit.table import Table
+from streamkit.tables import Tables
+
+OWN = (Table, Completions)
+"""What streamkit itself has for handlers; all else comes from the app's lifespan."""
 
 
-def injector(dynamodb: Any, schema: TableSchema, resources: tuple[Any, ...]) -> Tools:
+def injector(
+    dynamodb: Any,
+    schema: TableSchema,
+    resources: tuple[Any, ...],
+    tables: Tables | None = None,
+) -> Tools:
     """Return the function that makes the arguments of a run; `preflight` has seen they exist."""
+    known = tables or Tables(schema)
+
+    def tool(wanted: type[Any], tracker: ReadTracker) -> Any:
+        if wanted is Table:
+            return Table(dynamodb, schema, tracker, known)
+        if wanted is Completions:
+            return Completions(dynamodb, known.control)
+        return next(found for found in resources if isinstance(found, wanted))
 
     def tools(handler: Handler, tracker: ReadTracker) -> dict[str, Any]:
-        return {
-            name: Table(dynamodb, schema, tracker)
-            if wanted is Table
-            else next(found for found in resources if isinstance(found, wanted))
-            for name, wanted in handler.needs.items()
-        }
+        return {name: tool(wanted, tracker) for name, wanted in handler.needs.items()}
 
     return tools

@@ -19,9 +19,9 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.handler import Handler
+from streamkit.injection import OWN
 from streamkit.preflight import Finding, Surroundings, findings, survey
 from streamkit.schema import TableSchema
-from streamkit.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ async def inspect_app(app: App, aws: Aws) -> Inspection:
 async def _findings(app: App, around: Surroundings) -> list[Finding]:
     """Open what the lifespan yields only if a handler asks for it: it may call other services."""
     wanted = {need for handler in app.handlers for need in handler.needs.values()}
-    if wanted <= {Table}:
+    if wanted <= set(OWN):
         return findings(app, around)
     async with app.resources() as resources:
         return findings(app, around, resources)
@@ -133,7 +133,7 @@ def _handler(handler: Handler) -> HandlerFacts:
         name=handler.name,
         entity=handler.entity.__name__,
         kinds=tuple(sorted(kind.value for kind in handler.kinds)),
-        delivery="exactly once",
+        delivery=(handler.delivery or "exactly_once").replace("_", " "),
         on_failure=handler.policy.on_failure,
         attempts=handler.policy.attempts if handler.is_async else 1,
         timeout_seconds=handler.policy.timeout_seconds if handler.is_async else None,
@@ -163,6 +163,12 @@ async def _permissions(app: App, aws: Aws, around: Surroundings) -> list[Permiss
             transaction,
         ),
     ]
+    for name in app.tables:
+        schema = around.schemas[name]
+        if schema.pk_type == "S":
+            there = ControlSpace.of(schema, app.name, space.label)
+            writes = {"TransactItems": _never_applied(there)}
+            calls.append((f"the same on {name}", dynamodb.transact_write_items, writes))
     asked += [(await _try(action, call, arguments))[0] for action, call, arguments in calls]
     return asked
 

@@ -13,6 +13,7 @@ from streamkit.codec import AttributeValue, encode_key, key_digest
 from streamkit.declaration import Declaration
 from streamkit.errors import DeclarationError
 from streamkit.fields import validate_fields
+from streamkit.parts import suffix
 from streamkit.schema import TableSchema
 from streamkit.templates import LAST_CHARACTER, KeyTemplate, Placeholder
 
@@ -24,12 +25,13 @@ E_co = TypeVar("E_co", bound="Entity", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[E_co]):
-    """The primary key of one item, and what entity it is of."""
+    """The primary key of one item, and what entity it is of; of a spread group, of one part."""
 
     entity: type[E_co]
     pk: str
     sk: str | None = None
     fields: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
+    part: int = field(default=0, repr=False)
 
     def wire(self, schema: TableSchema) -> dict[str, AttributeValue]:
         """The key attributes as requests take them.
@@ -37,12 +39,20 @@ class Key(Generic[E_co]):
         Raises:
             ValueError: the table has a sort key and this key does not.
         """
-        key = {schema.pk: encode_key(self.pk, schema.pk_type)}
-        if schema.sk is not None and schema.sk_type is not None:
-            if self.sk is None:
-                raise ValueError(f"{self.entity.__name__} has no sk, but {schema.name} has one")
-            key[schema.sk] = encode_key(self.sk, schema.sk_type)
-        return key
+        ending = suffix(self.part)
+        if schema.sk is None or schema.sk_type is None:
+            return {schema.pk: encode_key(self.pk + ending, schema.pk_type)}
+        if self.sk is None:
+            raise ValueError(f"{self.entity.__name__} has no sk, but {schema.name} has one")
+        return {
+            schema.pk: encode_key(self.pk, schema.pk_type),
+            schema.sk: encode_key(self.sk + ending, schema.sk_type),
+        }
+
+    def parts(self) -> "tuple[Self, ...]":
+        """The keys of all parts of the group; of an entity that is not spread, this one."""
+        spread = self.entity.__parts__
+        return tuple(replace(self, part=n) for n in range(spread.count)) if spread else (self,)
 
     def field_attributes(self, schema: TableSchema) -> Mapping[str, AttributeValue]:
         """What the key itself says of its item: the fields it was built from, and the type."""
@@ -51,7 +61,10 @@ class Key(Generic[E_co]):
     @property
     def digest(self) -> str:
         """A short hash for logs: equal for equal keys, and says nothing about them."""
-        return key_digest(self.pk) if self.sk is None else key_digest(self.pk, self.sk)
+        ending = suffix(self.part)
+        if self.sk is None:
+            return key_digest(self.pk + ending)
+        return key_digest(self.pk, self.sk + ending)
 
 
 @lru_cache(maxsize=10_000)
@@ -139,6 +152,14 @@ class Index:
         pk_type = known.pk_type if known else "S"
         sk_type = (known.sk_type if known else None) or "S"
         return (pk, pk_type), (None if sk is None else (sk, sk_type))
+
+
+@dataclass(frozen=True, slots=True)
+class Scan(Generic[E_co]):
+    """Every item of an entity that is in an index (a sparse one finds few), or in the table."""
+
+    entity: type[E_co]
+    index: Index | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,26 @@
 """Lanes: the runs of one item key, in order; other keys run beside them. Pure.
 
-In: runs in the order of their shard. Out: one list an item key.
+In: runs in the order of their shard. Out: one list an item key; runs that are tied by more than
+their item are in one list, too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Protocol, TypeVar
 
 from streamkit.changes import ItemKey
 
 
 class Keyed(Protocol):
-    """Something that belongs to one item."""
+    """Something that belongs to one item; `ties` name what else must not run beside it."""
 
     @property
     def key(self) -> ItemKey:
         """The item's key."""
+        ...
+
+    @property
+    def ties(self) -> frozenset[Hashable]:
+        """What it shares with others that must run before or after it; empty: its key alone."""
         ...
 
 
@@ -22,8 +28,20 @@ K = TypeVar("K", bound=Keyed)
 
 
 def into_lanes(runs: Iterable[K]) -> list[list[K]]:
-    """Group runs by item key, keeping their order within a key."""
-    lanes: dict[ItemKey, list[K]] = {}
-    for run in runs:
-        lanes.setdefault(run.key, []).append(run)
-    return list(lanes.values())
+    """Group runs by item key, or by what ties them, keeping their order within a group."""
+    lanes: dict[Hashable, list[tuple[int, K]]] = {}
+    for number, run in enumerate(runs):
+        names = run.ties or {run.key}
+        lane = [(number, run)]
+        for there in {id(found): found for n in names if (found := lanes.get(n))}.values():
+            small, lane = sorted((lane, there), key=len)
+            lane += small
+            for _, moved in small:
+                lanes |= dict.fromkeys(moved.ties or {moved.key}, lane)
+        lanes |= dict.fromkeys(names, lane)
+    different = {id(lane): lane for lane in lanes.values()}
+    return [[run for _, run in sorted(lane, key=_number)] for lane in different.values()]
+
+
+def _number(numbered: tuple[int, object]) -> int:
+    return numbered[0]

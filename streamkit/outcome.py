@@ -8,16 +8,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from streamkit.actions import READ, Action, GuardSource, ItemRef, Verb, compile_effect
+from streamkit.cascades import Cascades
 from streamkit.changes import ItemKey
 from streamkit.commit import BYTES_MAX, ITEMS_MAX
+from streamkit.completion import completion
 from streamkit.conditions import Condition
 from streamkit.decode import Record
-from streamkit.effects import Effect, Guard
+from streamkit.effects import Completed, Effect, Guard, Send
 from streamkit.entity import Entity
 from streamkit.fold import merge_within
 from streamkit.handler import Handler
+from streamkit.origin import UNMARKED, Mark
 from streamkit.parking import Failure
 from streamkit.schema import TableSchema
+from streamkit.tables import Tables
+from streamkit.writes import check_writes, entity_of
 
 Version = tuple[str, str, int]
 """Which run of which handler wrote an item: position, handler, run."""
@@ -32,12 +37,23 @@ class Read:
     conditions: tuple[Condition, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Where effects go: the tables, which of the items are marked, and the hops of the change."""
+
+    tables: Tables
+    cascades: Cascades
+    hops: int = 0
+
+
 @dataclass(slots=True)
 class Outcome:
     """What one handler made of one change.
 
     `waiting` means that it has to run (again) before it can be committed. `run` numbers the runs,
-    so that whoever saw an earlier run's pending effects is found out.
+    so that whoever saw an earlier run's pending effects is found out. `sent` says that its `sends`
+    are delivered. `deferred` leaves the change to its lane, without a failure: it is parked, due at
+    once, and goes on there beside the shard. `trial` is what a shadow handler would have done.
     """
 
     handler: Handler
@@ -49,11 +65,23 @@ class Outcome:
     run: int = 0
     refusals: int = 0
     omitted: frozenset[int] = frozenset()
+    sends: tuple[Send, ...] = ()
+    sent: bool = False
+    deferred: bool = False
+    aim: Aim | None = None
+    trial: tuple[Action, ...] = ()
+
+    @property
+    def parks(self) -> bool:
+        """Whether the change goes into its lane."""
+        return self.deferred or self.failure is not None
 
     def give_up(self, failure: Failure) -> None:
         """Do what the handler's policy says of a failure: park, drop, or run until it succeeds."""
         policy = self.handler.policy.on_failure
-        if policy == "skip":
+        if policy == "skip" and self.handler.broadcast is not None:
+            self.defer()  # in the lane only those are skipped who fail
+        elif policy == "skip":
             self.drop()
         elif policy == "block":
             self.waiting, self.refusals = True, 0
@@ -62,21 +90,25 @@ class Outcome:
 
     def fail(self, failure: Failure) -> None:
         """Let the change be parked for this handler."""
-        self.effects, self.actions, self.reads = (), {}, ()
-        self.waiting = False
+        self.drop()
         self.failure = failure
+
+    def defer(self) -> None:
+        """Let the change go on in its lane: it would hold up the shard."""
+        self.drop()
+        self.deferred = True
 
     def drop(self) -> None:
         """Let the handler be done with the change without any effect."""
-        self.effects, self.actions, self.reads = (), {}, ()
-        self.failure, self.waiting = None, False
+        self.effects, self.actions, self.reads, self.sends = (), {}, (), ()
+        self.failure, self.waiting, self.deferred = None, False, False
 
 
 @dataclass(slots=True)
 class Work:
     """One change and its outcomes; without a record it only marks how far a page reaches.
 
-    `images` are the old and the new one, once a handler has wanted them.
+    `images` are the old and the new one, once a handler has wanted them. `mark` says who made it.
     """
 
     position: str
@@ -86,6 +118,7 @@ class Work:
     outcomes: list[Outcome] = field(default_factory=list)
     page_bytes: int = 0
     images: tuple[Entity | None, Entity | None] | None = None
+    mark: Mark = UNMARKED
 
 
 def resolve(
@@ -100,13 +133,16 @@ def resolve(
     Raises:
         ValueError: an effect cannot be stored, two of them contradict each other, or the result is
             too large for one transaction.
+        UndeclaredWrite: an effect is on an entity that the handler does not say it writes.
+        UnknownTable: an effect goes to a table that is not described yet.
     """
+    check_writes(outcome.handler, effects, schema.name)
     actions: dict[ItemRef, Action] = {}
     for index, effect in enumerate(effects):
-        if index in outcome.omitted:
+        if index in outcome.omitted or isinstance(effect, Send):
             continue
         source = GuardSource(position, outcome.handler.name, index)
-        action = compile_effect(effect, schema, source)
+        action = _compile(effect, outcome, source, schema)
         there = actions.get(action.ref)
         merged = action if there is None else merge_within(there, action)
         if merged is None:
@@ -125,7 +161,22 @@ def resolve(
     if checks + sum(action.size() for action in actions.values()) > BYTES_MAX:
         raise ValueError("a result of more than 4 MB does not fit in one transaction")
     outcome.effects, outcome.actions = effects, actions
-    outcome.failure, outcome.waiting = None, False
+    outcome.sends = tuple(effect for effect in effects if isinstance(effect, Send))
+    outcome.failure, outcome.waiting, outcome.deferred = None, False, False
+    outcome.sent = not outcome.sends
+
+
+def _compile(effect: Effect, outcome: Outcome, source: GuardSource, schema: TableSchema) -> Action:
+    """Turn an effect into an action, on its own table, and mark it if a handler listens to that."""
+    aim = outcome.aim or Aim(Tables(schema), Cascades())
+    if isinstance(effect, Completed):
+        return completion(effect, aim.tables.control)
+    table = aim.tables.known(effect.table)
+    action = compile_effect(effect, table, source)
+    entity = entity_of(effect)
+    if entity is not None and table is schema and aim.cascades.marks(entity):
+        action.mark(aim.cascades.mark(source.handler, source.position, aim.hops))
+    return action
 
 
 def with_reads(outcome: Outcome, position: str) -> tuple[dict[ItemRef, Action], list[Action]]:

@@ -17,6 +17,9 @@ from streamkit.errors import InvariantError
 from streamkit.parking import Parked, read_parked
 from streamkit.preflight import survey
 
+LAMBDA_CHUNKS = tuple(f"lambda.{number}.0" for number in range(16))
+"""Where the Lambda host, which has no cursors, lists the lanes that it holds."""
+
 _READS_MAX = 20
 """Times a lane is read anew while others take changes off it between two reads."""
 
@@ -27,7 +30,8 @@ class HeldLane:
 
     `due` is when the first change is tried next (epoch seconds; 0 is at once) and `tries` how often
     it was, since it was parked or since a person asked for it. A lane that is `stuck` is left alone
-    until a person redrives or discards its first change.
+    until a person redrives or discards its first change. A fan-out has come as far as `token` says,
+    and has `served` so many recipients, counting those for whom it is parked instead (`apart`).
     """
 
     name: str
@@ -39,6 +43,9 @@ class HeldLane:
     due: int = 0
     tries: int = 0
     stuck: bool = False
+    token: str | None = None
+    served: int = 0
+    apart: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,9 @@ def read_lane(item: Mapping[str, Any]) -> HeldLane:
         due=int(item.get("due", {"N": "0"})["N"]),
         tries=int(item.get("tries", {"N": "0"})["N"]),
         stuck="stuck" in item,
+        token=item["token"]["S"] if "token" in item else None,
+        served=int(item.get("served", {"N": "0"})["N"]),
+        apart=int(item.get("apart", {"N": "0"})["N"]),
     )
 
 
@@ -127,7 +137,7 @@ async def held_lanes(
     """
     if cursors is None:
         cursors = await store.read_all()
-    chunks = sorted({chunk for cursor in cursors.values() for chunk in cursor.holds})
+    chunks = sorted({*LAMBDA_CHUNKS, *(c for cursor in cursors.values() for c in cursor.holds)})
     holds = await store.items([("holds", chunk) for chunk in chunks])
     names = sorted({name for item in holds for name in item.get("lanes", {"SS": []})["SS"]})
     lanes = await read_lanes(store, names)

@@ -109,7 +109,8 @@ class Hold:
 class ParkedRecord:
     """What is stored of a parked change: enough to run the handler without the stream.
 
-    `due` is when it is tried again on its own, in epoch seconds; None means that it is stuck.
+    `due` is when it is tried again on its own, in epoch seconds; None means that it is stuck. `to`
+    names the recipient that it is parked for, if it is one of a fan-out.
     """
 
     handler: str
@@ -121,6 +122,7 @@ class ParkedRecord:
     at: int
     due: int | None = 0
     payload: Payload = "whole"
+    to: str = ""
 
 
 def stored(record: Record, payload: Payload) -> bytes:
@@ -193,8 +195,9 @@ def _store(space: ControlSpace, lane: str, parked: ParkedRecord) -> list[Action]
             "detail": {"S": parked.failure.told(parked.payload)},
             "attempts": {"N": str(parked.failure.attempts)},
         }
-    if parked.payload != "whole":
-        attributes["payload"] = {"S": parked.payload}
+    for name, text in (("payload", parked.payload), ("to", parked.to)):
+        if text not in ("whole", ""):
+            attributes[name] = {"S": text}
     pieces = [
         parked.record[at : at + PART_BYTES] for at in range(0, len(parked.record), PART_BYTES)
     ]
@@ -225,6 +228,7 @@ class Parked:
     attempts: int = 0
     parts: int = 0
     payload: Payload = "whole"
+    to: str = ""
     record: bytes = field(default=b"", repr=False)
 
 
@@ -243,5 +247,6 @@ def read_parked(item: Mapping[str, Any]) -> Parked:
         attempts=int(item.get("attempts", {"N": "0"})["N"]),
         parts=int(item.get("parts", {"N": "0"})["N"]),
         payload="keys" if "payload" in item else "whole",
+        to=item["to"]["S"] if "to" in item else "",
         record=bytes(item["record"]["B"]) if "record" in item else b"",
     )

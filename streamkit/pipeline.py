@@ -34,6 +34,7 @@ from streamkit.pacing import ByteBudget, Pacing
 from streamkit.parking import Failure
 from streamkit.polling import PollingPool
 from streamkit.source.reader import ShardReader
+from streamkit.source.sharing import SharedReader
 
 log = get_logger("streamkit.shard")
 
@@ -73,6 +74,7 @@ class ShardPipeline:
     losses: Losses
     closing: Closing
     alone: anyio.Lock
+    pages: SharedReader
     activity: Activity = field(init=False)
     quiet_pages: int = 0
     _cautious: bool = False
@@ -132,6 +134,12 @@ class ShardPipeline:
             await self.stage.persist()
         await self.closing.released(self)
 
+    def write_down(self) -> None:
+        """Let the table know the position soon, once what is dispatched is committed."""
+        if not self.stage.persisted:
+            self.stage.persist_soon()
+            self._commit_soon()
+
     # -- read and dispatch ---------------------------------------------------------------------
 
     async def poll(self) -> float | None:
@@ -164,7 +172,11 @@ class ShardPipeline:
             self._apart(self._process, page, works, later, business, pause)
             return None
         self._hand_over(page, works, business)
-        return None if self.reader.ended else pause
+        return None if self.reader.ended else self._rest(pause)
+
+    def _rest(self, pause: float) -> float:
+        """Return the pause, or none if the next page is here already, read for another consumer."""
+        return 0.0 if self.pages.ready else pause
 
     def _note_traffic(self, page: Page, business: int) -> None:
         busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
@@ -185,7 +197,7 @@ class ShardPipeline:
         await self.stage.quiet.wait()
         await self._run_lanes(later, works)
         self._hand_over(page, works, business)
-        self._go_on(pause)
+        self._go_on(self._rest(pause))
 
     async def _run_lanes(self, later: list[Run], works: list[Work]) -> None:
         if later and not self.stage.left:

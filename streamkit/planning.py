@@ -19,11 +19,18 @@ from streamkit.commit import BYTES_MAX, ITEMS_MAX, Batch
 from streamkit.control import ControlSpace, Cursor
 from streamkit.errors import InvariantError
 from streamkit.fold import join_read, merge
+from streamkit.handler import Payload
 from streamkit.outcome import Outcome, Version, Work, with_reads
 from streamkit.parking import Hold, ParkedRecord, lane_name, next_due, park, queue, stored
 
 CHUNK_LANES = 100
 """Held lanes a `holds` item names before a new one is begun: 24 bytes each."""
+
+CLAUSES_MAX = 250
+"""Attributes that one update may change, whose expression may have 4 KB: 13 bytes for each."""
+
+SENDS_MAX = 100
+"""Outcomes with deliveries in one commit, so that it does not wait for sinks for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +48,31 @@ class Draft:
     actions: dict[ItemRef, Action] = field(default_factory=dict)
     size: int = 0
     held: dict[str, Hold] = field(default_factory=dict)
+    sends: list[tuple[Work, Outcome]] = field(default_factory=list)
+    plain: dict[ItemRef, Action] = field(default_factory=dict)
 
     def offer(self, writes: Sequence[Action], checks: Sequence[Action]) -> bool:
         """Add the actions if they can be folded in and the batch stays within its limits."""
         changed: dict[ItemRef, Action] = {}
+        plain: dict[ItemRef, Action] = {}
         for action in writes:
-            there = changed.get(action.ref) or self.actions.get(action.ref)
+            mine, before = (plain, self.plain) if action.plain else (changed, self.actions)
+            there = mine.get(action.ref) or before.get(action.ref)
             merged = action if there is None else _merged(there, action)
             if merged is None:
                 return False
-            changed[action.ref] = merged
+            mine[action.ref] = merged
         for check in checks:
             there = changed.get(check.ref) or self.actions.get(check.ref)
             changed[check.ref] = join_read(there, check)
         size = self.size
         for ref, action in changed.items():
-            before = self.actions.get(ref)
-            size += action.size() - (before.size() if before else 0)
+            earlier = self.actions.get(ref)
+            size += action.size() - (earlier.size() if earlier else 0)
         if size > BYTES_MAX or len(self.actions.keys() | changed.keys()) > ITEMS_MAX:
             return False
         self.actions.update(changed)
+        self.plain.update(plain)
         self.size = size
         return True
 
@@ -96,7 +108,7 @@ class Planner:
                     break
                 return Rerun(work, late)
             if split or not self._offer(work, todo, draft):
-                if draft.actions:
+                if draft.actions or draft.sends:
                     break
                 done |= self._handler_by_handler(work, todo, draft, only_one=split)
                 if any(_mark(work, outcome) not in done for outcome in todo):
@@ -108,7 +120,9 @@ class Planner:
                     _note_writes(work, outcome, written)
         holds = cursor.holds | {hold.chunk for hold in draft.held.values()}
         then = replace(cursor, position=position, done=done, holds=holds)
-        return Batch(then, list(draft.actions.values()), taken, draft.held)
+        batch = Batch(then, list(draft.actions.values()), taken, draft.held, sends=draft.sends)
+        batch.plain = list(draft.plain.values())
+        return batch
 
     def _not_ready(
         self,
@@ -142,9 +156,17 @@ class Planner:
             more, reads = self._contribution(work, outcome, draft, held)
             writes += more
             checks += reads
+        sends = [
+            (work, outcome)
+            for outcome in outcomes
+            if outcome.sends and not (outcome.sent or self._is_held(work, outcome, draft))
+        ]
+        if draft.sends and len(draft.sends) + len(sends) > SENDS_MAX:
+            return False
         if not draft.offer(writes, checks):
             return False
         draft.held |= held
+        draft.sends += sends
         return True
 
     def _handler_by_handler(
@@ -169,8 +191,7 @@ class Planner:
         if work.key is None:
             return [], []
         handler = outcome.handler
-        failed = outcome.failure is not None
-        if not failed and not self._is_held(work, outcome, draft):
+        if not (outcome.parks or self._is_held(work, outcome, draft)):
             writes, checks = with_reads(outcome, work.position)
             return list(writes.values()), checks
         lane = lane_name(handler.name, work.key)
@@ -192,16 +213,19 @@ class Planner:
         if work.record is None or work.entity is None:
             raise InvariantError("a mark cannot be parked")
         policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
+        # What is set aside for a while has to outlast the stream, however long that takes.
+        lasts = outcome.deferred or outcome.handler.broadcast is not None
+        payload: Payload = "whole" if lasts else policy.payload
         return ParkedRecord(
             handler=outcome.handler.name,
             entity=work.entity.__name__,
             shard=self.shard,
             position=work.position,
-            record=stored(work.record, policy.payload),
+            record=stored(work.record, payload),
             failure=failure,
             at=int(now),
             due=0 if failure is None else next_due(policy, failure, 0, now),
-            payload=policy.payload,
+            payload=payload,
         )
 
     def _chunk(self, draft: Draft, held: dict[str, Hold]) -> str:
@@ -215,14 +239,15 @@ class Planner:
 
 
 def _merged(first: Action, second: Action) -> Action | None:
-    """Merge two actions, unless a sum of theirs has more than 38 digits.
+    """Merge two actions, unless a sum of theirs has more than 38 digits, or there are too many.
 
     Alone the second may be fine, or DynamoDB finds it invalid: then its change is parked.
     """
     try:
-        return merge(first, second)
+        merged = merge(first, second)
     except ArithmeticError:
         return None
+    return merged if merged is None or merged.clauses <= CLAUSES_MAX else None
 
 
 def _mark(work: Work, outcome: Outcome) -> str:

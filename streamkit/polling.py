@@ -17,20 +17,36 @@ Poll = Callable[[], Awaitable[float | None]]
 
 @dataclass
 class PollingPool:
-    """Polls what is due. `run` it in a task; it ends by being cancelled."""
+    """Polls what is due, unless it is `paused`. `run` it in a task; it ends by being cancelled."""
 
     size: int
+    paused: bool = False
     _due: list[tuple[float, int, Poll]] = field(default_factory=list)
     _added: int = 0
+    _places: dict[Poll, int] = field(default_factory=dict)
+    _void: set[int] = field(default_factory=set)
     _sooner: anyio.Event = field(default_factory=anyio.Event)
 
     def add(self, poll: Poll, seconds: float = 0.0) -> None:
         """Poll once after so many seconds."""
         due = anyio.current_time() + seconds
         self._added += 1
+        self._places[poll] = self._added
         heapq.heappush(self._due, (due, self._added, poll))
         if self._due[0][1] == self._added:
             self._sooner.set()
+
+    def hasten(self, poll: Poll) -> None:
+        """Poll at once what was to be polled later; what is being polled is left alone."""
+        place = self._places.get(poll)
+        if place is not None:
+            self._void.add(place)
+            self.add(poll)
+
+    def pause(self, *, paused: bool) -> None:
+        """Poll nothing more; or go on, with what is due by then."""
+        self.paused = paused
+        self._sooner.set()
 
     async def run(self) -> None:
         """Poll for ever."""
@@ -42,9 +58,16 @@ class PollingPool:
 
     async def _next(self) -> Poll:
         while True:
-            seconds = self._due[0][0] - anyio.current_time() if self._due else float("inf")
+            there = self._due and not self.paused
+            seconds = self._due[0][0] - anyio.current_time() if there else float("inf")
             if seconds <= 0:
-                return heapq.heappop(self._due)[2]
+                _, place, poll = heapq.heappop(self._due)
+                if place in self._void:
+                    self._void.discard(place)
+                    continue
+                if self._places.get(poll) == place:
+                    del self._places[poll]
+                return poll
             self._sooner = anyio.Event()
             with anyio.move_on_after(seconds):
                 await self._sooner.wait()

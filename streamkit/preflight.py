@@ -8,16 +8,21 @@ that it never fails at the first event.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any, Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError, Trouble, code_of, patiently, trouble_of
+from streamkit.cascades import cycles
 from streamkit.changes import Kind
+from streamkit.completion import Completions
 from streamkit.control import ControlSpace
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.injection import OWN
+from streamkit.kinds.aggregate import Aggregate
 from streamkit.schema import TableSchema
-from streamkit.table import Table
+from streamkit.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +39,12 @@ class Surroundings:
 
     table: TableSchema
     control: TableSchema
+    others: Tables | None = None
 
     @property
-    def schemas(self) -> dict[str, TableSchema]:
-        """The tables that commits write to, by name."""
-        return {self.control.name: self.control, self.table.name: self.table}
+    def schemas(self) -> Tables:
+        """The tables that commits write to, by name; there may be more of them later."""
+        return self.others or Tables(self.table, self.control)
 
     def space(self, app: App) -> ControlSpace:
         """Name the control items of this consumer of this stream.
@@ -64,7 +70,10 @@ async def survey(app: App, aws: Aws) -> Surroundings:
     control = table
     if app.control_table is not None and app.control_table != app.table:
         control = await describe(aws, app.control_table, type_attribute=None)
-    return Surroundings(table, control)
+    others = Tables(table, control, partial(describe, aws, type_attribute=app.type_attribute))
+    for name in app.tables:
+        await others.learn(name)
+    return Surroundings(table, control, others)
 
 
 async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableSchema:
@@ -92,7 +101,10 @@ async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableS
 def findings(app: App, around: Surroundings, resources: tuple[Any, ...] = ()) -> list[Finding]:
     """Return everything that is wrong with an app on its table, errors first."""
     found = [*_control(app, around), *_entities(app, around.table), *_ttl(app, around.table)]
+    found += [*_spread(app, around.table), *_buckets(app, around.table)]
     found += _handlers(app, around.table, resources)
+    found += _loops(app)
+    found += _own_io(app, around.control)
     return sorted(found, key=lambda finding: finding.severity)
 
 
@@ -132,6 +144,25 @@ def _entities(app: App, schema: TableSchema) -> Iterator[Finding]:
         yield Finding("error", str(error))
 
 
+def _spread(app: App, schema: TableSchema) -> Iterator[Finding]:
+    """Parts of a group are only right together, and their keys have an ending."""
+    kind = schema.pk_type if schema.sk is None else schema.sk_type
+    for entity in app.entities:
+        if entity.__parts__ is not None and kind != "S":
+            yield Finding(
+                "error",
+                f"{spec_of(entity).declaration}: spread= needs a string at the end of the key of"
+                f" {schema.name}",
+            )
+    for handler in app.handlers:
+        if handler.entity.__parts__ is not None and not handler.sees_parts:
+            yield Finding(
+                "error",
+                f"{handler.declared}: it listens to {handler.entity.__name__}, which is spread over"
+                " parts: each change tells of one part alone",
+            )
+
+
 _NEW, _OLD = ["NEW_AND_OLD_IMAGES", "NEW_IMAGE"], ["NEW_AND_OLD_IMAGES", "OLD_IMAGE"]
 
 
@@ -148,7 +179,7 @@ def _handlers(app: App, schema: TableSchema, resources: tuple[Any, ...]) -> Iter
                     f" {schema.name} carries {view}; enable a stream with NEW_AND_OLD_IMAGES",
                 )
         for parameter, wanted_type in handler.needs.items():
-            if wanted_type is Table:
+            if wanted_type in OWN:
                 if not handler.is_async:
                     yield Finding(
                         "error",
@@ -160,6 +191,30 @@ def _handlers(app: App, schema: TableSchema, resources: tuple[Any, ...]) -> Iter
                     f"{handler.declared}: nothing that the app's lifespan yields is a"
                     f" {wanted_type.__name__}, which {parameter!r} asks for",
                 )
+
+
+def _loops(app: App) -> Iterator[Finding]:
+    cascades = app.cascades()
+    for cycle in cycles(cascades.handlers, cascades.same):
+        yield Finding("error", str(cycle))
+
+
+def _own_io(app: App, control: TableSchema) -> Iterator[Finding]:
+    for handler in app.handlers:
+        own = any(wanted not in OWN for wanted in handler.needs.values())
+        if handler.is_async and own and not (handler.effects or handler.delivery):
+            yield Finding(
+                "warning",
+                f"{handler.declared}: it works on what the lifespan yields, and returns no effects:"
+                " that may happen more than once for a change; if it may, say"
+                ' delivery="at_least_once"',
+            )
+        if Completions in handler.needs.values() and control.ttl is None:
+            yield Finding(
+                "warning",
+                f"{handler.declared}: {control.name} has no TTL attribute enabled, so that the"
+                " records of completed changes stay for ever",
+            )
 
 
 def _ttl(app: App, schema: TableSchema) -> Iterator[Finding]:
@@ -181,6 +236,18 @@ def _ttl(app: App, schema: TableSchema) -> Iterator[Finding]:
                 "warning",
                 f"{spec_of(entity).declaration}: {field} is the TTL attribute {schema.ttl!r} but is"
                 " not stored as a number, so the item never expires; use EpochSeconds",
+            )
+
+
+def _buckets(app: App, schema: TableSchema) -> Iterator[Finding]:
+    for entity in app.entities:
+        until = entity.__until__ if issubclass(entity, Aggregate) else None
+        if until is not None and until[0] != schema.ttl:
+            has = "no TTL attribute" if schema.ttl is None else f"the TTL attribute {schema.ttl!r}"
+            yield Finding(
+                "warning",
+                f"{spec_of(entity).declaration}: Until writes {until[0]!r}, and {schema.name} has"
+                f" {has}, so that old buckets stay for ever",
             )
 
 

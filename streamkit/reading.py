@@ -5,14 +5,18 @@ In: the works of the page. A handler sees the table as the changes before its ow
 that the read becomes a check in the handler's result and planning can tell a stale one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamkit.actions import Action, ItemRef, Wire
 from streamkit.codec import decode
 from streamkit.conditions import Attr, Condition, absent, present
 from streamkit.entity import Entity, attribute_names
+from streamkit.origin import MARK
 from streamkit.outcome import Read, Version, Work
+
+Memory = dict[ItemRef, dict[str, Wire] | None]
+"""Items as the table had them, for runs between which this shard commits nothing."""
 
 _NOTHING: tuple[tuple[Version, ...], tuple[Action, ...]] = ((), ())
 
@@ -23,6 +27,7 @@ class Pending:
 
     works: Sequence[Work] = ()
     before: str = ""
+    memory: Memory | None = None
 
     def of(self, ref: ItemRef) -> tuple[tuple[Version, ...], tuple[Action, ...]]:
         """Return who will have written an item, and what they do to it, in order."""
@@ -49,6 +54,26 @@ class Pending:
             for outcome in work.outcomes
             for ref in outcome.actions
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """An item as a handler sees it; it becomes a check only in the attributes it asks for.
+
+    `item` holds its attributes with pending effects applied, nothing if there is none; `stored` is
+    what the table itself had.
+    """
+
+    item: Mapping[str, Wire]
+    ref: ItemRef
+    seen: tuple[Version, ...]
+    stored: Mapping[str, Wire]
+    reads: list[Read]
+
+    def check(self, *names: str) -> None:
+        """Let the result stand only if these attributes are at the commit what they were here."""
+        same = tuple(_same(name, self.stored) for name in names)
+        self.reads.append(Read(self.ref, self.seen, same))
 
 
 @dataclass(slots=True)
@@ -79,9 +104,11 @@ def unchanged(entity: type[Entity], item: dict[str, Wire] | None) -> tuple[Condi
     conditions: list[Condition] = [present]
     names = {*attribute_names(entity).values(), *entity.__also_read__}
     if entity.upcasts():
-        names |= item.keys()  # an older shape may have other attributes, and any may count
-    for name in sorted(names):
-        attribute = Attr(name)
-        same = attribute.eq(decode(item[name])) if name in item else attribute.not_exists()
-        conditions.append(same)
+        names |= item.keys() - {MARK}  # an older shape may have other attributes, and any may count
+    conditions += [_same(name, item) for name in sorted(names)]
     return tuple(conditions)
+
+
+def _same(name: str, item: Mapping[str, Wire]) -> Condition:
+    """Return the condition that an attribute is still what it was, or still not there."""
+    return Attr(name).eq(decode(item[name])) if name in item else Attr(name).not_exists()

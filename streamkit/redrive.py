@@ -17,6 +17,7 @@ from streamkit.injection import injector
 from streamkit.parked import HeldLane, Selection, list_parked, open_store, read_head, show
 from streamkit.preflight import findings, require, survey
 from streamkit.redriver import LaneReport, Redriver
+from streamkit.sinks.outlets import open_outlets
 from streamkit.unparking import leave
 
 __all__ = [
@@ -94,10 +95,11 @@ async def open_redriver(
         ConfigurationError: the app does not fit its table, or may not use it.
     """
     around = await survey(app, aws)
-    async with app.resources() as resources:
+    async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
         require(findings(app, around, resources))
-        tools = injector(aws.dynamodb, around.table, resources)
-        yield Redriver(app, aws, around, tools, rng or random.Random(), clock or SystemClock())
+        tools = injector(aws.dynamodb, around.table, resources, around.schemas)
+        rng, clock = rng or random.Random(), clock or SystemClock()
+        yield Redriver(app, aws, around, tools, rng, clock, outlets=outlets)
 
 
 async def _discard_lane(

@@ -10,30 +10,39 @@ workers go on queueing meanwhile. The last change takes the lane away IF nothing
 """
 
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.actions import LANE, Action
 from streamkit.app import App
-from streamkit.aws import Aws
+from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
+from streamkit.broadcasting import Broadcaster
 from streamkit.clock import Clock, SystemClock
 from streamkit.commit import Invalid, Refused
 from streamkit.cursor import CursorStore
 from streamkit.decode import Page, Router
 from streamkit.dispatch import Dispatcher, Tools
+from streamkit.errors import InvariantError, Unavailable
 from streamkit.fold import join_read
 from streamkit.handler import Handler
+from streamkit.kinds.fan_out import serving_one
 from streamkit.outcome import Outcome, Work, with_reads
 from streamkit.parked import HeldLane, read_head
-from streamkit.parking import Failure, Parked, next_due
+from streamkit.parking import Failure, Hold, Parked, next_due
 from streamkit.payload import whole_record
 from streamkit.preflight import Surroundings
 from streamkit.refusal import contended, refuse
 from streamkit.schema import TableSchema
+from streamkit.sinks.outlets import Outlets
 from streamkit.unparking import leave, stay
 
-Step = Failure | Literal["done", "overtaken"]
-"""What became of a lane's first change: it failed, it is done, or somebody else was faster."""
+Step = Failure | Literal["done", "overtaken"] | float
+"""What became of a lane's first change: it failed, it is done, or somebody else was faster; or else
+it is a fan-out that goes on in so many seconds."""
+
+_ASIDE_SECONDS = 30.0
+"""How long a fan-out that another worker serves is left alone."""
 
 _SPREAD = (0.75, 1.25)
 """What a pause is multiplied with, so that what failed together is not tried together for ever."""
@@ -44,15 +53,16 @@ class LaneReport:
     """What became of a lane: how many changes left it, and why the first one stays, if one does.
 
     `due` is when the first change is tried again on its own, in epoch seconds; None if nothing is
-    left, or if it is `stuck` and waits for a person.
+    left, or if it is `stuck` and waits for a person. `serving`: a fan-out is under way.
     """
 
     lane: str
     handler: str
     done: int = 0
     failure: Failure | None = None
-    due: int | None = None
+    due: float | None = None
     stuck: bool = False
+    serving: bool = False
 
     @property
     def failed(self) -> bool:
@@ -85,11 +95,24 @@ class Redriver:
     rng: random.Random
     clock: Clock = field(default_factory=SystemClock)
     automatic: bool = False
+    outlets: Outlets = field(default_factory=Outlets)
     _dispatchers: dict[str, Dispatcher] = field(default_factory=dict)
+
+    def tell(self, set_aside: Callable[[str, Mapping[str, Hold]], object]) -> None:
+        """Tell somebody of the lanes of recipients that a fan-out parks, by its own lane's name."""
+        self._broadcaster.set_aside = set_aside
 
     def __post_init__(self) -> None:
         """Find the consumer's control items."""
         self.store = CursorStore(self.aws.dynamodb, self.around.space(self.app))
+        self._broadcaster = Broadcaster(
+            self.store,
+            self.around.schemas,
+            self.tools,
+            self.outlets,
+            self.rng,
+            self.clock,
+        )
 
     async def redrive(self, lane: str) -> LaneReport:
         """Run the lane's changes, first to last, until it is empty or one fails or is not due.
@@ -110,6 +133,8 @@ class Redriver:
             step = await self._redrive_one(held, head)
             if isinstance(step, Failure):
                 return await self._failed(report, held, head, step)
+            if isinstance(step, float):
+                return replace(report, due=self.clock.time() + step, serving=True)
             if step == "done":
                 report = replace(report, done=report.done + 1)
 
@@ -137,6 +162,14 @@ class Redriver:
                 "HandlerMissing",
                 f"the app has no handler {head.handler!r} any more; discard it, or bring it back",
             )
+        if handler.shadow:
+            return _never_heals(
+                "HandlerShadowed",
+                f"{handler.declared} is in shadow mode now, so that its change would be lost;"
+                " discard it, or apply its effects again",
+            )
+        if head.to:
+            handler = serving_one(handler, head.to)
         dispatcher = self._dispatcher(handler)
         record = await whole_record(self.aws, self.around.table.stream_arn or "", head)
         if isinstance(record, Failure):
@@ -151,8 +184,39 @@ class Redriver:
         if not works:  # the handler's `when` does not hold (any more): done without effects
             sent = await leave(self.store, self.around.schemas, held, head, (), self.rng)
             return "done" if sent is None else "overtaken"
+        failure = works[0].outcomes[0].failure
+        if failure is not None:  # its `when`, or too many hops
+            return failure
+        if handler.broadcast is not None:
+            return await self._fan_out(dispatcher, handler, works[0], held, head)
         await dispatcher.run_lanes(later, works, head.shard, held=_never)
         return await self._settle(dispatcher, works[0], held, head)
+
+    async def _fan_out(
+        self, dispatcher: Dispatcher, handler: Handler, work: Work, held: HeldLane, head: Parked
+    ) -> Step:
+        """Serve the audience of a change on, until another fan-out's turn has come."""
+        try:
+            change = dispatcher.change_of(work, handler, head.shard)
+            step, pause = await self._broadcaster.advance(
+                handler, change, work, held, head, whole=not self.automatic
+            )
+        except AwsError as error:
+            if trouble_of(error) not in (Trouble.INVALID, Trouble.MISSING):
+                raise
+            return Failure(code_of(error), f"the audience cannot be read: {error}"[:1000])
+        except (Unavailable, InvariantError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the audience is user code
+            return Failure.of(error, 1)
+        if step == "served":
+            sent = await leave(self.store, self.around.schemas, held, head, (), self.rng)
+            return "done" if sent is None else "overtaken"
+        if step == "overtaken":
+            now = await self.store.item("lane", held.name)
+            same = now is not None and now["head"]["S"] == held.head
+            return _ASIDE_SECONDS if self.automatic and same else "overtaken"
+        return step if isinstance(step, Failure) else pause
 
     async def _settle(
         self, dispatcher: Dispatcher, work: Work, held: HeldLane, head: Parked
@@ -162,6 +226,9 @@ class Redriver:
         while outcome.failure is None:
             if outcome.waiting:
                 await dispatcher.run(work, outcome, [work], head.shard)
+                continue
+            if not outcome.sent:
+                await dispatcher.sending.send(work, outcome, head.shard, to=head.to)
                 continue
             effects = _effects(outcome, head.position)
             schemas = self.around.schemas
@@ -183,13 +250,22 @@ class Redriver:
         A policy that blocks would never come back, and one that skips would drop the change.
         """
         known = self._dispatchers.get(handler.name)
-        if known is None:
+        if known is None or known.handlers[0].run is not handler.run:
             policy = replace(handler.policy, on_failure="park", breaker=False)
             if self.automatic:
                 policy = replace(policy, attempts=1)
             parking = replace(handler, policy=policy)
             router: Router = self.app.router(self.around.table)
-            known = Dispatcher([parking], router, self.around.table, self.tools, self.rng)
+            known = Dispatcher(
+                [parking],
+                router,
+                self.around.table,
+                self.tools,
+                self.rng,
+                outlets=self.outlets,
+                tables=self.around.schemas,
+                cascades=self.app.cascades(),
+            )
             self._dispatchers[handler.name] = known
         return known
 

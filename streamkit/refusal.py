@@ -33,6 +33,8 @@ def refuse(outcome: Outcome, effects: Collection[int], position: str, schema: Ta
     way = next((way for way in ways.values() if way != "omit"), "omit")
     if way == "retry":
         outcome.waiting = True
+    elif way != "omit" and outcome.handler.broadcast is not None:
+        outcome.defer()  # it concerns one recipient, and in the lane no other
     elif way == "skip":
         outcome.drop()
     elif way == "omit":

@@ -10,6 +10,7 @@ On failure: a table that throttles or does not answer slows this down, and ends 
 permissions end the worker.
 """
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,7 @@ from streamkit.parked import read_lanes
 from streamkit.parking import Hold
 from streamkit.preflight import Surroundings
 from streamkit.redriver import LaneReport, Redriver
+from streamkit.sinks.outlets import Outlets
 
 log = get_logger("streamkit.retrying")
 
@@ -51,10 +53,11 @@ Lanes = Callable[[], Mapping[str, Hold]]
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A shard of this worker: the lanes that it holds, and what to call when one is empty."""
+    """A shard of this worker: the lanes that it holds, and who is told of empty and of new ones."""
 
     lanes: Lanes
     emptied: Callable[[str], object]
+    begun: Callable[[Mapping[str, Hold]], object]
 
 
 class LaneRetries:
@@ -62,12 +65,17 @@ class LaneRetries:
 
     def __init__(self, redriver: Redriver) -> None:
         self._redriver = redriver
+        redriver.tell(self._set_aside)
         self._clock = redriver.clock
         self._holders: dict[str, _Holder] = {}
         self._due: dict[str, float] = {}
         self._waiting: deque[str] = deque()
         self._busy: set[str] = set()
+        self._serving: set[str] = set()
+        self._foreign: set[tuple[str, str]] = set()
+        self._news = False
         self._runners = 0
+        self._paused = False
         self._woken = anyio.Event()
 
     @classmethod
@@ -80,11 +88,19 @@ class LaneRetries:
         *,
         rng: random.Random,
         clock: Clock,
+        outlets: Outlets | None = None,
     ) -> "LaneRetries":
         """Make one for an app, with what its handlers ask for."""
-        return cls(Redriver(app, aws, around, tools, rng, clock, automatic=True))
+        outlets = outlets or Outlets()
+        return cls(Redriver(app, aws, around, tools, rng, clock, automatic=True, outlets=outlets))
 
-    def watch(self, shard: str, lanes: Lanes, emptied: Callable[[str], object]) -> None:
+    def watch(
+        self,
+        shard: str,
+        lanes: Lanes,
+        emptied: Callable[[str], object],
+        begun: Callable[[Mapping[str, Hold]], object],
+    ) -> None:
         """Retry what a shard holds from now on.
 
         Args:
@@ -92,13 +108,32 @@ class LaneRetries:
             lanes: returns the lanes that it holds now. A hold that begins anew is another object.
             emptied: is called with a lane that is not in the table any more; only while the shard
                 holds it as it did before that was found out, so the shard may forget the hold.
+            begun: is called with lanes that the shard holds from now on: of recipients for whom a
+                fan-out has parked its change.
         """
-        self._holders[shard] = _Holder(lanes, emptied)
+        self._holders[shard] = _Holder(lanes, emptied, begun)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at once: a lane has begun to be held, and may be due."""
+        self._news = True
         self._woken.set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is due or under way here; what failed and waits for its turn is not."""
+        if self._paused:
+            return self._runners > 0
+        return self._news or bool(self._busy or self._serving)
 
     def unwatch(self, shard: str) -> None:
         """Leave a shard's lanes to its next owner; one that is being tried is finished."""
         self._holders.pop(shard, None)
+
+    def pause(self, *, paused: bool) -> None:
+        """Begin with no lane any more; or go on."""
+        self._paused = paused
+        self._woken.set()
 
     async def run_for_ever(self) -> None:
         """Retry what is due, until cancelled.
@@ -109,15 +144,20 @@ class LaneRetries:
         """
         async with anyio.create_task_group() as group:
             while True:
-                await self._round(group)
+                if not self._paused:
+                    await self._round(group)
                 with anyio.move_on_after(self._rest()):
                     await self._woken.wait()
                 self._woken = anyio.Event()
 
     async def _round(self, group: anyio.abc.TaskGroup) -> None:
         """Learn of new lanes, and begin with those that are due, the longest due first."""
+        self._news = False
+        if self._foreign:
+            await self._look_again()
         held = {name for holder in self._holders.values() for name in holder.lanes()}
         self._due = {name: due for name, due in self._due.items() if name in held}
+        self._serving &= held
         await self._learn(name for name in held if name not in self._due)
         now = self._clock.time()
         due = [name for name, at in self._due.items() if at <= now and name not in self._busy]
@@ -142,6 +182,7 @@ class LaneRetries:
         for name, holds in began.items():
             lane = found.get(name)
             if lane is None:
+                self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
                 self._emptied(name, holds)
             else:
                 stuck = self._clock.time() + STUCK_SECONDS
@@ -150,14 +191,21 @@ class LaneRetries:
     async def _run(self) -> None:
         """Try lanes until none waits."""
         try:
-            while self._waiting:
+            while self._waiting and not self._paused:
                 lane = self._waiting.popleft()
                 holds = self._holds(lane)
                 if holds:
                     await self._try(lane, holds)
-                self._busy.discard(lane)
+                if lane in self._serving and self._is_next(lane):
+                    self._waiting.append(lane)  # behind all others that are due
+                else:
+                    self._busy.discard(lane)
         finally:
             self._runners -= 1
+
+    def _is_next(self, lane: str) -> bool:
+        """Say whether a lane is due again before there would be another round."""
+        return self._due.get(lane, math.inf) < self._clock.time() + _SHORTEST_SECONDS
 
     async def _try(self, lane: str, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
         now = self._clock.time()
@@ -170,20 +218,26 @@ class LaneRetries:
             if isinstance(error, AwsError) and trouble_of(error) not in _PASSING:
                 raise
             log.warning("lane.delayed", lane=lane, code=code_of(error))
+            self._serving.discard(lane)
             self._due[lane] = self._clock.time() + _DELAY_SECONDS
         else:
             self._note(report, holds)
 
     def _note(self, report: LaneReport, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
         """Remember what became of a lane, and say so where it matters."""
+        self._serving.discard(report.lane)
         known = {"lane": report.lane, "handler": report.handler, "done": report.done}
         if report.failure is not None:
             known["error"] = report.failure.kind
         if report.empty:
             if report.done:
                 log.info("lane.lifted", **known)
+            else:
+                self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
             self._emptied(report.lane, holds)
             return
+        if report.serving:
+            self._serving.add(report.lane)
         if report.stuck:
             self._due[report.lane] = self._clock.time() + STUCK_SECONDS
         else:
@@ -192,6 +246,28 @@ class LaneRetries:
             log.error("lane.stuck", **known)
         elif report.failed:
             log.info("lane.retried", **known, due=report.due)
+
+    def _set_aside(self, fan_out: str, lanes: Mapping[str, Hold]) -> None:
+        """A fan-out has parked its change for recipients: whoever holds its lane holds theirs."""
+        for holder, _ in self._holds(fan_out).values():
+            holder.begun(lanes)
+
+    async def _look_again(self) -> None:
+        """Learn which lanes there are beside one that somebody else has taken apart.
+
+        If it was a fan-out, recipients may have been parked of whom nothing is known here.
+        """
+        chunks, self._foreign = self._foreign, set()
+        items = [("holds", chunk) for chunk in sorted({chunk for _, chunk in chunks})]
+        found = {item["chunk"]["S"]: item for item in await self._redriver.store.items(items)}
+        for shard, chunk in sorted(chunks):
+            holder, item = self._holders.get(shard), found.get(chunk)
+            if holder is None or item is None or "lanes" not in item:
+                continue
+            known = holder.lanes()
+            new = {name: Hold(chunk) for name in item["lanes"]["SS"] if name not in known}
+            if new:
+                holder.begun(new)
 
     def _holds(self, lane: str) -> dict[str, tuple[_Holder, Hold]]:
         """Return how shards hold a lane at this moment."""

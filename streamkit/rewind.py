@@ -20,7 +20,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
-from streamkit.effects import AddToSet, Check, Delete, Effect, Put, RemoveFromSet, Set
+from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, RemoveFromSet, Set
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import (
@@ -38,7 +38,7 @@ from streamkit.table import Table
 _REACH_SECONDS = 23 * 3600
 """How far back a moment may be: trimming is not to the second."""
 
-_REPEATABLE = (Put, Set, Delete, Check, AddToSet, RemoveFromSet)
+_REPEATABLE = (Put, Set, Delete, Check, AddToSet, RemoveFromSet, Completed)
 """Effects that end at the same item if all changes of their source run again, in order."""
 
 
@@ -139,6 +139,8 @@ def _of_handlers(app: App, allow: Collection[str]) -> Iterator[str]:
 
 def counts_twice(handler: Handler) -> str | None:
     """Say why a handler must not run twice for the same changes; None if it may."""
+    if handler.shadow:
+        return None
     if handler.is_aggregate:
         return "an aggregate counts every change once more"
     if Table in handler.needs.values():

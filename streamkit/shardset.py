@@ -37,6 +37,7 @@ from streamkit.retrying import LaneRetries
 from streamkit.source.asking import AskRate
 from streamkit.source.listing import list_children
 from streamkit.source.reader import ShardReader
+from streamkit.source.sharing import SharedReads
 
 log = get_logger("streamkit.worker")
 
@@ -45,7 +46,7 @@ _TAKEN_AT_ONCE = 16
 
 @dataclass
 class ShardSet:
-    """Runs pipelines in a task group that the worker owns. `generation` is what is taken in."""
+    """Runs pipelines in a task group that the worker owns, in its coordinator's generation."""
 
     aws: Aws
     around: Surroundings
@@ -60,9 +61,11 @@ class ShardSet:
     group: anyio.abc.TaskGroup
     retries: LaneRetries
     asks: AskRate
+    reads: SharedReads
     coordinator: Coordinator = field(init=False)
     running: dict[str, ShardPipeline] = field(default_factory=dict)
     stopping: bool = False
+    paused: bool = False
     enabled: bool = True
     _taking: dict[str, Cursor] = field(default_factory=dict)
     _emptied: anyio.Event = field(default_factory=anyio.Event)
@@ -105,6 +108,20 @@ class ShardSet:
         for pipeline in list(self.running.values()):
             pipeline.stop()
 
+    def pause(self, *, paused: bool) -> None:
+        """Read nothing more, and write down how far everything is read; or go on."""
+        if paused == self.paused:
+            return
+        self.paused = paused
+        self.pool.pause(paused=paused)
+        self.retries.pause(paused=paused)
+        if not paused:
+            log.info("consumer.resumed", shards=len(self.running))
+            return
+        log.info("consumer.paused", shards=len(self.running))
+        for pipeline in list(self.running.values()):
+            pipeline.write_down()
+
     async def drain(self) -> None:
         """Release every shard, and take none any more."""
         self.stopping = True
@@ -116,9 +133,13 @@ class ShardSet:
     # -- what others ask about -----------------------------------------------------------------
 
     def idle(self, pages: int) -> bool:
-        """Say whether every shard has served so many pages in a row without a change."""
+        """Say whether every shard has served so many pages in a row without a change.
+
+        A paused consumer has nothing to do, once what was dispatched is committed.
+        """
         return not self._taking and all(
-            pipeline.quiet_pages >= pages and pipeline.waits for pipeline in self.running.values()
+            (self.paused or pipeline.quiet_pages >= pages) and pipeline.waits
+            for pipeline in self.running.values()
         )
 
     def count_anew(self) -> None:
@@ -129,7 +150,7 @@ class ShardSet:
     @property
     def silence(self) -> float:
         """For how many seconds no page was read, although there are shards to read."""
-        if not self.running:
+        if not self.running or self.paused:
             self._read_at = self.clock.monotonic()
         return self.clock.monotonic() - self._read_at
 
@@ -152,7 +173,8 @@ class ShardSet:
                 pipeline = self._pipeline(taken)
                 self.running[cursor.name] = pipeline
                 held = pipeline.stage.held
-                self.retries.watch(cursor.name, lambda: held.lanes, held.forget)
+                held.began = self.retries.wake
+                self.retries.watch(cursor.name, lambda: held.lanes, held.forget, held.begin)
                 log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
                 pipeline.activity.start(pipeline.begin)
                 if self.stopping:
@@ -177,8 +199,9 @@ class ShardSet:
             self.clock,
         )
         joined = self.coordinator.rollout.joined
+        pages = self.reads.join(arn, cursor.name, lambda: self.pool.hasten(pipeline.poll))
         reader = ShardReader(
-            self.aws,
+            pages,
             arn,
             cursor.name,
             cursor.position,
@@ -199,6 +222,7 @@ class ShardSet:
             self.losses,
             closing=self,
             alone=self._alone,
+            pages=pages,
         )
         pipeline.activity = Activity(
             self.group, lambda error: self._failed(pipeline, error), pipeline.rested
@@ -220,6 +244,7 @@ class ShardSet:
         self.retries.unwatch(pipeline.shard)
         self.budget.forget(pipeline.shard)
         pipeline.activity.cancel()
+        pipeline.pages.close()
         self._emptied.set()
 
     # -- how a shard closes --------------------------------------------------------------------

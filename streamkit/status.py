@@ -19,9 +19,10 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
+from streamkit.fan_outs import FanOutStatus, fan_outs
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation
-from streamkit.fleet.members import Roster
+from streamkit.fleet.members import Member, Roster
 from streamkit.lag import Lag, bound, listens, measure, time_to_loss
 from streamkit.parked import HeldLane, held_lanes, list_parked
 from streamkit.parking import Parked
@@ -74,7 +75,8 @@ class Status:
     """One consumer. `shards` stand in the order of their tree, parents before their children.
 
     `time_to_loss_seconds` is what is left until the oldest unread change of any shard is trimmed.
-    `since` is from when on changes count (0: all), `lost` when the stream as a whole was replaced.
+    `since` is from when on changes count (0: all), `lost` when the stream as a whole was replaced,
+    `paused` since when it is paused (0: it is not).
     """
 
     consumer: str
@@ -92,6 +94,8 @@ class Status:
     time_to_loss_seconds: float | None
     since: int
     lost: int
+    paused: int
+    fan_outs: tuple[FanOutStatus, ...]
 
     @property
     def lost_shards(self) -> tuple[str, ...]:
@@ -127,6 +131,7 @@ async def read_status(
     lags = {name: bound(cursor, clock.time()) for name, cursor in cursors.items()}
     if look_into_stream:
         await _look(app, aws, around, cursors, lags, founded, clock)
+    seen = await Roster(store).look()
     lanes = await held_lanes(store, cursors)
     parked = await list_parked(store, lanes)
     return Status(
@@ -136,7 +141,7 @@ async def read_status(
         generation=generation.number if generation else None,
         current=generation is not None and generation.fingerprint == app.fingerprint(),
         needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
-        workers=await _workers(store, clock.time()),
+        workers=_workers(seen.members, clock.time()),
         shards=tuple(_shards(cursors, lags, lanes, parked)),
         parked=_by_handler(parked),
         held_lanes=len(lanes),
@@ -145,6 +150,8 @@ async def read_status(
         time_to_loss_seconds=_least(cursors, lags),
         since=generation.since if generation else 0,
         lost=generation.lost if generation else 0,
+        paused=seen.paused,
+        fan_outs=fan_outs(app, lanes, parked),
     )
 
 
@@ -172,8 +179,7 @@ async def _look(
                 group.start_soon(look, cursor)
 
 
-async def _workers(store: CursorStore, now: float) -> tuple[WorkerStatus, ...]:
-    members = await Roster(store).read()
+def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, ...]:
     return tuple(
         WorkerStatus(
             name=member.name,

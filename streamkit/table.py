@@ -7,10 +7,13 @@ A handler gets one when its signature asks. It then sees the effects of earlier 
 not committed yet, and what it gets becomes a check in its result: if the item changes before the
 commit, the handler runs again. `check=False` leaves that out. Queries and scans cannot be checked
 (an item might appear); they see pending effects only on the table itself, not on an index.
+
+An aggregate that is spread over parts is read as one item for each group: a `get` reads all parts
+at once, a query or a scan is read whole before the first item comes.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
-from decimal import Decimal
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from streamkit.actions import Action, ItemRef, Wire, item_ref
@@ -18,11 +21,13 @@ from streamkit.aws import AwsError, Trouble, code_of, fetch_all, trouble_of
 from streamkit.codec import encode_key
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, spec_of
-from streamkit.errors import Unavailable
+from streamkit.errors import DecodeError, Unavailable
 from streamkit.fold import apply
-from streamkit.keys import Index, Key, Query
-from streamkit.reading import ReadTracker
+from streamkit.keys import Index, Key, Query, Scan
+from streamkit.querying import group_ref, in_bounds, part_of, query_request, sort_value, widened
+from streamkit.reading import ReadTracker, Sight
 from streamkit.schema import TableSchema
+from streamkit.tables import Tables
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")
@@ -32,12 +37,30 @@ class Table:
     """Reads items of one table as entities; gets are strongly consistent."""
 
     def __init__(
-        self, dynamodb: Any, schema: TableSchema, tracker: ReadTracker | None = None
+        self,
+        dynamodb: Any,
+        schema: TableSchema,
+        tracker: ReadTracker | None = None,
+        tables: Tables | None = None,
     ) -> None:
         self.schema = schema
+        self._tables = tables or Tables(schema)
         self._dynamodb = dynamodb
         self._tracker = tracker or ReadTracker()
         self._decoders: dict[type[Entity], ImageDecoder[Any]] = {}
+
+    def of(self, name: str) -> "Table":
+        """Return another table of the account and Region, for reads that see and check the same.
+
+        Raises:
+            UnknownTable: it is not among `App(tables=[...])`, and nobody has described it yet; a
+                handler is then run again once that is done.
+        """
+        return Table(self._dynamodb, self._tables.known(name), self._tracker, self._tables)
+
+    def forget_reads(self) -> None:
+        """Let the result stand whatever becomes of what was read so far."""
+        self._tracker.reads.clear()
 
     async def get(self, key: Key[E], *, check: bool = True) -> E | None:
         """Return the item with this key, or None.
@@ -45,24 +68,91 @@ class Table:
         Raises:
             DecodeError: the item does not fit the entity.
         """
+        if key.entity.__parts__ is not None:
+            return (await self.batch_get([key], check=check)).get(key)
         ref = item_ref(self.schema, key.wire(self.schema))
         reply = await _available(
             self._dynamodb.get_item(
                 TableName=self.schema.name, Key=key.wire(self.schema), ConsistentRead=True
             )
         )
-        return self._seen(ref, key.entity, reply.get("Item"), check=check)
+        item = self._seen(ref, key.entity, reply.get("Item"), check=check)
+        return None if item is None else self._decode(key.entity, item)
+
+    async def look(self, key: Key[Any]) -> Sight:
+        """Return an item as it is stored, whatever its entity reads of it, or without attributes.
+
+        It is read once for all the runs between which this shard commits nothing, and checked only
+        in the attributes that `Sight.check` is given.
+        """
+        ref = item_ref(self.schema, key.wire(self.schema))
+        memory = self._tracker.pending.memory
+        if memory is None or ref not in memory:
+            request = {"Key": key.wire(self.schema), "ConsistentRead": True}
+            reply = await _available(self._dynamodb.get_item(TableName=self.schema.name, **request))
+            memory = {} if memory is None else memory
+            memory[ref] = reply.get("Item")
+        stored = memory[ref]
+        versions, actions = self._tracker.pending.of(ref)
+        self._tracker.note(ref, versions, key.entity, stored, check=False)
+        item = _applied(actions, stored) or {}
+        return Sight(item, ref, versions, stored or {}, self._tracker.reads)
+
+    def committed(self) -> "Table":
+        """Return the same table without pending effects: what it gives is committed, unchecked."""
+        return Table(self._dynamodb, self.schema, tables=self._tables)
 
     async def batch_get(self, keys: Iterable[Key[E]], *, check: bool = True) -> dict[Key[E], E]:
         """Return those of the items that exist, by key."""
-        wanted = {item_ref(self.schema, key.wire(self.schema)): key for key in keys}
-        stored = await self._fetch([ref.key(self.schema) for ref in wanted])
         found: dict[Key[E], E] = {}
-        for ref, key in wanted.items():
-            item = self._seen(ref, key.entity, stored.get(ref), check=check)
-            if item is not None:
-                found[key] = item
+        for key, parts in (await self._read_parts(keys, check=check)).items():
+            if parts:
+                own = replace(key, part=0).wire(self.schema)
+                found[key] = self._decode(
+                    key.entity, self._whole(key.entity, own, list(parts.values()))
+                )
         return found
+
+    async def parts(self, key: Key[Any]) -> dict[Key[Any], dict[str, Wire]]:
+        """Return the parts of a group that exist, unchecked and in wire form, by their keys.
+
+        Of an entity that is not spread, this is the item.
+        """
+        return (await self._read_parts([key], check=False))[key]
+
+    async def _read_parts(
+        self, keys: Iterable[Key[E]], *, check: bool
+    ) -> dict[Key[E], dict[Key[E], dict[str, Wire]]]:
+        wanted = {
+            key: {part: item_ref(self.schema, part.wire(self.schema)) for part in key.parts()}
+            for key in keys
+        }
+        refs = dict.fromkeys(ref for parts in wanted.values() for ref in parts.values())
+        stored = await self._fetch([ref.key(self.schema) for ref in refs])
+        found: dict[Key[E], dict[Key[E], dict[str, Wire]]] = {}
+        for key, parts in wanted.items():
+            found[key] = {}
+            for part, ref in parts.items():
+                item = self._seen(ref, key.entity, stored.get(ref), check=check)
+                if item is not None:
+                    found[key][part] = item
+        return found
+
+    def _whole(
+        self, entity: type[Entity], key: Mapping[str, Wire], parts: Sequence[Mapping[str, Wire]]
+    ) -> Mapping[str, Wire]:
+        """Return one item for the group that has this key and these parts.
+
+        Raises:
+            DecodeError: a sum of theirs has more than 38 digits.
+        """
+        if entity.__parts__ is None:
+            return parts[0]
+        try:
+            whole = entity.__parts__.merge(parts)
+        except ArithmeticError:
+            raise DecodeError(f"{entity.__name__}: a sum of more than 38 digits") from None
+        return {**whole, **key}
 
     async def query(self, query: Query[E], *, consistent: bool | None = None) -> AsyncIterator[E]:
         """Yield a query's items in the order of their sort keys, reading as few pages as needed.
@@ -74,26 +164,71 @@ class Table:
             DeclarationError: the table does not have the query's index.
             DecodeError: an item does not fit the entity.
         """
-        request = self._query_request(query)
-        request["ConsistentRead"] = query.index is None if consistent is None else consistent
         left = query.maximum
-        pages = self._pages("query", request)
-        written = [] if query.index is not None else self._written_under(query)
-        async for item in self._merged(query, pages, written) if written else pages:
-            entity = self._own(query.entity, item, on_table=query.index is None)
-            if entity is None:
-                continue
-            yield entity
+        spread = query.entity.__parts__ is not None
+        if spread and self.schema.sk is None:  # the parts have partition keys of their own
+            whole = await self.get(Key(query.entity, query.pk), check=False)
+            if whole is not None:
+                yield whole
+            return
+        found = self._found(widened(query) if spread else query, consistent=consistent)
+        if spread:
+            found = self._grouped(query.entity, found, within=query)
+        async for item in found:
+            yield self._decode(query.entity, item)
             if left is not None:
                 left -= 1
                 if left == 0:
                     return
+
+    async def _found(
+        self, query: Query[E], *, consistent: bool | None
+    ) -> AsyncIterator[Mapping[str, Wire]]:
+        """Yield a query's items in wire form, and parts of groups only to whom they belong."""
+        request = query_request(query, self.schema)
+        request["ConsistentRead"] = query.index is None if consistent is None else consistent
+        pages = self._pages("query", request)
+        written = [] if query.index is not None else self._written_under(query)
+        async for item in self._merged(query, pages, written) if written else pages:
+            if query.entity.__parts__ is None and part_of(item_ref(self.schema, item)):
+                continue
+            found = self._own(query.entity, item, on_table=query.index is None)
+            if found is not None:
+                yield found
+
+    async def _grouped(
+        self,
+        entity: type[E],
+        items: AsyncIterator[Mapping[str, Wire]],
+        *,
+        within: Query[E] | None = None,
+    ) -> AsyncIterator[Mapping[str, Wire]]:
+        """Yield one item for each group of which there are parts; of a query, in its order."""
+        groups: dict[ItemRef, list[Mapping[str, Wire]]] = {}
+        async for item in items:
+            ref = group_ref(item_ref(self.schema, item))
+            if within is None or in_bounds(within, ref):
+                groups.setdefault(ref, []).append(item)
+        refs = list(groups)
+        if within is not None:
+            refs.sort(key=sort_value, reverse=within.descending)
+        for ref in refs:
+            yield self._whole(entity, ref.key(self.schema), groups[ref])
 
     async def scan(self, entity: type[E], *, index: Index | None = None) -> AsyncIterator[E]:
         """Yield every item of an entity, by reading the whole table (or index).
 
         Items of other types are skipped, but read and paid for.
         """
+        found = self._scanned(entity, index)
+        if entity.__parts__ is not None:
+            found = self._grouped(entity, found)
+        async for item in found:
+            yield self._decode(entity, item)
+
+    async def _scanned(
+        self, entity: type[E], index: Index | None
+    ) -> AsyncIterator[Mapping[str, Wire]]:
         request: dict[str, Any] = {"TableName": self.schema.name}
         if index is not None:
             request["IndexName"] = index.name
@@ -110,7 +245,50 @@ class Table:
             new = _applied(actions, None)
             if new is not None and self._is_of(entity, {**new, **ref.key(self.schema)}):
                 self._tracker.note(ref, versions, entity, None, check=False)
-                yield self._decode(entity, new)
+                yield {**new, **ref.key(self.schema)}
+
+    async def page(
+        self,
+        wanted: Query[Any] | Scan[Any],
+        *,
+        after: Mapping[str, Wire] | None = None,
+        limit: int = 100,
+    ) -> tuple[list[dict[str, Wire]], dict[str, Wire] | None]:
+        """Return raw items of one page, and where the next one begins; pending effects are not in.
+
+        Args:
+            wanted: what to read; strongly consistent on the table itself.
+            after: `place_of` the last item before the page; the first page without it.
+            limit: items that are read at most. Of a scan, those of other entities are left out.
+        """
+        request: dict[str, Any] = {"TableName": self.schema.name}
+        if isinstance(wanted, Query):
+            request = query_request(wanted, self.schema)
+        elif wanted.index is not None:
+            request["IndexName"] = wanted.index.name
+        request |= {"Limit": limit, "ConsistentRead": wanted.index is None}
+        if after is not None:
+            request["ExclusiveStartKey"] = dict(after)
+        call = self._dynamodb.query if isinstance(wanted, Query) else self._dynamodb.scan
+        reply = await _available(call(**request))
+        items = [item for item in reply["Items"] if self._is_meant(wanted, item)]
+        return items, reply.get("LastEvaluatedKey")
+
+    def place_of(self, wanted: Query[Any] | Scan[Any], item: Mapping[str, Wire]) -> dict[str, Wire]:
+        """Return where an item stands in a query or scan, for `page` to go on after it."""
+        names = set(self.schema.key_attributes)
+        if wanted.index is not None:
+            (pk, _), sort = wanted.index.key_attributes(self.schema)
+            names |= {pk} if sort is None else {pk, sort[0]}
+        return {name: item[name] for name in names}
+
+    def entity_of(self, entity: type[E], item: Mapping[str, Wire]) -> E:
+        """Return a raw item as its entity.
+
+        Raises:
+            DecodeError: it does not fit.
+        """
+        return self._decode(entity, item)
 
     def _written_under(self, query: Query[Any]) -> list[ItemRef]:
         """Name the items that earlier changes have written where the query looks."""
@@ -118,7 +296,7 @@ class Table:
         return [
             ref
             for ref in self._tracker.pending.refs()
-            if {ref.pk[0]: ref.pk[1]} == pk and _in_bounds(query, ref)
+            if {ref.pk[0]: ref.pk[1]} == pk and in_bounds(query, ref)
         ]
 
     async def _merged(
@@ -131,7 +309,7 @@ class Table:
         found = {item_ref(self.schema, item): item async for item in pages}
         for ref in written:
             found.setdefault(ref, ref.key(self.schema))
-        for ref in sorted(found, key=_sort_value, reverse=query.descending):
+        for ref in sorted(found, key=sort_value, reverse=query.descending):
             yield found[ref]
 
     async def _pages(self, operation: str, request: dict[str, Any]) -> AsyncIterator[Any]:
@@ -143,9 +321,19 @@ class Table:
                 return
             request = {**request, "ExclusiveStartKey": reply["LastEvaluatedKey"]}
 
+    def _is_meant(self, wanted: Query[Any] | Scan[Any], item: Mapping[str, Wire]) -> bool:
+        if isinstance(wanted, Query):
+            return not part_of(item_ref(self.schema, item))
+        return self._is_of(wanted.entity, item)
+
     def _is_of(self, entity: type[Entity], item: Mapping[str, Wire]) -> bool:
         """Tell an entity's items from others as routing does: by type, else by key templates."""
         spec, schema = spec_of(entity), self.schema
+        ref = item_ref(schema, item)
+        if part_of(ref):
+            if entity.__parts__ is None:
+                return False
+            item = {**item, **group_ref(ref).key(schema)}
         if schema.type_attribute is not None and schema.type_attribute in item:
             return bool(item[schema.type_attribute] == {"S": spec.type})
         if not spec.pk.matches(str(item[schema.pk].get("S", ""))):
@@ -160,14 +348,17 @@ class Table:
 
     def _seen(
         self, ref: ItemRef, entity: type[E], stored: dict[str, Wire] | None, *, check: bool
-    ) -> E | None:
+    ) -> dict[str, Wire] | None:
         versions, actions = self._tracker.pending.of(ref)
-        item = _applied(actions, stored)
         self._tracker.note(ref, versions, entity, stored, check=check)
-        return None if item is None else self._decode(entity, item)
+        return _applied(actions, stored)
 
-    def _own(self, entity: type[E], stored: Mapping[str, Wire], *, on_table: bool) -> E | None:
+    def _own(
+        self, entity: type[Entity], stored: Mapping[str, Wire], *, on_table: bool
+    ) -> dict[str, Wire] | None:
+        """Return an item as pending effects leave it, with its key; None if they delete it."""
         item: dict[str, Wire] | None = dict(stored)
+        key = {name: stored[name] for name in self.schema.key_attributes}
         if on_table and item is not None:
             ref = item_ref(self.schema, item)
             versions, actions = self._tracker.pending.of(ref)
@@ -176,7 +367,7 @@ class Table:
             if len(item) == len(self.schema.key_attributes) and actions:
                 item = None  # it was found among the pending effects only
             item = _applied(actions, item)
-        return None if item is None else self._decode(entity, item)
+        return None if item is None else {**item, **key}
 
     def _decode(self, entity: type[E], item: Mapping[str, Wire]) -> E:
         decoder = self._decoders.get(entity)
@@ -184,33 +375,6 @@ class Table:
             decoder = self._decoders[entity] = ImageDecoder(entity, self.schema)
         decoded: E = decoder.decode_item(item)
         return decoded
-
-    def _query_request(self, query: Query[Any]) -> dict[str, Any]:
-        schema = self.schema
-        request: dict[str, Any] = {"TableName": schema.name, "ScanIndexForward": True}
-        if query.index is None:
-            pk, sk = (schema.pk, schema.pk_type), None
-            if schema.sk is not None and schema.sk_type is not None:
-                sk = (schema.sk, schema.sk_type)
-        else:
-            request["IndexName"] = query.index.name
-            pk, sk = query.index.key_attributes(schema)
-        condition = "#pk = :pk"
-        names, values = {"#pk": pk[0]}, {":pk": encode_key(query.pk, pk[1])}
-        if sk is not None:
-            bounds = {":prefix": query.sk_prefix, ":low": query.lower, ":high": query.upper}
-            given = {name: text for name, text in bounds.items() if text is not None}
-            if given:
-                names["#sk"] = sk[0]
-                values |= {name: encode_key(text, sk[1]) for name, text in given.items()}
-                condition += " AND " + _sort_condition(given)
-        request["KeyConditionExpression"] = condition
-        request["ExpressionAttributeNames"] = names
-        request["ExpressionAttributeValues"] = values
-        request["ScanIndexForward"] = not query.descending
-        if query.maximum is not None:
-            request["Limit"] = query.maximum
-        return request
 
 
 async def _available(call: Awaitable[T]) -> T:
@@ -226,33 +390,3 @@ def _applied(actions: Iterable[Action], item: dict[str, Wire] | None) -> dict[st
     for action in actions:
         item = apply(action, item)
     return item
-
-
-def _sort_value(ref: ItemRef) -> Any:
-    return "" if ref.sk is None else _comparable(*ref.sk)
-
-
-def _comparable(kind: str, text: Any) -> Any:
-    return Decimal(text) if kind == "N" else text
-
-
-def _in_bounds(query: Query[Any], ref: ItemRef) -> bool:
-    if ref.sk is None:
-        return True
-    kind, text = ref.sk
-    sort = _comparable(kind, text)
-    if query.sk_prefix is not None and not text.startswith(encode_key(query.sk_prefix, kind)[kind]):
-        return False
-    low, high = (
-        None if bound is None else _comparable(kind, encode_key(bound, kind)[kind])
-        for bound in (query.lower, query.upper)
-    )
-    return (low is None or sort >= low) and (high is None or sort <= high)
-
-
-def _sort_condition(given: Mapping[str, str]) -> str:
-    if ":prefix" in given:
-        return "begins_with(#sk, :prefix)"
-    if ":low" in given and ":high" in given:
-        return "#sk BETWEEN :low AND :high"
-    return "#sk >= :low" if ":low" in given else "#sk <= :high"

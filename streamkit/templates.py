@@ -136,12 +136,6 @@ class KeyTemplate:
         return (self.prefix, *(placeholder.literal for placeholder in self.placeholders))
 
     @property
-    def regex(self) -> re.Pattern[str]:
-        """A pattern that matches the keys it builds, and others of the same shape."""
-        literals = [re.escape(literal) for literal in self.shape]
-        return re.compile(".+?".join(literals), re.DOTALL)
-
-    @property
     def is_prefix_and_field(self) -> bool:
         """Whether it is a literal and one field, the commonest form."""
         return len(self.placeholders) == 1 and not self.placeholders[0].literal

@@ -8,7 +8,7 @@ when it is due next.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from streamkit.actions import LANE, Action, GuardSource, Verb
 from streamkit.commit import BYTES_MAX, Invalid, Refused
@@ -24,7 +24,7 @@ from streamkit.transaction import ACTIONS_MAX, transact
 
 async def leave(
     store: CursorStore,
-    schemas: dict[str, TableSchema],
+    schemas: Mapping[str, TableSchema],
     held: HeldLane,
     head: Parked,
     effects: Sequence[Action],
@@ -90,7 +90,7 @@ async def stay(
 
 async def _clean_up(
     store: CursorStore,
-    schemas: dict[str, TableSchema],
+    schemas: Mapping[str, TableSchema],
     unhold: Sequence[Action],
     removal: Sequence[Action],
     rng: random.Random,
@@ -112,7 +112,8 @@ def _advance(space: ControlSpace, head: Parked) -> Action:
     if head.next is not None:
         action = space.update("lane", head.lane)
         action.sets["head"] = {"S": head.next}
-        action.removes |= {"due", "tries", "stuck"}  # of the next one nothing is known
+        # Of the next one nothing is known.
+        action.removes |= {"due", "tries", "stuck", "token", "served", "apart"}
         action.guards.append((Guard(is_first), source))
         return action
     action = space.delete("lane", head.lane)

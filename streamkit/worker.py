@@ -15,6 +15,8 @@ a lease that was lost is refused by the table, whatever this process believes.
 """
 
 import random
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -35,6 +37,7 @@ from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.members import Member, Pulse, Roster, new_worker_name
 from streamkit.fleet.presence import Presence
 from streamkit.fleet.rollout import Rollout
+from streamkit.fleet.sharing import Anchor, no_anchor
 from streamkit.injection import injector
 from streamkit.loss import Losses
 from streamkit.observe.logger import get_logger
@@ -44,8 +47,10 @@ from streamkit.preflight import Surroundings, findings, require, survey
 from streamkit.retrying import LaneRetries
 from streamkit.settings import Settings
 from streamkit.shardset import ShardSet
+from streamkit.sinks.outlets import Outlets, open_outlets
 from streamkit.source.asking import AskRate
 from streamkit.source.lister import Lister
+from streamkit.source.sharing import SharedReads
 from streamkit.table import Table
 from streamkit.watchdog import watch_stream
 
@@ -56,6 +61,22 @@ _IDLE_PAGES = 5
 pages in `source.reader`."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """A worker's place among those of its process.
+
+    `reads` are shared by all of them, `consumers` counts those of the same stream, and `anchor`
+    says which shards the first of these holds. `resources` are what the app's lifespan has yielded
+    already, None if it is the worker's own to run.
+    """
+
+    reads: SharedReads
+    name: str = field(default_factory=new_worker_name)
+    anchor: Anchor = no_anchor
+    consumers: int = 1
+    resources: tuple[Any, ...] | None = None
+
+
 class Worker:
     """Runs one app until it is stopped. `run` may be called once.
 
@@ -64,6 +85,7 @@ class Worker:
         aws: open clients.
         settings: durations and bounds.
         clock, rng: time and randomness, for simulations.
+        place: among the workers of this process; by default it is alone, see `workers`.
     """
 
     def __init__(
@@ -74,15 +96,19 @@ class Worker:
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        place: Place | None = None,
     ) -> None:
         self.app = app
-        self.name = new_worker_name()
         self.dispatcher: Dispatcher | None = None
         self._aws = aws
         self._settings = settings or Settings()
         self._clock = clock or SystemClock()
         self._rng = rng or random.Random()
+        self.place = place or Place(SharedReads(aws, self._clock))
+        self.name = self.place.name
         self._stop = anyio.Event()
+        self._ended = False
+        self._outlets = Outlets()
         self._crew: _Crew | None = None
 
     def stop(self) -> None:
@@ -106,6 +132,13 @@ class Worker:
         """The shards that this worker reads at the moment."""
         return frozenset(self._crew.shards.running) if self._crew is not None else frozenset()
 
+    @property
+    def held(self) -> frozenset[str] | None:
+        """The shards that it reads or is about to take; None once it has ended."""
+        if self._ended:
+            return None
+        return frozenset(self._crew.shards.held) if self._crew is not None else frozenset()
+
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until stopped, or until the stream has nothing more to read here.
 
@@ -113,8 +146,18 @@ class Worker:
             ConfigurationError: the app does not fit its table, or may not use it.
             RetentionLost: records may have been trimmed before they were read.
         """
+        try:
+            await self._run(until_idle)
+        finally:
+            self._ended = True
+
+    async def _run(self, until_idle: bool) -> None:
         around = await survey(self.app, self._aws)
-        async with self.app.resources() as resources:
+        opened = self.place.resources
+        async with (
+            self.app.resources() if opened is None else nullcontext(opened) as resources,
+            open_outlets(self.app.sinks, self._clock) as self._outlets,
+        ):
             require(findings(self.app, around, resources))
             store = CursorStore(self._aws.dynamodb, around.space(self.app))
             while not await self._live(around, store, resources, until_idle):
@@ -125,7 +168,7 @@ class Worker:
         self, around: Surroundings, store: CursorStore, resources: tuple[Any, ...], until_idle: bool
     ) -> bool:
         """Work under one name. Return False if others took this worker for dead and swept it."""
-        tools = injector(self._aws.dynamodb, around.table, resources)
+        tools = injector(self._aws.dynamodb, around.table, resources, around.schemas)
         self.dispatcher = self._make_dispatcher(around, tools)
         try:
             async with anyio.create_task_group() as group:
@@ -167,6 +210,9 @@ class Worker:
             self._rng,
             self._settings.concurrency,
             clock=self._clock,
+            outlets=self._outlets,
+            tables=around.schemas,
+            cascades=self.app.cascades(),
         )
 
 
@@ -188,6 +234,7 @@ class _Crew:
         self._clock, self._rng, self._aws = worker._clock, worker._rng, worker._aws  # noqa: SLF001
         self._pool = PollingPool(settings.readers)
         self._asks = AskRate(lambda: self.coordinator.asks)
+        self._place = worker.place
         self._losses = Losses(
             worker.app.on_loss,
             Table(self._aws.dynamodb, around.table),
@@ -195,7 +242,13 @@ class _Crew:
             frozenset(h.name for h in worker.app.handlers if h.is_aggregate),
         )
         self._retries = LaneRetries.of(
-            worker.app, self._aws, around, tools, rng=self._rng, clock=self._clock
+            worker.app,
+            self._aws,
+            around,
+            tools,
+            rng=self._rng,
+            clock=self._clock,
+            outlets=dispatcher.outlets,
         )
         self.shards = ShardSet(
             self._aws,
@@ -211,6 +264,7 @@ class _Crew:
             group,
             self._retries,
             self._asks,
+            self._place.reads,
         )
         self.coordinator = self.shards.coordinator = self._make_coordinator(worker.app)
         self._leadership = Leadership(
@@ -227,7 +281,12 @@ class _Crew:
         claims = Claims(max(settings.grace, 2 * settings.lease), settings.lease)
         presence = Presence(
             roster,
-            Member(self._worker.name, fingerprint=fingerprint, weight=settings.weight),
+            Member(
+                self._worker.name,
+                fingerprint=fingerprint,
+                weight=settings.weight,
+                follows=self._place.anchor() is not None,
+            ),
             settings.heartbeat,
             clock,
             held=lambda: len(shards.held),
@@ -246,6 +305,8 @@ class _Crew:
             Rhythm(settings.look_interval, settings.list_interval),
             clock,
             presence,
+            self._place.anchor,
+            self._place.consumers,
         )
 
     def _make_lister(self, lead: Cursor) -> Lister:
@@ -269,6 +330,8 @@ class _Crew:
         start(self.coordinator.look_for_ever)
         start(self._pool.run)
         start(self._retries.run_for_ever)
+        shadows = self.shards.dispatcher.shadows
+        start(shadows.compare_for_ever, self._aws.dynamodb, self._around.schemas)
         start(self._lead)
         silence = 3 * max(self._settings.lease, self._settings.poll_ceiling)
         start(watch_stream, self.shards, self.coordinator, self._aws, silence)
@@ -302,7 +365,7 @@ class _Crew:
             return False
         if coordinator.me.leads and not self._leadership.listed:
             return False
-        return self.shards.idle(pages)
+        return self.shards.idle(pages) and not self._retries.busy
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,4 +1,4 @@
-"""The command line: `streamkit worker | status | check | parked | local | demo`.
+"""The command line, `streamkit COMMAND`; `program` lists the commands.
 
 Every command is a thin call of a public function. What a command needs is imported when it runs,
 so that `--help` and whoever imports streamkit without the command line pay for nothing else.

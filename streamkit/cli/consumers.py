@@ -1,14 +1,14 @@
-"""`streamkit consumers`: list and delete; `streamkit rewind`."""
+"""`streamkit consumers`: list, pause, resume and delete; `streamkit rewind`."""
 
 from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from streamkit.cli.options import AppArgument, JsonOption
+from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
 
 consumers = typer.Typer(
-    help="List the consumers of a table, or delete one.",
+    help="List the consumers of a table; pause, resume or delete one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -58,9 +58,38 @@ def list_(
 
 
 @consumers.command()
+def pause(app: AppArgument = None, *, listener: ListenerOption = None) -> None:
+    """Let a consumer's workers read nothing more until it is resumed.
+
+    They commit what they have begun and keep its shards. Parked changes wait too. Changes are
+    trimmed 24 hours after they were made, whether they were read or not: `status` says how long is
+    left.
+    """
+    _set_paused(app, listener, paused=True)
+
+
+@consumers.command()
+def resume(app: AppArgument = None, *, listener: ListenerOption = None) -> None:
+    """Let a paused consumer read on where it stopped."""
+    _set_paused(app, listener, paused=False)
+
+
+def _set_paused(app: str | None, listener: str | None, *, paused: bool) -> None:
+    from streamkit.cli.printing import say
+    from streamkit.cli.running import app_named, with_aws
+    from streamkit.consumers import pause_consumer, resume_consumer
+
+    loaded = app_named(app, listener)
+    change = pause_consumer if paused else resume_consumer
+    with_aws(lambda aws: change(loaded, aws))
+    say(f"{loaded.name} {'is paused' if paused else 'reads on'}; its workers see it in seconds")
+
+
+@consumers.command()
 def delete(
     app: AppArgument = None,
     *,
+    listener: ListenerOption = None,
     table: Annotated[
         str | None,
         typer.Option("--table", help="then the argument is a consumer's name, and needs no code"),
@@ -78,7 +107,7 @@ def delete(
     from streamkit.consumers import delete_consumer
 
     if table is None:
-        loaded = app_named(app)
+        loaded = app_named(app, listener)
         name, table, control_table = loaded.name, loaded.table, loaded.control_table
     elif app is None:
         raise typer.BadParameter("say which consumer of the table")
@@ -99,6 +128,7 @@ def delete(
 def rewind(
     app: AppArgument = None,
     *,
+    listener: ListenerOption = None,
     to: Annotated[
         str,
         typer.Option("--to", help=f"a time such as 2026-01-31T12:00:00Z, or {_ALL}"),
@@ -121,7 +151,7 @@ def rewind(
     from streamkit.rewind import RewindRefused
     from streamkit.rewind import rewind as rewind_consumer
 
-    loaded, moment_to = app_named(app), _time(to)
+    loaded, moment_to = app_named(app, listener), _time(to)
     try:
         done = with_aws(
             lambda aws: rewind_consumer(

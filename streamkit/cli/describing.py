@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from streamkit.cli.printing import moment, say, seconds, table
+from streamkit.fan_outs import FanOutStatus
 from streamkit.inspection import Inspection
 from streamkit.parked import HeldLane
 from streamkit.parking import Parked
@@ -37,6 +38,8 @@ def describe_status(status: Status) -> None:
         f"generation {status.generation}{code}; lag {seconds(status.lag_seconds)};"
         f" {parked} parked in {status.held_lanes} lanes, {status.stuck_lanes} stuck"
     )
+    if status.paused:
+        say(f"paused since {moment(status.paused)} UTC: it reads nothing until it is resumed")
     say(f"{seconds(status.time_to_loss_seconds)} until the oldest unread change is trimmed")
     if status.lost:
         say(f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC")
@@ -58,7 +61,19 @@ def describe_status(status: Status) -> None:
     else:
         say("no worker is running")
     say()
+    if status.fan_outs:
+        describe_fan_outs(status.fan_outs)
+        say()
     table(("shard", "state", "owner", "lag", "position", "parked"), _shard_rows(status.shards))
+
+
+def describe_fan_outs(found: Iterable[FanOutStatus]) -> None:
+    """Print fan-outs that are under way."""
+    rows = [
+        (f.lane, f.handler, f.state, *map(str, (f.served, f.parked, f.waiting)), moment(f.since))
+        for f in found
+    ]
+    table(("fan-out", "handler", "state", "served", "parked", "waiting", "since (UTC)"), rows)
 
 
 def _shard_rows(shards: Sequence[ShardStatus]) -> Iterator[tuple[str, ...]]:
@@ -190,4 +205,8 @@ def describe_reports(reports: Sequence[LaneReport], verb: str) -> None:
         say(f"lane {report.lane} ({report.handler}): {report.done} {verb}")
         if report.failure is not None:
             say(f"  the next one failed: {report.failure.kind}: {report.failure.detail}")
-            say("  it is stuck" if report.due is None else f"  it is due {moment(report.due)} UTC")
+            say(
+                "  it is stuck"
+                if report.due is None
+                else f"  it is due {moment(int(report.due))} UTC"
+            )

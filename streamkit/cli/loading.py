@@ -31,13 +31,19 @@ def load_app(name: str) -> App:
         return _only_app(module)
     found: object = module
     for part in attribute.split("."):
-        found = getattr(found, part, None)
+        found = _part(found, part)
     if isinstance(found, App):
         return found
     what = "nothing" if found is None else f"a {type(found).__name__}"
     raise AppNotLoaded(
         f"error: {name} names {what}, not an App;{_offer(module_name, _apps(module))}"
     )
+
+
+def _part(found: object, name: str) -> object:
+    """Return an attribute, or a listener of an app."""
+    there = getattr(found, name, None)
+    return found.listeners.get(name) if there is None and isinstance(found, App) else there
 
 
 def import_module(name: str) -> ModuleType:
@@ -69,6 +75,8 @@ def import_module(name: str) -> ModuleType:
 
 def _only_app(module: ModuleType) -> App:
     apps = _apps(module)
+    children = {id(one) for app in apps.values() for one in app.listeners.values()}
+    apps = {name: app for name, app in apps.items() if id(app) not in children}
     if len(set(map(id, apps.values()))) == 1:
         return next(iter(apps.values()))
     found = "no App" if not apps else f"{len(apps)} Apps"

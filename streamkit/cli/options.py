@@ -21,6 +21,10 @@ AppArgument = Annotated[
         help="where the app is; MODULE alone if it has just one",
     ),
 ]
+ListenerOption = Annotated[
+    str | None,
+    typer.Option("--listener", metavar="NAME", help="this listener of the app, not the app itself"),
+]
 AppsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="MODULE:APP...", envvar="STREAMKIT_APP", help="the apps, side by side"),

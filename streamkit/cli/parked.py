@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streamkit.cli.options import AppArgument, JsonOption
+from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
 
 if TYPE_CHECKING:
     from streamkit.parked import Selection
@@ -103,6 +103,7 @@ def _selection(
 def list_(
     app: AppArgument = None,
     *,
+    listener: ListenerOption = None,
     json: JsonOption = False,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="exit with 5 if anything is parked")
@@ -118,7 +119,7 @@ def list_(
     from streamkit.parked import HeldLane, list_parked, open_store
     from streamkit.parking import Parked
 
-    loaded = app_named(app)
+    loaded = app_named(app, listener)
     chosen = _selection(filters)
 
     async def read(aws: Aws) -> tuple[list[HeldLane], list[Parked]]:
@@ -140,6 +141,7 @@ def list_(
 def show(
     app: AppArgument = None,
     *,
+    listener: ListenerOption = None,
     lane: Annotated[str, typer.Option("--lane", help="which lane")],
     position: Annotated[
         str | None, typer.Option("--position", help="which of its changes; the first without it")
@@ -156,7 +158,7 @@ def show(
     from streamkit.parked import show as read_one
     from streamkit.parking import Parked
 
-    loaded = app_named(app)
+    loaded = app_named(app, listener)
     padded = None if position is None else position.zfill(POSITION_DIGITS)
 
     async def read(aws: Aws) -> Parked | None:
@@ -174,6 +176,7 @@ def show(
 def redrive(
     app: AppArgument = None,
     *,
+    listener: ListenerOption = None,
     every: AllOption = False,
     json: JsonOption = False,
     **filters: Any,
@@ -190,7 +193,7 @@ def redrive(
     from streamkit.redrive import redrive as redrive_lanes
 
     chosen = _selection(filters, required=True, every=every)
-    loaded = app_named(app)
+    loaded = app_named(app, listener)
     reports = with_aws(lambda aws: redrive_lanes(loaded, aws, chosen))
     if json:
         print_json([report.to_dict() for report in reports])
@@ -205,6 +208,7 @@ def redrive(
 def discard(
     app: AppArgument = None,
     *,
+    listener: ListenerOption = None,
     every: AllOption = False,
     whole: Annotated[
         bool, typer.Option("--whole", help="also the changes that wait behind the first one")
@@ -223,7 +227,7 @@ def discard(
     from streamkit.redrive import discard as discard_lanes
 
     chosen = _selection(filters, required=True, every=every)
-    loaded = app_named(app)
+    loaded = app_named(app, listener)
     reports = with_aws(lambda aws: discard_lanes(loaded, aws, chosen, whole=whole))
     if json:
         print_json([report.to_dict() for report in reports])

@@ -5,12 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
+from streamkit.cli.aggregates import aggregates
 from streamkit.cli.consumers import consumers, rewind
 from streamkit.cli.costs import cost
+from streamkit.cli.fan_outs import fan_outs
 from streamkit.cli.options import (
     AppArgument,
     AppsArgument,
     JsonOption,
+    ListenerOption,
     with_preset,
     with_settings,
 )
@@ -23,7 +26,7 @@ Exit codes:
     2  wrong usage
     3  the app could not be imported
     4  AWS, or the table: missing, not fitting, not allowed, not reached
-    5  check found problems; changes are parked still; a rewind was refused
+    5  check found problems; changes are parked still; a rewind was refused; an aggregate is wrong
     6  records may have been lost to the stream's retention
    70  the event loop stood still, as in a handler that never returns
   130  interrupted, or stopped before the workers had drained
@@ -42,6 +45,8 @@ program = typer.Typer(
 )
 program.add_typer(parked, name="parked")
 program.add_typer(consumers, name="consumers")
+program.add_typer(aggregates, name="aggregate")
+program.add_typer(fan_outs, name="fan-outs")
 program.command()(rewind)
 program.command()(cost)
 
@@ -96,8 +101,9 @@ def worker(
     ] = False,
     **given: Any,
 ) -> None:
-    """Run apps: read their streams and commit what handlers answer.
+    """Run apps with their listeners: read their streams and commit what handlers answer.
 
+    Those of one table share what they read, each at its own pace.
     The first SIGTERM or SIGINT drains and releases within the grace period; the second stops at
     once. Durations are seconds.
     """
@@ -105,12 +111,13 @@ def worker(
     from streamkit.cli.running import apps_named, exit_with, set_up_logs, settings
     from streamkit.cli.running import run as run_async
     from streamkit.cli.workers import run_workers
+    from streamkit.workers import consumers_of
 
     chosen = settings(**with_preset(given, latency=latency, cost=cost))
     set_up_logs(chosen, chosen.log_level)
     loaded = apps_named(apps)
     if accept_loss:
-        for app in loaded:
+        for app in consumers_of(loaded):
             app.on_loss = "resume" if app.on_loss == "halt" else app.on_loss
     drained = run_async(lambda: run_workers(loaded, chosen, until_idle=until_idle))
     exit_with(ExitCode.OK if drained else ExitCode.INTERRUPTED)
@@ -120,6 +127,7 @@ def worker(
 def status(
     app: AppArgument = None,
     *,
+    listener: ListenerOption = None,
     json: JsonOption = False,
     no_stream: Annotated[
         bool,
@@ -135,7 +143,7 @@ def status(
     from streamkit.cli.running import app_named, with_aws
     from streamkit.status import read_status
 
-    loaded = app_named(app)
+    loaded = app_named(app, listener)
     found = with_aws(lambda aws: read_status(loaded, aws, look_into_stream=not no_stream))
     if json:
         print_json(found.to_dict())
@@ -144,7 +152,9 @@ def status(
 
 
 @program.command()
-def check(app: AppArgument = None, *, json: JsonOption = False) -> None:
+def check(
+    app: AppArgument = None, *, listener: ListenerOption = None, json: JsonOption = False
+) -> None:
     """Hold an app against its table and the credentials.
 
     Stream, keys, indexes, TTL, permissions, handlers; nothing is written. Exits with 5 if a
@@ -156,7 +166,7 @@ def check(app: AppArgument = None, *, json: JsonOption = False) -> None:
     from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.inspection import inspect_app
 
-    loaded = app_named(app)
+    loaded = app_named(app, listener)
     found = with_aws(lambda aws: inspect_app(loaded, aws))
     if json:
         print_json(found.to_dict())

@@ -73,8 +73,8 @@ def apps_named(names: list[str] | None) -> list[App]:
     return [load_app(name) for name in names]
 
 
-def app_named(name: str | None) -> App:
-    """Load one app by name, or the one of the settings.
+def app_named(name: str | None, listener: str | None = None) -> App:
+    """Load one app by name, or the one of the settings; or a listener of it.
 
     Raises:
         AppNotLoaded: it cannot be imported.
@@ -82,7 +82,13 @@ def app_named(name: str | None) -> App:
     apps = apps_named((name or "").split())
     if len(apps) != 1:
         raise typer.BadParameter("this command takes one app")
-    return apps[0]
+    (app,) = apps
+    if listener is None:
+        return app
+    if listener not in app.listeners:
+        known = ", ".join(sorted(app.listeners)) or "none"
+        raise typer.BadParameter(f"{app.name} has no listener {listener!r}; it has: {known}")
+    return app.listeners[listener]
 
 
 def settings(**given: Any) -> Settings:

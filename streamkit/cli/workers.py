@@ -1,4 +1,4 @@
-"""`streamkit worker`: apps side by side in one process, until a signal or until idle."""
+"""`streamkit worker`: apps and their listeners in one process, until a signal or until idle."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.observe.logger import get_logger
 from streamkit.settings import Settings
-from streamkit.worker import Worker
+from streamkit.workers import Workers, consumers_of
 
 log = get_logger("streamkit.process")
 
@@ -25,7 +25,7 @@ async def run_workers(
     until_idle: bool,
     blocked_after: float | None = None,
 ) -> bool:
-    """Run a worker for each app; False if they had to be stopped before they were drained.
+    """Run a worker for each app and listener; False if they were stopped before they had drained.
 
     When one fails the others drain, and its error is raised. `blocked_after` is for how many
     seconds the event loop may stand still, if not for as long as follows from the settings.
@@ -38,7 +38,7 @@ async def run_workers(
         "process.started",
         version=__version__,
         pid=os.getpid(),
-        apps=[app.name for app in apps],
+        apps=[app.name for app in consumers_of(apps)],
         until_idle=until_idle,
         lease=settings.lease,
     )
@@ -55,22 +55,21 @@ class _Process:
     """The workers of one process."""
 
     def __init__(self, apps: Sequence[App], settings: Settings) -> None:
-        self.errors: list[Exception] = []
         self._apps, self._settings = apps, settings
-        self._workers: list[Worker] = []
+        self._workers: Workers | None = None
         self._starting = anyio.CancelScope()
-        self._stopping = anyio.Event()
+
+    @property
+    def errors(self) -> list[Exception]:
+        """What ended workers, raised when the others have drained."""
+        return self._workers.errors if self._workers is not None else []
 
     def interrupt(self) -> None:
         """Begin to drain."""
         log.info("process.draining", grace=self._settings.grace)
         self._starting.cancel()
-        self._stop()
-
-    def _stop(self) -> None:
-        self._stopping.set()
-        for worker in self._workers:
-            worker.stop()
+        if self._workers is not None:
+            self._workers.stop()
 
     async def run(self, *, until_idle: bool) -> bool:
         """Run all workers; draining ends with the grace period.
@@ -81,28 +80,23 @@ class _Process:
         async with connect() as aws:
             with self._starting:
                 await reach(aws)
-                self._workers += [Worker(app, aws, self._settings) for app in self._apps]
-            return await self._work(until_idle=until_idle)
+                self._workers = Workers(self._apps, aws, self._settings)
+            return self._workers is None or await self._work(self._workers, until_idle)
 
-    async def _work(self, *, until_idle: bool) -> bool:
+    async def _work(self, workers: Workers, until_idle: bool) -> bool:
         drained = False
         async with anyio.create_task_group() as group:
-            group.start_soon(self._limit_draining, group.cancel_scope)
-            async with anyio.create_task_group() as working:
-                for worker in self._workers:
-                    working.start_soon(self._one, worker, until_idle)
+            group.start_soon(self._limit_draining, workers, group.cancel_scope)
+            try:
+                await workers.run(until_idle=until_idle)
+            except Exception:
+                if not workers.errors:
+                    raise
             drained = True
             group.cancel_scope.cancel()
         return drained
 
-    async def _one(self, worker: Worker, until_idle: bool) -> None:
-        try:
-            await worker.run(until_idle=until_idle)
-        except Exception as error:  # noqa: BLE001 - raised again when the others are drained
-            self.errors.append(error)
-            self._stop()
-
-    async def _limit_draining(self, scope: anyio.CancelScope) -> None:
-        await self._stopping.wait()
+    async def _limit_draining(self, workers: Workers, scope: anyio.CancelScope) -> None:
+        await workers.stopping.wait()
         await anyio.sleep(self._settings.grace)
         scope.cancel()

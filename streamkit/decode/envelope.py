@@ -137,11 +137,15 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Page(Struct, frozen=True):
-    """One `GetRecords` reply. No next iterator means that the shard is read to its end."""
+    """One `GetRecords` reply. No next iterator means that the shard is read to its end.
+
+    `read_at` is when it was read, in epoch seconds; 0 for a moment ago.
+    """
 
     records: tuple[Record, ...] = msgspec.field(name="Records", default=())
     next_iterator: str | None = msgspec.field(name="NextShardIterator", default=None)
     size: int = 0
+    read_at: float = 0.0
 
 
 _PAGE = msgspec.json.Decoder(Page)

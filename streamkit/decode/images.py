@@ -17,6 +17,7 @@ from streamkit.decode.fast import values_reader
 from streamkit.entity import Entity
 from streamkit.errors import DecodeError
 from streamkit.fields import CompiledModel, attribute_reader, problems
+from streamkit.origin import MARK
 from streamkit.schema import TableSchema
 
 E = TypeVar("E", bound=Entity)
@@ -110,6 +111,7 @@ class ImageDecoder(Generic[E]):
             values = read()
         except ValueError as error:
             raise DecodeError(f"{self._entity.__name__}: {error}") from None
+        values.pop(MARK, None)  # who wrote the item is not the entity's business
         for upcast in self._upcasts:
             try:
                 values = upcast(values)

@@ -16,6 +16,7 @@ from msgspec import Raw
 from streamkit.decode.envelope import Record
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
+from streamkit.parts import is_part, without_suffix
 from streamkit.schema import TableSchema
 from streamkit.templates import KeyTemplate
 
@@ -154,6 +155,8 @@ def _by_keys(
             pk = keys[pk_name]["S"]
         except KeyError:  # keys that are no strings are not built by templates
             return None
+        if is_part(pk if sk is None else sk):  # a part of a group is of the group's entity
+            pk, sk = (without_suffix(pk), None) if sk is None else (pk, without_suffix(sk))
         for matches, target in claims_of.get(pk[:width], for_all):
             if matches(pk, sk):
                 return target

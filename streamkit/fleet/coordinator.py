@@ -15,24 +15,20 @@ In: the roster, what is known of the shards, and the shards of this worker. Out:
 failure: `LeaseLost`, when this worker was swept as dead; it comes back under a new name.
 """
 
-import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import anyio
 
 from streamkit.clock import Clock
 from streamkit.control import Cursor
 from streamkit.errors import LeaseLost
-from streamkit.fleet.assignment import assign
-from streamkit.fleet.balance import Balance
-from streamkit.fleet.claims import Claims, token
+from streamkit.fleet.claims import Claims
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, Pulse, Roster
 from streamkit.fleet.presence import Presence
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.shards import Shards
+from streamkit.fleet.sharing import Anchor, Sharing, no_anchor
 from streamkit.observe.logger import get_logger
 from streamkit.source.asking import asks_a_second
 
@@ -55,7 +51,11 @@ class Rhythm:
 
 @dataclass
 class Coordinator:
-    """Takes, claims and gives shards. `members` are all that are alive, this one included."""
+    """Looks at the others, and shares the shards with them; gives what they claim.
+
+    `consumers` counts those of the same stream in this process, `paused` is since when this one
+    reads nothing (epoch seconds, 0: it reads).
+    """
 
     roster: Roster
     known: KnownShards
@@ -66,22 +66,29 @@ class Coordinator:
     rhythm: Rhythm
     clock: Clock
     presence: Presence
-    members: dict[str, Member] = field(default_factory=dict)
+    anchor: Anchor = no_anchor
+    consumers: int = 1
     looked: bool = False
-    _deciding: bool = False
+    paused: int = 0
     _when_idle: dict[str, int] = field(default_factory=dict)
     _look_now: anyio.Event = field(default_factory=anyio.Event)
     _looked_again: anyio.Event = field(default_factory=anyio.Event)
-    _view: Any = None
-    _news: Any = None
-    _refresh_at: float = 0.0
     _verify_at: float = 0.0
-    _surveyed_at: float = -math.inf
-    _settled_at: float = 0.0
     _looked_at: float = 0.0
-    _targets: dict[str, str] = field(default_factory=dict)
-    _unread: dict[tuple[str, int], float] = field(default_factory=dict)
-    _uncertain: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Share by what is seen here."""
+        self.sharing = Sharing(
+            self.known,
+            self.shards,
+            self.rollout,
+            self.pulse.lease_seconds,
+            self.claims,
+            self.rhythm.refresh,
+            self.clock,
+            self.presence,
+            self.anchor,
+        )
 
     # -- what others ask, and tell -------------------------------------------------------------
 
@@ -90,15 +97,20 @@ class Coordinator:
         """What this worker says of itself."""
         return self.presence.me
 
+    @property
+    def members(self) -> dict[str, Member]:
+        """All workers that are alive, this one included."""
+        return self.sharing.members
+
     def lost(self, name: str) -> None:
         """A shard could not be taken, or was lost: look again whose it is."""
-        self._uncertain.add(name)
+        self.sharing.uncertain.add(name)
 
     def found(self, cursor: Cursor) -> None:
         """A cursor was created, or changed, by this worker: look whose it is."""
         self.known.learn(cursor)
         if not cursor.finished:
-            self._uncertain.add(cursor.name)
+            self.sharing.uncertain.add(cursor.name)
         self.look_soon()
 
     def await_children(self, shard: str) -> None:
@@ -114,14 +126,13 @@ class Coordinator:
     @property
     def asks(self) -> int:
         """How many calls of DescribeStream a second are this worker's."""
-        return asks_a_second(len(self.members), leads=self.me.leads)
+        return asks_a_second(len(self.members), leads=self.me.leads, consumers=self.consumers)
 
     @property
     def settled(self) -> bool:
         """Whether everybody knows of a leader, and no shard is about to be taken here."""
         led = any(member.leads for member in self.members.values())
-        undecided = self._deciding or self._uncertain or self.claims.pending
-        return self.looked and led and not undecided
+        return self.looked and led and not self.sharing.undecided
 
     def all_idle(self, *, idle: bool) -> bool:
         """Say whether the others have nothing to read either, and let them know about this worker.
@@ -156,7 +167,7 @@ class Coordinator:
         """
         while True:
             await self.look()
-            waiting = self._uncertain or self.claims.pending or self.me.childless
+            waiting = self.sharing.uncertain or self.claims.pending or self.me.childless
             with anyio.move_on_after(self._rest(eager=bool(waiting))):
                 await self._look_now.wait()
             self._look_now = anyio.Event()
@@ -176,26 +187,28 @@ class Coordinator:
     async def look(self) -> None:
         """Look once, and take, claim and give accordingly."""
         asked = self.clock.monotonic()
-        everyone = await self.roster.read()
+        seen = await self.roster.look()
+        everyone, self.paused = seen.members, seen.paused
         if self.me.name not in everyone:
             raise LeaseLost("this worker's heartbeat was swept")
         answered = self.clock.monotonic()
         well = self.presence.is_well(self.pulse.lease_seconds)
         self.pulse.observe(everyone.values(), asked=asked, answered=answered, well=well)
-        self.members = {
+        self.sharing.members = {
             name: member
             for name, member in everyone.items()
             if name == self.me.name or not self.pulse.is_dead(name)
         }
+        self.shards.pause(paused=bool(self.paused))
         await self._verify(asked)
         self._give()
         if self.me.state in ("joining", "waiting", "active"):
             self.presence.say(**await self.rollout.position(self.me, self.members))
         self.presence.note_parents(self.known.parents)
         if self.me.state == "active" and self.is_current:
-            await self._share(everyone)
+            await self.sharing.share(everyone)
         else:
-            self._uncertain.clear()
+            self.sharing.uncertain.clear()
         self.looked = True
         self._looked_again.set()
         self._looked_again = anyio.Event()
@@ -227,173 +240,6 @@ class Coordinator:
             log.info("shard.given", shard=name)
             self.shards.give(name)
 
-    async def _share(self, everyone: Collection[str]) -> None:
-        before = dict(self.known.open)  # the roster, `everyone`, is younger than this
-        changed = await self._update_view()
-        held = self.shards.held
-        wanted = {
-            name
-            for name, cursor in self.known.open.items()
-            if name not in held and self._whose(cursor) == self.me.name
-        }
-        for name in self.claims.pending - self.known.open.keys():
-            self.claims.settle(name)
-        # A claimed shard, or one of which nobody knows, is looked at each time; the rest now and
-        # then, because it is read by somebody who would say so.
-        pending = self.claims.pending - held.keys()
-        look_at = pending | (wanted if changed else wanted & self._uncertain)
-        self._uncertain.clear()
-        if look_at:
-            self._deciding = True
-            await self.known.read(look_at)
-            self._uncertain |= self.known.open.keys() - before.keys()
-            self._decide(look_at, before, everyone)
-            self._deciding = False
-        if not self._uncertain:
-            await self._claim()
-
-    def _whose(self, cursor: Cursor) -> str | None:
-        """Return whose a shard is: a child is left to who read its parent, others as assigned."""
-        heir = self.known.heir(cursor)
-        peer = self.members.get(heir or "")
-        if peer is not None and (peer.state, peer.generation) == ("active", self.me.generation):
-            return heir
-        return self._targets.get(cursor.seat)
-
-    async def _update_view(self) -> bool:
-        """Find out anew what there is to share, if the fleet or its shards have changed."""
-        peers = {
-            member.name: member.weight
-            for member in self.members.values()
-            if member.state == "active" and member.generation == self.me.generation
-        }
-        news = {(member.name, member.news) for member in self.members.values()}
-        refresh = news != self._news or self.clock.monotonic() >= self._refresh_at
-        if refresh:
-            self._news, self._refresh_at = news, self.clock.monotonic() + self.rhythm.refresh
-            await self.known.refresh()
-        peers[self.me.name] = self.me.weight
-        leaving = frozenset(m.name for m in self.members.values() if m.state == "leaving")
-        view = (frozenset(peers.items()), leaving, self.known.seats)
-        if view == self._view:
-            return refresh
-        if self._view is None or self._view[0] != view[0]:
-            self.claims.new_view()
-        self._view = view
-        self._targets = assign(self.known.seats, peers)
-        return True
-
-    def _decide(
-        self, names: Collection[str], before: Mapping[str, Cursor], everyone: Collection[str]
-    ) -> None:
-        """Take what nobody reads.
-
-        Args:
-            names: shards of this worker that it does not hold.
-            before: their cursors as known before they were read now.
-            everyone: the members, dead ones too, as read before these cursors were.
-        """
-        now = self.clock.monotonic()
-        claimants = self._claimants()
-        for name in names:
-            cursor = self.known.open.get(name)
-            if cursor is None:
-                continue  # finished: its children were learnt, and are looked at next
-            if name not in self.claims.pending and self._whose(cursor) != self.me.name:
-                continue  # who read its parent is there
-            self.rollout.newest = max(self.rollout.newest, cursor.generation)
-            free = self._is_free(cursor, before.get(name), everyone)
-            first = claimants.get(token(cursor), self.me.name)
-            kept = self.claims.is_reserved(name, now) or (
-                first != self.me.name and not self.claims.is_late(cursor, now)
-            )
-            if cursor.generation > self.me.generation or (free and kept):
-                self._uncertain.add(name)
-            elif free or self.claims.is_overdue(cursor, now):
-                self.claims.settle(name)
-                self.shards.take(cursor)
-            elif not self._is_alive(cursor.owner):
-                self._uncertain.add(name)
-
-    def _claimants(self) -> dict[str, str]:
-        """Return who claims each lease that is claimed; of several the first by name."""
-        found: dict[str, str] = {}
-        for member in (*self.members.values(), replace(self.me, claims=self.claims.tokens)):
-            for lease in member.claims:
-                found[lease] = min(member.name, found.get(lease, member.name))
-        return found
-
-    def _is_free(self, cursor: Cursor, before: Cursor | None, everyone: Collection[str]) -> bool:
-        """Say whether nobody reads a shard.
-
-        An owner that is nowhere in the roster has left, or was swept: a worker joins before it
-        takes anything. So that the roster is younger than what is known of the owner, it counts
-        only if the cursor said the same before.
-        """
-        owner = cursor.owner
-        if owner is None or owner == self.me.name:
-            return True
-        if owner in everyone:
-            return owner not in self.members
-        return before is not None and (before.owner, before.epoch) == (owner, cursor.epoch)
-
-    def _is_alive(self, owner: str | None) -> bool:
-        member = self.members.get(owner or "")
-        return member is not None and member.state not in ("leaving", "unfit")
-
-    async def _claim(self) -> None:
-        """Claim what this worker lacks from those who hold more than their share.
-
-        Once it is certain about what nobody reads, and has looked lately who reads what.
-        """
-        weights = {
-            member.name: member.weight
-            for member in self.members.values()
-            if member.state == "active" or member.name == self.me.name
-        }
-        # A shard whose children are not listed yet is about to be held again.
-        has = len(self.shards.held.keys() | self.claims.pending) + self.presence.childless
-        seats = len(self.known.seats) + self.presence.childless
-        loads = {n: m.held for n, m in self.members.items() if n in weights} | {self.me.name: has}
-        balance = Balance(seats, weights, loads, self.me.name)
-        now = self.clock.monotonic()
-        if balance.settled:
-            self._settled_at = now
-        in_flux = now - self._settled_at < self.pulse.lease_seconds and not balance.settled
-        if in_flux or not balance.lacking:
-            return
-        if now - self._surveyed_at > self.pulse.lease_seconds:
-            self._surveyed_at = now
-            await self.known.read(self.known.open)
-        claimable = [
-            cursor
-            for name, cursor in self.known.open.items()
-            if self._is_alive(cursor.owner) and self.claims.may_claim(name)
-        ]
-        mine = {seat for seat, worker in self._targets.items() if worker == self.me.name}
-        for cursor in balance.choose(claimable, mine):
-            log.info("shard.claimed", shard=cursor.name, owner=cursor.owner)
-            self.claims.claim(cursor, now)
-            self.presence.hurry()
-
-    # -- for the leader ------------------------------------------------------------------------
-
     async def audit(self) -> None:
-        """Look at every shard, and take those that nobody has read for a while.
-
-        Whoever they are assigned to did not come: it may see the fleet differently, or hang.
-        """
-        await self.known.refresh()
-        await self.known.read(self.known.open)
-        now, unread = self.clock.monotonic(), {}
-        for name, cursor in self.known.open.items():
-            if name in self.shards.held or cursor.owner in self.members:
-                continue
-            place = (name, cursor.epoch)
-            unread[place] = self._unread.get(place, now)
-            if now - unread[place] < self.pulse.lease_seconds:
-                continue
-            log.warning("shard.unread", shard=name, seconds=round(now - unread[place]))
-            if cursor.generation <= self.me.generation:
-                self.shards.take(cursor)
-        self._unread = unread
+        """Look at every shard, for the leader, and take those that nobody has read for a while."""
+        await self.sharing.audit()

@@ -9,7 +9,8 @@ monotonic clock, show the same counter (the algorithm is the DynamoDB Lock Clien
 machines are never compared.
 
 On a table with a sort key the members share one partition, and one query reads them all. Where
-there is none they share one item, whose writes grow with the fleet.
+there is none they share one item, whose writes grow with the fleet. That the consumer is *paused*
+stands beside them, so that all see it with their next look, and it costs no read of its own.
 """
 
 import hashlib
@@ -31,6 +32,10 @@ MemberState = Literal["joining", "active", "waiting", "unfit", "leaving"]
 """`waiting` is of an older roll-out and stands by; `unfit` cannot read the stream."""
 
 
+_PAUSE = "paused"
+"""The mark of a paused consumer: kind of its row, and name of its attribute."""
+
+
 def new_worker_name() -> str:
     """Name one start of one worker process: where it runs, for people, and a unique part."""
     return f"{socket.gethostname()[:40]}/{os.getpid()}/{uuid.uuid4().hex[:12]}"
@@ -43,7 +48,8 @@ class Member:
     `at` is its own wall clock, for people. `idle` says that its shards have nothing to read, `held`
     counts them, `claims` are tokens of leases that it wants to be given, `childless` the shards
     that it read to the end before any child of them was listed. `news` counts how often it made
-    others' shards, so that they look.
+    others' shards, so that they look. `follows` says that another consumer in its process decides
+    which shards it holds, see `sharing`.
     """
 
     name: str
@@ -55,6 +61,7 @@ class Member:
     weight: int = 1
     leads: bool = False
     idle: bool = False
+    follows: bool = False
     held: int = 0
     news: int = 0
     claims: frozenset[str] = frozenset()
@@ -69,6 +76,7 @@ def member_attributes(member: Member) -> dict[str, Wire]:
         "state": {"S": member.state},
         "leads": {"BOOL": member.leads},
         "idle": {"BOOL": member.idle},
+        "follows": {"BOOL": member.follows},
     }
     for name in ("beats", "at", "generation", "weight", "held", "news"):
         attributes[name] = {"N": str(getattr(member, name))}
@@ -87,10 +95,22 @@ def read_member(item: Mapping[str, Any]) -> Member:
         state=item["state"]["S"],
         leads=item["leads"]["BOOL"],
         idle=item["idle"]["BOOL"],
+        follows=item.get("follows", {"BOOL": False})["BOOL"],
         **{name: int(item[name]["N"]) for name in names},
         claims=frozenset(item["claims"]["SS"]) if "claims" in item else frozenset(),
         childless=frozenset(item["childless"]["SS"]) if "childless" in item else frozenset(),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """Who is there, by name, dead ones that nobody has swept included.
+
+    `paused` is since when the consumer reads nothing (epoch seconds), 0 while it is not paused.
+    """
+
+    members: dict[str, Member]
+    paused: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,14 +123,45 @@ class Roster:
     def _has_rows(self) -> bool:
         return self.store.space.schema.sk is not None
 
-    async def read(self) -> dict[str, Member]:
-        """Return every member by name, dead ones that nobody has swept included."""
+    async def look(self) -> Attendance:
+        """Read the members, and whether the consumer is paused."""
         if self._has_rows:
-            members = [read_member(item) for item in await self._query()]
+            rows = await self._query()
+            members = [read_member(row) for row in rows if _PAUSE not in row]
+            marks = [row[_PAUSE] for row in rows if _PAUSE in row]
         else:
             item = await self.store.item("members") or {}
             members = [read_member(entry["M"]) for entry in item.values() if "M" in entry]
-        return {member.name: member for member in members}
+            marks = [item[_PAUSE]] if _PAUSE in item else []
+        paused = max((int(mark["N"]) for mark in marks), default=0)
+        return Attendance({member.name: member for member in members}, paused)
+
+    async def read(self) -> dict[str, Member]:
+        """Return every member by name, dead ones that nobody has swept included."""
+        return (await self.look()).members
+
+    async def pause(self, now: int) -> None:
+        """Let every worker of the consumer stop reading, from `now` (epoch seconds) on."""
+        action = self._pause()
+        action.sets[_PAUSE] = {"N": str(now)}
+        await self.store.write(action)
+
+    async def resume(self) -> None:
+        """Let them go on."""
+        if not self._has_rows:
+            action = self._pause()
+            action.removes.add(_PAUSE)
+            await self.store.write(action)
+            return
+        key, table = self.store.space.row("members", 0), self.store.space.schema.name
+        await patiently(lambda: self.store.dynamodb.delete_item(TableName=table, Key=key))
+
+    def _pause(self) -> Action:
+        space = self.store.space
+        if not self._has_rows:
+            return space.update("members")
+        ref = item_ref(space.schema, space.row("members", 0))
+        return Action(ref, Verb.UPDATE, sets={"kind": {"S": _PAUSE}})
 
     async def add(self, member: Member) -> None:
         """Make a worker's item."""

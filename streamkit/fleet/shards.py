@@ -21,3 +21,6 @@ class Shards(Protocol):
 
     def lose(self, cursor: Cursor) -> None:
         """Drop a shard, if another worker has taken it, as its cursor says now."""
+
+    def pause(self, *, paused: bool) -> None:
+        """Stop reading, and keep the shards; or go on."""

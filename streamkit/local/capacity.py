@@ -106,10 +106,6 @@ class Meter:
             write += used[1]
         return {"read": read, "write": write}
 
-    def write_only(self) -> dict[str, float]:
-        """The write units of each table, its indexes included."""
-        return {name: use.total()[1] for name, use in self._uses.items()}
-
     def report(self, mode: str | None, *, split: bool = False) -> list[dict[str, Any]]:
         """`ConsumedCapacity`, by table.
 

@@ -23,8 +23,16 @@ _WINDOW_SECONDS = 1.05
 """The service's second, and a little for the time that a call is under way."""
 
 
-def asks_a_second(workers: int, *, leads: bool) -> int:
-    """Return how many calls a worker may make in a second."""
+def asks_a_second(workers: int, *, leads: bool, consumers: int = 1) -> int:
+    """Return how many calls a worker may make in a second.
+
+    Consumers that read the same stream in the same processes divide them.
+    """
+    asks = _asks_a_second(workers, leads=leads) // consumers
+    return max(1, asks) if leads else asks
+
+
+def _asks_a_second(workers: int, *, leads: bool) -> int:
     if workers <= 1:
         return 9
     if leads:

@@ -113,13 +113,27 @@ class Lister:
                 generation=self.committer.cursor.generation,
                 since=self.since,
             )
-            await self._create(step.create)
-            created += step.create
-            self.cursors |= {cursor.name: cursor for cursor in step.create}
+            made = await self._with_holds(step.create)
+            await self._create(made)
+            created += made
+            self.cursors |= {cursor.name: cursor for cursor in made}
             probed = [shard for shard in step.probe if await self._is_gone(shard)]
             if not probed:
                 return created
             self.gone.update(probed)
+
+    async def _with_holds(self, cursors: Sequence[Cursor]) -> list[Cursor]:
+        """Let new trees hold what any shard holds: which of them came before is not known.
+
+        A shard's parent may have come and gone while nobody read, with the holds of its own
+        parent; the lanes are still in the table, and nothing may overtake what is parked in them.
+        """
+        orphans = {c.name for c in cursors if c.parent is not None and c.parent not in self.cursors}
+        if not orphans:
+            return list(cursors)
+        there = (await self.store.read_all()).values()
+        holds = frozenset(chunk for cursor in there for chunk in cursor.holds)
+        return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]
 
     async def _learn(self, listed: Iterable[Shard]) -> None:
         """Read the cursors of shards that are new here, and of the parents they wait for."""

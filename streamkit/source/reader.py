@@ -22,12 +22,14 @@ Whoever settles a loss calls `resume`; until then each `read` raises it again.
 import random
 from dataclasses import dataclass
 
-from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.clock import Clock
 from streamkit.control import START
 from streamkit.decode import Page
 from streamkit.errors import RetentionLost, RetryableError
 from streamkit.observe.logger import get_logger
+from streamkit.source.sharing import Pages
+from streamkit.source.turns import TurnAwaited
 from streamkit.start import RETENTION_SECONDS
 
 _SAFE_SECONDS = RETENTION_SECONDS - 3600
@@ -36,6 +38,8 @@ _SETTLED_SECONDS = _SAFE_SECONDS - 3600
 """What is younger at a loss counts as still there; an hour is left to read on before the next."""
 _TIP_PAGES = 10
 """Empty pages in a row that mean the tip: sparse shards were measured to need four or five."""
+_TURN_PAUSE = 0.5
+"""Until a reader asks again for its turn, see `sharing`."""
 _ASKED_MIN = 4
 """Times that a shard is said to be gone before it is passed over: it may be too new."""
 
@@ -54,7 +58,7 @@ class ShardReader:
     exist, because it was begun. All times are epoch seconds, 0 for none.
     """
 
-    aws: Aws
+    pages: Pages
     stream_arn: str
     shard_id: str
     position: str
@@ -83,7 +87,10 @@ class ShardReader:
         try:
             if self._iterator is None:
                 self._iterator = await self._open()
-            page = await self.aws.get_records(self._iterator)
+            page = await self.pages.get_records(self._iterator)
+        except TurnAwaited:
+            self.wait = _TURN_PAUSE
+            return None
         except (*AwsError, RetryableError) as error:
             await self._recover(error)
             return Page((), None) if self.ended else None
@@ -101,7 +108,7 @@ class ShardReader:
         else:
             self._empty += 1
             if self._empty >= _TIP_PAGES:
-                self.seen = self.clock.time()
+                self.seen = max(self.seen, page.read_at or self.clock.time())
         return page
 
     def _after_position(self, page: Page) -> Page:
@@ -112,6 +119,7 @@ class ShardReader:
             page = Page(records, page.next_iterator, page.size)
         if records:
             self.position = records[-1].position
+            self.half_done = False  # the change that was begun is read now
             self.seen = max(self.seen, records[-1].created_at)
         return page
 
@@ -145,9 +153,7 @@ class ShardReader:
 
     async def _iterator_at(self, **where: str) -> str:
         arguments = {"StreamArn": self.stream_arn, "ShardId": self.shard_id, **where}
-        reply = await self.aws.streams.get_shard_iterator(**arguments)
-        iterator: str = reply["ShardIterator"]
-        return iterator
+        return await self.pages.get_iterator(**arguments)
 
     async def _recover(self, error: Exception) -> None:
         self.wait, trouble = 0.0, trouble_of(error)

@@ -1,17 +1,33 @@
 """Test handlers on the real runtime, in virtual time: `Harness`, or the fixture `harness_of`.
 
+`trial` runs an app under traffic of yours, with crashes, splits and expiries, and compares the end
+with what it must come to; `recording` stands in for sinks.
+
 `inserted`, `modified`, `removed` and `expired` make changes for calling a handler directly.
 """
 
 from streamkit.testing.changes import expired, inserted, modified, removed
+from streamkit.testing.final import Comparison, Final
 from streamkit.testing.harness import Harness, NotSettledError, every_crash
+from streamkit.testing.recording import Recorder, recording
+from streamkit.testing.traffic import Traffic, Writer
+from streamkit.testing.trial import Different, Trouble, trial
 
 __all__ = [
+    "Comparison",
+    "Different",
+    "Final",
     "Harness",
     "NotSettledError",
+    "Recorder",
+    "Traffic",
+    "Trouble",
+    "Writer",
     "every_crash",
     "expired",
     "inserted",
     "modified",
+    "recording",
     "removed",
+    "trial",
 ]

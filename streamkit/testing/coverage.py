@@ -12,8 +12,7 @@ from streamkit.control import Cursor
 from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.iterators import ShardIterator
-from streamkit.testing.invariants import moved, taken
-from streamkit.testing.sightings import Sighting
+from streamkit.testing.sightings import Sighting, moved, taken
 
 
 @dataclass

@@ -13,21 +13,24 @@ is one order of events.
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from streamkit.actions import CONTROL_PREFIX
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cursor import CursorStore
-from streamkit.entity import Entity, spec_of
+from streamkit.entity import Entity
 from streamkit.keys import Key, Query
+from streamkit.local.engine import CallRecord
 from streamkit.parked import list_parked
 from streamkit.parking import Parked
 from streamkit.preflight import Surroundings, survey
 from streamkit.redrive import redrive
 from streamkit.settings import Settings
+from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table
 from streamkit.testing.loop import VirtualClock, VirtualLoop
 from streamkit.testing.world import CrashPoint, Process, World
@@ -70,7 +73,10 @@ class Harness:
 
     Args:
         app: what to run.
-        create_table: a `CreateTable` request, with a stream, if `table_of(app)` is not enough.
+        create_table: a `CreateTable` request, with a stream, if `shape` is not enough.
+        shape: of the app's table, where it is not called `PK` and `SK`, or items expire.
+        others: `CreateTable` requests of other tables. Those in `App(tables=[...])` that are not
+            among them have the keys `PK` and `SK`.
         seed: chooses the order of events.
         shards: how many shards the stream begins with.
         settings: of the worker; by default it polls seldom, so that days pass quickly.
@@ -81,6 +87,8 @@ class Harness:
         app: App,
         *,
         create_table: dict[str, Any] | None = None,
+        shape: TableShape | None = None,
+        others: Sequence[dict[str, Any]] = (),
         seed: int = 0,
         shards: int = 2,
         settings: Settings | None = None,
@@ -94,7 +102,11 @@ class Harness:
         self._worker: Worker | None = None
         self._alive = asyncio.Event()
         self.restarts = 0
-        self._run(self._open(create_table or table_of(app)))
+        self._committed = False
+        self.world.engine.observers.append(self._note)
+        requests = [create_table or table_of(app, shape), *_others(app, others)]
+        expiry = None if shape is None else shape.time_to_live(app.table)
+        self._run(self._open(requests, expiry))
 
     def __enter__(self) -> Self:
         return self
@@ -126,9 +138,9 @@ class Harness:
         wire = key.wire(self.around.table)
         self._run(self._aws.dynamodb.delete_item(TableName=self.app.table, Key=wire))
 
-    def get(self, key: Key[E]) -> E | None:
-        """Read one item."""
-        return self._run(self.table.get(key))
+    def get(self, key: Key[E], *, table: str | None = None) -> E | None:
+        """Read one item, of the app's table or of another that it knows."""
+        return self._run((self.table if table is None else self.table.of(table)).get(key))
 
     def query(self, query: Query[E]) -> list[E]:
         """Read the items of a query."""
@@ -211,12 +223,25 @@ class Harness:
 
     # -- inside --------------------------------------------------------------------------------
 
-    async def _open(self, request: dict[str, Any]) -> None:
+    async def _open(
+        self, requests: Iterable[dict[str, Any]], expiry: dict[str, Any] | None
+    ) -> None:
         self._clients = self.world.clients()
         self._aws: Aws = await self._clients.__aenter__()
-        await self._aws.dynamodb.create_table(**request)
+        for request in requests:
+            await self._aws.dynamodb.create_table(**request)
+        if expiry is not None:
+            await self._aws.dynamodb.update_time_to_live(**expiry)
         self.around: Surroundings = await survey(self.app, self._aws)
-        self.table = Table(self._aws.dynamodb, self.around.table)
+        self.table = Table(self._aws.dynamodb, self.around.table, tables=self.around.schemas)
+
+    def _note(self, call: CallRecord) -> None:
+        """Notice effects: transactions with items of the app's."""
+        if call.operation == "TransactWriteItems" and call.status == 200 and not self._committed:
+            actions = [next(iter(entry.values())) for entry in call.payload["TransactItems"]]
+            pk = self.around.table.pk
+            keys = [(action.get("Key") or action["Item"]).get(pk, {}) for action in actions]
+            self._committed = any(not str(*key.values()).startswith(CONTROL_PREFIX) for key in keys)
 
     async def _settle(self) -> None:
         self._ensure_worker()
@@ -229,6 +254,10 @@ class Harness:
             if self._task is None or self._task.done():
                 self._revive()
             quiet = self._worker is not None and self._worker.is_idle(_PAGES)
+            if quiet and self._worker is not None and self._committed:
+                # What was committed may come back through a shard that was quiet before.
+                self._worker.count_anew()
+                self._committed, quiet = False, False
             if self._loop.time() > deadline:
                 raise NotSettledError(f"busy after {_SETTLE_SECONDS:.0f} virtual seconds")
 
@@ -299,43 +328,20 @@ def every_crash(scenario: Callable[[Harness], None], make: Callable[[], Harness]
         yield call
 
 
-def table_of(app: App) -> dict[str, Any]:
-    """Return the `CreateTable` request of a table that an app fits.
+def table_of(app: App, shape: TableShape | None = None) -> dict[str, Any]:
+    """Return the `CreateTable` request of a table that an app and its listeners fit.
 
-    Its keys are `PK` and `SK`, with the indexes that the app's entities declare and, where they do
-    not name attributes, `<index>PK` and `<index>SK`; the stream carries both images.
+    By default its keys are `PK` and `SK`, with the indexes that the entities declare and, where
+    they do not name attributes, `<index>PK` and `<index>SK`; the stream carries both images.
     """
-    keys: dict[str, tuple[str, str | None]] = {}
-    for entity in app.entities:
-        for index in spec_of(entity).indexes.values():
-            pk = index.pk_attribute or f"{index.name}PK"
-            sk = (index.sk_attribute or f"{index.name}SK") if index.sk else None
-            keys[index.name] = (pk, sk)
-    names = {"PK", "SK", *(name for pair in keys.values() for name in pair if name)}
-    request: dict[str, Any] = {
-        "TableName": app.table,
-        "KeySchema": _key_schema("PK", "SK"),
-        "AttributeDefinitions": [
-            {"AttributeName": name, "AttributeType": "S"} for name in sorted(names)
-        ],
-        "BillingMode": "PAY_PER_REQUEST",
-        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-    }
-    if keys:
-        request["GlobalSecondaryIndexes"] = [
-            {
-                "IndexName": name,
-                "KeySchema": _key_schema(*pair),
-                "Projection": {"ProjectionType": "ALL"},
-            }
-            for name, pair in keys.items()
-        ]
-    return request
+    return (shape or TableShape()).create_table(app.table, entities_of(app))
 
 
-def _key_schema(pk: str, sk: str | None) -> list[dict[str, str]]:
-    keys = [{"AttributeName": pk, "KeyType": "HASH"}]
-    return keys if sk is None else [*keys, {"AttributeName": sk, "KeyType": "RANGE"}]
+def _others(app: App, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the requests of all tables but the app's own."""
+    known = {request["TableName"] for request in given} | {app.table}
+    plain = TableShape().create_table(app.table, (), stream=False)
+    return [*given, *({**plain, "TableName": name} for name in app.tables if name not in known)]
 
 
 __all__ = ["Harness", "NotSettledError", "every_crash", "seconds_of", "table_of"]

@@ -7,11 +7,12 @@ worker what it believes. `Lineage` and `Readers` also want to know the stream's 
     Fencing      a commit is accepted only from the process and under the lease that owns the cursor
     Positions    positions only grow, over all owners, and each commit follows another one
     Leases       each take has the next epoch, and nobody gives up the lease of another
-    Iterators    readers open after their position, never at the tip
     Lineage      no record of a child is read before its parent is finished or gone
     Readers      at most two processes read a shard at the same time
     Limits       100 actions, 4 MB, 400 KB, ten `DescribeStream` a second
     HotLoop      the calls of a process per second are bounded
+
+Where readers open is judged by `iterators.Iterators`, what is trimmed by `retention.Retention`.
 """
 
 from collections import defaultdict, deque
@@ -20,9 +21,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from streamkit.control import START, Cursor
-from streamkit.local.errors import ApiError
-from streamkit.local.iterators import ShardIterator
-from streamkit.testing.sightings import Sighting
+from streamkit.testing.iterators import Iterators
+from streamkit.testing.sightings import Sighting, moved, shard_read, taken
 
 _ACTIONS_MAX = 100
 _TRANSACTION_MAX = 4 << 20
@@ -64,23 +64,6 @@ class Referee:
             for text in invariant.see(sighting):
                 name = type(invariant).__name__.lower()
                 self.violations.append(Violation(name, sighting.call.at, text))
-
-
-def moved(before: Cursor, after: Cursor) -> bool:
-    """Say whether a write of a cursor was a commit, not a take or a release."""
-    return (before.position, before.state, before.commit, before.done) != (
-        after.position,
-        after.state,
-        after.commit,
-        after.done,
-    )
-
-
-def taken(before: Cursor | None, after: Cursor | None) -> bool:
-    """Say whether a write of a cursor gave it an owner."""
-    if after is None or after.owner is None:
-        return False
-    return before is None or (before.owner, before.epoch) != (after.owner, after.epoch)
 
 
 @dataclass
@@ -175,35 +158,6 @@ class Leases:
 
 
 @dataclass
-class Iterators:
-    """A reader opens after its position, or at the horizon if it has none; never at the tip."""
-
-    _cursors: dict[str, Cursor] = field(default_factory=dict)
-    _trimmed: set[tuple[str, str]] = field(default_factory=set)
-
-    def see(self, sighting: Sighting) -> Iterator[str]:
-        """Check one sighting."""
-        for _, after in sighting.cursors():
-            if after is not None:
-                self._cursors[after.name] = after
-        call = sighting.call
-        if call.operation != "GetShardIterator":
-            return
-        kind, shard = call.payload["ShardIteratorType"], call.payload["ShardId"]
-        cursor, reader = self._cursors.get(shard), (sighting.actor, shard)
-        if call.status != 200:
-            self._trimmed.add(reader)
-            return
-        if kind not in ("AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON"):
-            yield f"{sighting.actor} opened {shard} at {kind}"
-        elif cursor is None or sighting.sent < call.at:
-            return
-        elif kind == "TRIM_HORIZON" and cursor.position != START and reader not in self._trimmed:
-            yield f"{sighting.actor} opened {shard} at the horizon, its position is known"
-        self._trimmed.discard(reader)
-
-
-@dataclass
 class Lineage:
     """No record of a child is read before its parent is finished, or gone from the stream.
 
@@ -226,14 +180,6 @@ class Lineage:
         parent = None if shard is None else self.parent(shard)
         if parent is not None and parent not in self._finished:
             yield f"{sighting.actor} read {shard} before its parent {parent} was finished"
-
-
-def shard_read(sighting: Sighting) -> str | None:
-    """Name the shard that a `GetRecords` reads; None if its iterator is not one."""
-    try:
-        return ShardIterator.parse(sighting.call.payload["ShardIterator"]).shard_id
-    except ApiError:
-        return None
 
 
 @dataclass
@@ -320,3 +266,19 @@ class HotLoop:
         if len(calls) > self.most:
             yield f"{sighting.actor} made {len(calls)} calls in ten seconds"
             calls.clear()
+
+
+def usual(
+    leases: Leases, parent: Callable[[str], str | None], calls_max: int
+) -> tuple[Invariant, ...]:
+    """Return what holds of every fleet, whatever its app does.
+
+    Args:
+        leases: one of them, for who wants to ask it how often leases were taken.
+        parent: for `Lineage`.
+        calls_max: for `HotLoop`.
+    """
+    return (
+        Fencing(), Positions(), leases, Iterators(), Lineage(parent), Readers(), Limits(),
+        HotLoop(calls_max),
+    )  # fmt: skip

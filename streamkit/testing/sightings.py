@@ -11,6 +11,8 @@ from typing import Any
 from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX, own_attributes
 from streamkit.control import Cursor, read_cursor
 from streamkit.local.engine import CallRecord, Engine
+from streamkit.local.errors import ApiError
+from streamkit.local.iterators import ShardIterator
 from streamkit.local.records import Record
 from streamkit.local.values import item_size
 
@@ -99,6 +101,31 @@ class Sighting:
     def cursors(self) -> list[tuple[Cursor | None, Cursor | None]]:
         """Return each cursor that it wrote, before and after."""
         return [(w.before, w.after) for w in self.writes if w.kind == "cursor"]
+
+
+def moved(before: Cursor, after: Cursor) -> bool:
+    """Say whether a write of a cursor was a commit, not a take or a release."""
+    return (before.position, before.state, before.commit, before.done) != (
+        after.position,
+        after.state,
+        after.commit,
+        after.done,
+    )
+
+
+def taken(before: Cursor | None, after: Cursor | None) -> bool:
+    """Say whether a write of a cursor gave it an owner."""
+    if after is None or after.owner is None:
+        return False
+    return before is None or (before.owner, before.epoch) != (after.owner, after.epoch)
+
+
+def shard_read(sighting: Sighting) -> str | None:
+    """Name the shard that a `GetRecords` reads; None if its iterator is not one."""
+    try:
+        return ShardIterator.parse(sighting.call.payload["ShardIterator"]).shard_id
+    except ApiError:
+        return None
 
 
 @dataclass

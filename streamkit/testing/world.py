@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import anyio
@@ -25,6 +26,7 @@ from streamkit.testing.faults import Interceptor
 from streamkit.testing.loop import VirtualClock
 from streamkit.testing.sightings import WRITES, RecordLog, Sighting
 from streamkit.worker import Worker, first_error
+from streamkit.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +151,18 @@ class World:
         process: Process | None = None,
         settings: Settings | None = None,
         until_idle: bool = True,
-        started: Callable[[Worker], Coroutine[Any, Any, None]] | None = None,
+        started: Callable[[Any], Coroutine[Any, Any, None]] | None = None,
     ) -> bool:
-        """Run a worker until it ends or its process dies; return whether it lived."""
+        """Run a worker until it ends or its process dies; return whether it lived.
+
+        An app that has listeners runs with them, in one process: then `started` is called with
+        `Workers`, and else with its `Worker`.
+        """
         process = process or Process("worker")
         async with self.clients(process) as aws:
-            worker = Worker(
-                app,
+            make: Callable[..., Worker | Workers]
+            make = partial(Workers, [app]) if app.listeners else partial(Worker, app)
+            worker = make(
                 aws,
                 settings or Settings(),
                 clock=self.clock,

@@ -92,3 +92,61 @@ def test_consumers_are_listed_and_deleted_by_app_or_by_name(replayed):
     assert copy_of(replayed) == "A"
     again = replayed.run("consumers", "delete", "replayed", "--table", replayed.table, "--yes")
     assert again.returncode == 4
+
+
+LISTENING = (
+    REPLAYED
+    + """
+
+search = app.listener("search")
+
+
+@search.on
+def found(change: Inserted[Order] | Modified[Order]) -> Set[Copy]:
+    return Set(Copy.key(number=100 + change.new.number), status=change.new.status)
+"""
+)
+
+
+@pytest.fixture
+def listening(shop):
+    """A shop whose app has a listener, and both have read one order."""
+    (shop.folder / "replayed.py").write_text(LISTENING)
+    shop.put(1, "A")
+    with shop.start("worker", "replayed") as process:
+        shop.until(lambda: copy_of(shop) == found_by(shop) == "A")
+        process.signal(15)
+        assert process.exit_code() == 0
+    return shop
+
+
+def found_by(shop):
+    return shop.item("COPY#101", "COPY").get("status", {}).get("S")
+
+
+def test_a_listener_is_paused_and_resumed_beside_its_app(listening):
+    done = listening.run("consumers", "pause", "replayed", "--listener", "search")
+    assert done.returncode == 0, done.stderr
+    assert "replayed.search is paused" in done.stdout
+    assert "paused since" in listening.run("status", "replayed:search").stdout
+    assert listening.json("status", "replayed:app.search")["paused"] > 0
+    assert listening.json("status", "replayed")["paused"] == 0
+    listening.put(1, "B")
+    with listening.start("worker", "replayed:app") as process:
+        listening.until(lambda: copy_of(listening) == "B")
+        assert found_by(listening) == "A"
+        assert listening.run("consumers", "resume", "replayed:search").returncode == 0
+        listening.until(lambda: found_by(listening) == "B")
+        process.signal(15)
+        assert process.exit_code() == 0
+
+
+def test_a_listener_that_there_is_not_is_named_with_those_there_are(listening):
+    done = listening.run("status", "replayed", "--listener", "serach")
+    assert done.returncode == 2
+    assert "search" in done.stderr.replace("serach", "")
+
+
+def test_a_consumer_that_never_ran_cannot_be_paused(shop):
+    (shop.folder / "replayed.py").write_text(REPLAYED)
+    assert shop.run("consumers", "pause", "replayed").returncode == 4

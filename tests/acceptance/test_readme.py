@@ -72,6 +72,27 @@ def test_the_how_tos_declare_what_they_say():
     assert [h.name for h in module["app"].handlers] == ["shipped", "renumber"]
 
 
+def test_the_example_of_an_aggregate_declares_it():
+    example = next(block for block in BLOCKS if "class Sales(" in block)
+    before = (
+        "from datetime import datetime, timedelta\nfrom typing import Annotated\n"
+        'class Sale(Entity, pk="SALE#{number}", sk="-"):\n    number: int\n    country: str\n'
+        "    amount: Decimal\n    buyer: str\n    at: datetime\n"
+        'app = App("shop", table="Shop")\n'
+    )
+    module = module_of(before, example)
+    assert [h.name for h in module["app"].handlers] == ["Sales", "Sales.remove_empty"]
+
+
+def test_the_example_of_a_sink_declares_it_and_its_handler():
+    entity, sink = (
+        next(block for block in BLOCKS if text in block) for text in ("class Order(", "app.sink(")
+    )
+    module = module_of(entity, 'app = App("shop", table="Shop")\n', sink)
+    assert [h.name for h in module["app"].handlers] == ["follow"]
+    assert [sink.name for sink in module["app"].sinks] == ["search"]
+
+
 def test_every_block_is_python():
     for block in BLOCKS:
         ast.parse(block, mode="exec") if "await" not in block else compile(
@@ -84,3 +105,16 @@ def test_every_setting_is_in_the_readme():
 
     missing = [n for n in Settings.model_fields if f"STREAMKIT_{n.upper()}" not in README]
     assert missing == []
+
+
+def test_the_example_of_a_listener_declares_it():
+    example = next(block for block in BLOCKS if "app.listener(" in block)
+    before = (
+        'class Deal(Entity, pk="DEAL#{number}", sk="-"):\n    number: int\n'
+        'class Document(Entity, pk="DOC#{number}", sk="-"):\n    number: int\n'
+        'app = App("deals", table="Deals", entities=[Document])\n'
+    )
+    module = module_of(before, example)
+    assert module["search"].name == "deals.search"
+    assert [h.name for h in module["search"].handlers] == ["indexed"]
+    assert module["app"].handlers == []

@@ -22,7 +22,9 @@ from boto3.dynamodb.types import TypeDeserializer
 from botocore.config import Config
 
 from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
-from tests.integration.shop_app import TABLE, link
+from tests.integration.shop_app import link
+from tests.simulation.shop import TABLE
+from tests.tables import streamed
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.integration.shop_app:app"
@@ -189,14 +191,7 @@ def site_at(url, tmp_path, **settings):
 
 
 def create_table(client):
-    keys = [("PK", "HASH"), ("SK", "RANGE")]
-    client.create_table(
-        TableName=TABLE,
-        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
-        AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
-        BillingMode="PAY_PER_REQUEST",
-        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-    )
+    client.create_table(**streamed(TABLE, "PK", "SK"))
 
 
 def end_all(workers):
@@ -221,7 +216,7 @@ class Writer:
             self._write(self.rng.choice(self.numbers))
 
     def _write(self, number):
-        key = {"PK": {"S": f"SALE#{number}"}, "SK": {"S": "SALE"}}
+        key = {"PK": {"S": f"SALE#{number}"}, "SK": {"S": f"SALE#{number}"}}
         self.changes[number] += 1
         if number in self.sales and self.rng.random() < 0.2:
             self.client.delete_item(TableName=TABLE, Key=key)

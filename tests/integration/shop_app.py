@@ -1,26 +1,13 @@
 """What the worker processes of the tests run: two consumers of one table."""
 
-from typing import Annotated
 from zlib import crc32
 
-from streamkit import Add, Aggregate, App, Change, Count, Entity, Key, Modified, Set, Sum, Table
-
-TABLE = "Shop"
+from streamkit import Add, App, Change, Entity, Modified, Set, Table
+from tests.simulation.shop import TABLE, Edits, Sale, ShopSales
 
 app = App("shop", table=TABLE)
+app.aggregate(ShopSales)
 audit = App("audit", table=TABLE)
-
-
-class Sale(Entity, pk="SALE#{number}", sk="SALE"):
-    number: int
-    shop: str
-    amount: int
-    revision: int
-
-
-class Edits(Entity, pk="EDITS#{number}", sk="EDITS"):
-    number: int
-    edits: int = 0
 
 
 class Chain(Entity, pk="CHAIN#{number}", sk="CHAIN"):
@@ -31,17 +18,6 @@ class Chain(Entity, pk="CHAIN#{number}", sk="CHAIN"):
 class Audit(Entity, pk="AUDIT#{number}", sk="AUDIT"):
     number: int
     changes: int = 0
-
-
-@app.aggregate
-class ShopSales(Aggregate[Sale], pk="SHOP#{shop}", sk="SALES"):
-    shop: str
-    sales: Annotated[int, Count()] = 0
-    revenue: Annotated[int, Sum("amount")] = 0
-
-    @classmethod
-    def group(cls, sale: Sale) -> Key["ShopSales"]:
-        return cls.key(shop=sale.shop)
 
 
 @app.on

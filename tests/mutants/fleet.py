@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "absent-owner-is-gone",
-        "fleet/coordinator.py",
+        "fleet/sharing.py",
         "        return before is not None and (before.owner, before.epoch) == (owner, cursor.epoch)\n",
         "        return True\n",
         "an owner that joined after the roster was read is taken for one that has left",
@@ -52,8 +52,8 @@ MUTANTS = (
     Mutant(
         "heartbeat-waits-for-data",
         "aws.py",
-        "        yield Aws(dynamodb, streams, beats)\n",
-        "        yield Aws(dynamodb, streams, dynamodb)\n",
+        "        yield Aws(await client(\"dynamodb\", 3), streams, await client(\"dynamodb\", 3))\n",
+        "        dynamodb = await client(\"dynamodb\", 3)\n        yield Aws(dynamodb, streams, dynamodb)\n",
         "a throttled table uses up the heartbeat's budget for retries",
         "peers",
     ),
@@ -99,7 +99,7 @@ MUTANTS = (
     ),
     Mutant(
         "claims-begin-anew",
-        "fleet/coordinator.py",
+        "fleet/sharing.py",
         "        if self._view is None or self._view[0] != view[0]:\n            self.claims.new_view()\n",
         "        self.claims.new_view()\n",
         "whatever happens to the shards is a new view: claims are repeated, and forget their deadline",
@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "audit-takes-nothing",
-        "fleet/coordinator.py",
+        "fleet/sharing.py",
         "            if cursor.generation <= self.me.generation:\n                self.shards.take(cursor)\n",
         "",
         "only its target takes a shard that nobody reads; the target hangs, or sees it otherwise",
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "released-by-view",
-        "fleet/coordinator.py",
+        "fleet/sharing.py",
         "        held = self.shards.held\n        wanted = {\n",
         "        held = self.shards.held\n"
         "        for name, cursor in held.items():\n"
@@ -223,7 +223,7 @@ MUTANTS = (
     ),
     Mutant(
         "childless-counted-as-lack",
-        "fleet/coordinator.py",
+        "fleet/sharing.py",
         "        has = len(self.shards.held.keys() | self.claims.pending) + self.presence.childless\n",
         "        has = len(self.shards.held.keys() | self.claims.pending)\n",
         "a worker whose shards roll claims others' while it waits for their children",

@@ -1,6 +1,6 @@
 """Every mutant there is: deliberate bugs that the tests have to catch."""
 
-from tests.mutants import changes, failures, fleet, leases, shards
+from tests.mutants import changes, failures, fleet, leases, listeners, shards
 
 MUTANTS = (
     *leases.MUTANTS,
@@ -8,4 +8,5 @@ MUTANTS = (
     *changes.MUTANTS,
     *fleet.MUTANTS,
     *failures.MUTANTS,
+    *listeners.MUTANTS,
 )

@@ -44,6 +44,11 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         "tests/unit/test_breaker.py",
         "tests/unit/test_losses.py",
     ),
+    "listeners": (
+        "tests/unit/test_shared_reads.py",
+        "tests/unit/fleet/test_coordinator.py",
+        "tests/simulation/test_listeners.py",
+    ),
     "leases": ("tests/unit/test_leases.py", "tests/unit/fleet"),
     "redrive": (
         "tests/unit/test_unparking.py",

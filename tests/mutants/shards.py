@@ -38,6 +38,13 @@ MUTANTS = (
         "B8",
     ),
     Mutant(
+        "new-tree-holds-nothing",
+        "source/lister.py",
+        "        return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]\n",
+        "        return list(cursors)\n",
+        "what began while nobody read overtakes what is parked of before",
+    ),
+    Mutant(
         "late-children-forgotten",
         "source/lineage.py",
         "        if parent is not None and not parent.finished:\n",
@@ -48,9 +55,9 @@ MUTANTS = (
     Mutant(
         "empty-children-are-final",
         "source/lister.py",
-        "            await self._create(step.create)\n            created += step.create\n",
-        "            roots = tuple(c for c in step.create if c.parent not in known)\n"
-        "            await self._create(roots)\n            created += roots\n",
+        "            await self._create(made)\n            created += made\n",
+        "            made = [c for c in made if c.parent not in self.cursors]\n"
+        "            await self._create(made)\n            created += made\n",
         "an empty answer about children is final: no lister makes their cursors later",
         "B4",
     ),

@@ -16,8 +16,10 @@ from streamkit.actions import own_attributes
 from streamkit.control import Cursor, read_cursor
 from streamkit.settings import Settings
 from streamkit.source.lister import NAME
-from streamkit.testing.invariants import Fencing, Leases, Positions, Referee, shard_read
+from streamkit.testing.invariants import Fencing, Leases, Positions, Referee
+from streamkit.testing.sightings import shard_read
 from streamkit.testing.world import Process, World
+from tests.tables import streamed
 
 TABLE = "Fleet"
 BUCKETS = 16
@@ -44,18 +46,7 @@ def make_app() -> App:
 
 
 def create_table(world: World, name: str = TABLE, keys: tuple[str, ...] = ("PK", "SK")) -> None:
-    kinds = list(zip(keys, ("HASH", "RANGE"), strict=False))
-    status, body = world.engine.call(
-        "dynamodb",
-        "CreateTable",
-        {
-            "TableName": name,
-            "KeySchema": [{"AttributeName": n, "KeyType": k} for n, k in kinds],
-            "AttributeDefinitions": [{"AttributeName": n, "AttributeType": "S"} for n, _ in kinds],
-            "BillingMode": "PAY_PER_REQUEST",
-            "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-        },
-    )
+    status, body = world.engine.call("dynamodb", "CreateTable", streamed(name, *keys))
     assert status == 200, body
 
 

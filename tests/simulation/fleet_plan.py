@@ -1,7 +1,8 @@
 """Draws the plan of a run from its seed: the world's shape, and everything that befalls the fleet.
 
 A *long* plan lasts 30 hours with a patient fleet, so that shards roll by themselves and records are
-trimmed behind it; a short one lasts a minute and is full of trouble. Times are virtual seconds.
+trimmed behind it; one with an *outage* has a time in which no worker is alive, mostly longer than
+the stream's retention; a short one lasts a minute and is full of trouble. Times are virtual seconds.
 """
 
 import random
@@ -19,13 +20,18 @@ PATIENT = {
 }
 LONG_EVERY = 16
 """One seed in so many is long."""
+OUTAGE_AT = 6
+"""And one, this many seeds after it, has an outage."""
 _UNKNOWN = ("lost_reply", "lost_reply", "late", "lost_request")
-_LONG_SECONDS = 30 * 3600.0
+_HOUR = 3600.0
+_LONG_SECONDS = 30 * _HOUR
 
 
 def draw(seed: int) -> Plan:
     """Draw the plan of a seed."""
     rng = random.Random(f"plan {seed}")
+    if seed % LONG_EVERY == OUTAGE_AT - 1:
+        return _with_outage(rng)
     is_long = seed % LONG_EVERY == LONG_EVERY - 1
     seconds = _LONG_SECONDS if is_long else rng.uniform(25.0, 50.0)
     workers = 1 if is_long else rng.choice([1, 2, 2, 3, 3, 4, 5])
@@ -45,6 +51,42 @@ def draw(seed: int) -> Plan:
     return Plan(shape, tuple(events))
 
 
+def _with_outage(rng):
+    """Some work, the whole fleet away, and some work; the app goes on without what is lost."""
+    ends, hours = (
+        rng.uniform(600.0, 3.0 * _HOUR),
+        rng.choice([rng.uniform(18.0, 22.0)] + 3 * [None]),
+    )
+    back = ends + _HOUR * (hours or rng.uniform(25.0, 60.0))
+    seconds = back + rng.uniform(1.0, 3.0) * _HOUR
+    workers = rng.choice([1, 2])
+    shape = {
+        "shards": rng.choice([1, 2, 3]),
+        "seconds": round(seconds, 1),
+        "settings": PATIENT,
+        "on_loss": "resume",
+        "engine": _engine(rng, is_long=True),
+    }
+    events = [Event("start", at=0.0, worker=n, version=1) for n in range(workers)]
+    events += _writes(rng, ends) + _writes(rng, 4 * _HOUR, since=ends)[:3]
+    events += (
+        _writes(rng, back - ends, since=ends)[:3] + _writes(rng, seconds - back, since=back)[:3]
+    )
+    events += _lineage(rng, back, is_long=True)
+    numbers = range(workers, workers + rng.choice([1, 2]))
+    for worker in range(workers):
+        at = round(ends + rng.uniform(0.0, 60.0), 2)
+        if worker == 0 and rng.random() < 0.25:  # what stands still for days is dear to simulate
+            events.append(Event("freeze", at=at, worker=worker, seconds=round(back - ends, 2)))
+        else:
+            events.append(Event(rng.choice(["kill", "stop"]), at=at, worker=worker))
+    events += [
+        _start(back + rng.uniform(0.0, 600.0), number, rng.choice([1, 2])) for number in numbers
+    ]
+    events += _faults(rng, [*range(workers), *numbers])
+    return Plan(shape, tuple(events))
+
+
 def _engine(rng, *, is_long):
     return {
         "empty_page_chance": rng.choice([0.0, 0.3]),
@@ -60,11 +102,11 @@ def _engine(rng, *, is_long):
     }
 
 
-def _writes(rng, seconds):
+def _writes(rng, seconds, *, since=0.0):
     return [
         Event(
             "write",
-            at=round(rng.uniform(0.0, seconds), 2),
+            at=round(since + rng.uniform(0.0, seconds), 2),
             count=rng.randrange(1, 8),
             seed=rng.randrange(1 << 30),
             poison=0.1,

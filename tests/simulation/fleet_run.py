@@ -8,13 +8,10 @@ which must not take long or leave a lease behind.
 
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
-import structlog
 
 from streamkit.actions import own_attributes
 from streamkit.control import read_cursor
@@ -22,21 +19,12 @@ from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.coverage import Coverage
 from streamkit.testing.faults import PlannedFaults
-from streamkit.testing.invariants import (
-    Fencing,
-    HotLoop,
-    Iterators,
-    Leases,
-    Limits,
-    Lineage,
-    Positions,
-    Readers,
-    Referee,
-    Violation,
-)
+from streamkit.testing.invariants import Leases, Referee, Violation, usual
 from streamkit.testing.loop import EPOCH, run_virtually
 from streamkit.testing.plan import Plan
+from streamkit.testing.retention import Retention
 from streamkit.testing.world import CrashPoint, Process, World
+from tests.simulation.fleet_lives import Life, describe, events_seen
 from tests.simulation.fleet_shop import Books, expected, found, make_app
 from tests.simulation.shop import TABLE, Traffic, create_table
 
@@ -49,31 +37,6 @@ _CALM_SECONDS = 12.0
 _CALLS_PER_SECOND = 60
 _SHARDS_MAX = 8
 _LOGGED = {"commit.adopted": "commit_adopted", "commit.unknown": "commit_unknown"}
-
-
-@dataclass
-class Life:
-    """One worker of the fleet and its process."""
-
-    process: Process
-    version: int
-    worker: Any = None
-    stopping: bool = False
-    ended: bool = False
-
-    @property
-    def alive(self) -> bool:
-        return not self.ended and not self.process.dead.is_set()
-
-    def stop(self) -> None:
-        self.stopping = True
-        if self.worker is not None:
-            self.worker.stop()
-
-    async def started(self, worker: Any) -> None:
-        self.worker = worker
-        if self.stopping:
-            worker.stop()
 
 
 @dataclass
@@ -99,9 +62,10 @@ class Outcome:
 def run(seed: int, plan: Plan) -> Outcome:
     """Run a plan to its end, or to its first violation."""
     outcome = Outcome(seed, plan)
-    with repeatable(seed), events_counted(outcome.counts):
+    fleet = FleetRun(seed, plan, outcome)
+    with repeatable(seed), events_seen(fleet.heard):
         try:
-            run_virtually(FleetRun(seed, plan, outcome).main, seed=seed)
+            run_virtually(fleet.main, seed=seed)
         except Exception as error:
             outcome.violations.append(Violation("error", outcome.seconds, describe(error)))
     return outcome
@@ -111,30 +75,6 @@ class Stopped(Exception):
     """The run has nothing more to find out."""
 
 
-@contextmanager
-def events_counted(counts: Counter[str]) -> Iterator[None]:
-    """Count the workers' log lines instead of printing them: `commit.adopted` as commit_adopted."""
-
-    def count(_logger: Any, _method: str, line: dict[str, Any]) -> Any:
-        if (name := line["event"]) in _LOGGED:
-            counts[_LOGGED[name]] += 1
-        raise structlog.DropEvent
-
-    before = structlog.get_config()
-    structlog.configure(processors=[count])
-    try:
-        yield
-    finally:
-        structlog.configure(**before)
-
-
-def describe(error: BaseException) -> str:
-    """Name an error, and those in it if it is a group."""
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(describe(inner) for inner in error.exceptions)
-    return f"{type(error).__name__}: {error}"
-
-
 class FleetRun:
     """One run of one plan."""
 
@@ -142,20 +82,20 @@ class FleetRun:
         self.seed, self.plan, self.outcome = seed, plan, outcome
         self.rng = random.Random(f"run {seed}")
         self.settings = Settings(**plan.shape["settings"])
-        self.apps = {version: make_app(version) for version in VERSIONS}
+        on_loss = plan.shape.get("on_loss", "halt")
+        self.apps = {version: make_app(version, on_loss) for version in VERSIONS}
         self.lives: dict[int, Life] = {}
         self.taken = outcome.counts
 
     async def main(self) -> None:
         world = self.world = World.create(self.seed, shards=self.plan.shape["shards"])
         world.control.configure(**self.plan.shape["engine"])
-        self.books = Books({app.fingerprint(): v for v, app in self.apps.items()})
+        self.retention = Retention(world.engine, self.outcome.counts)
+        versions = {app.fingerprint(): version for version, app in self.apps.items()}
+        self.books = Books(versions, self.retention.is_missed)
         self.leases = Leases()
         calls = 10 * _CALLS_PER_SECOND
-        self.referee = Referee(
-            Fencing(), Positions(), self.leases, Iterators(), Lineage(self.parent), Readers(),
-            Limits(), HotLoop(calls), self.books,
-        )  # fmt: skip
+        self.referee = Referee(*usual(self.leases, self.parent, calls), self.retention, self.books)
         self.coverage = Coverage(world.engine, self.outcome.counts)
         create_table(world)
         world.watchers += [self.referee, self.coverage]
@@ -202,7 +142,7 @@ class FleetRun:
         step = max(1.0, self.settings.poll_ceiling / 4)
         while True:
             await self.ruled_sleep(step)
-            wanted, there = expected(self.traffic), found(self.world)
+            wanted, there = self.wanted(), found(self.world)
             unowned = self.unowned()
             if wanted == there and not unowned:
                 self.taken["parked"] += sum(wanted["parked"].values())
@@ -227,7 +167,7 @@ class FleetRun:
             self.fail("idle", f"{made} calls in {seconds:.0f} idle seconds, {bound:.0f} are enough")
         if sum(self.leases.takes.values()) > takes + shards:
             self.fail("thrash", "leases move though nothing happens")
-        if (wanted := expected(self.traffic)) != (there := found(self.world)):
+        if (wanted := self.wanted()) != (there := found(self.world)):
             self.fail("late", f"expected {wanted}, found {there} after late requests arrived")
         moves = max(self.leases.takes.values(), default=0)
         if moves > 10 + 3 * len(self.lives):
@@ -246,8 +186,11 @@ class FleetRun:
         cursors = [read_cursor(own_attributes(item)) for item in self.cursors()]
         if owned := [c.name for c in cursors if c.owner is not None and not c.finished]:
             self.fail("stop", f"{owned} have an owner after all workers stopped")
-        if (wanted := expected(self.traffic)) != (there := found(self.world)):
+        if (wanted := self.wanted()) != (there := found(self.world)):
             self.fail("late", f"expected {wanted}, found {there} in the end")
+        for text in self.retention.silent():
+            self.note("retention", text)
+        self.taken["lost"] += len(self.lost())
 
     # -- events --------------------------------------------------------------------------------
 
@@ -328,6 +271,23 @@ class FleetRun:
             self.note("error", f"{life.process.name} ended by itself")
 
     # -- looking -------------------------------------------------------------------------------
+
+    def heard(self, line: dict[str, Any]) -> None:
+        """Count a log line: `commit.adopted` as commit_adopted. Check what it says is certain."""
+        if (name := line["event"]) in _LOGGED:
+            self.taken[_LOGGED[name]] += 1
+        if name == "retention.lost" and line["certain"]:
+            self.taken["certain_loss"] += 1
+            for text in self.retention.certain(line["shard"]):
+                self.note("retention", text)
+
+    def lost(self) -> frozenset[tuple[int, int]]:
+        """Name the changes that were trimmed before they were processed."""
+        return self.books.places(self.retention.lost())
+
+    def wanted(self) -> dict[str, Any]:
+        """Return what the table must hold by now."""
+        return expected(self.traffic, self.lost())
 
     @property
     def now(self) -> float:

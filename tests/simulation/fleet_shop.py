@@ -6,7 +6,7 @@ them. Nothing may be in the table before its position, and nothing after it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from streamkit import (
@@ -52,9 +52,10 @@ class Dear(Aggregate[shop.Sale], pk="SHOP#{shop}", sk="DEAR"):
         return cls.key(shop=sale.shop)
 
 
-def make_app(version: int) -> App:
+def make_app(version: int, on_loss: str = "halt") -> App:
     """Make the app; the second version has an aggregate more, and so another fingerprint."""
     app = shop.make_app()
+    app.on_loss = on_loss
     if version > 1:
         app.aggregate(Dear)
 
@@ -88,11 +89,17 @@ class Books:
     """Effects and positions agree at every commit; an `Invariant`.
 
     Counts of shops (`ShopSales`, `Last`, `Dear`), and of each item `Newest`, `Trail`. `Edits` and
-    `Receipt` are compared at the end of a run only, with the log of writes.
+    `Receipt` are compared at the end of a run only, with the log of writes. A record that is
+    missed, because it was trimmed, is owed to nothing.
     """
 
-    def __init__(self, versions: dict[str, int]) -> None:
+    def __init__(
+        self, versions: dict[str, int], is_missed: Callable[[Write], bool] = lambda _: False
+    ) -> None:
         self._versions = versions  # by fingerprint
+        self._is_missed = is_missed
+        self._places: dict[tuple[str, int], tuple[int, int]] = {}
+        self._changes: Counter[int] = Counter()
         self._generations: dict[int, int] = {}  # to versions
         self._unread: dict[str, list[Write]] = defaultdict(list)
         self._owed: Counter[tuple[str, str, str]] = Counter()
@@ -100,10 +107,10 @@ class Books:
         self._touched: set[tuple[str, str]] = set()
         self.passed = 0
 
-    @property
-    def unread(self) -> list[Write]:
-        """Return the business records that no commit has passed."""
-        return [write for writes in self._unread.values() for write in writes]
+    def places(self, writes: list[Write]) -> frozenset[tuple[int, int]]:
+        """Name changes as the log of writes does: the number of a sale, and which of its changes."""
+        keys = [(write.shard, write.sequence) for write in writes]
+        return frozenset(self._places[key] for key in keys if key in self._places)
 
     def see(self, sighting: Sighting) -> Iterator[str]:
         """Check one sighting."""
@@ -125,6 +132,9 @@ class Books:
             generation = int(image["_sk_generation"]["N"])
             self._generations[generation] = self._versions[image["_sk_fingerprint"]["S"]]
         elif key[0].startswith("SALE#"):
+            number = int(key[0].removeprefix("SALE#"))
+            self._places[write.shard, write.sequence] = number, self._changes[number]
+            self._changes[number] += 1
             self._unread[write.shard].append(write)
         elif key[0].startswith(("SHOP#", "LAST#", "NEWEST#", "TRAIL#")):
             self._there[key] = write.new or {}
@@ -133,8 +143,10 @@ class Books:
     def _pass(self, shard: str, position: int, generation: int) -> None:
         writes = self._unread[shard]
         while writes and writes[0].sequence <= position:
-            self._owe(writes.pop(0), self._generations[generation])
-            self.passed += 1
+            write = writes.pop(0)
+            if not self._is_missed(write):
+                self._owe(write, self._generations[generation])
+                self.passed += 1
 
     def _owe(self, write: Write, version: int) -> None:
         for image, sign in ((write.old, -1), (write.new, 1)):
@@ -178,10 +190,12 @@ _NAMES = {
 }
 
 
-def expected(traffic: shop.Traffic) -> dict[str, Any]:
-    """Recompute from the log of writes what the table must hold in the end."""
+def expected(
+    traffic: shop.Traffic, lost: frozenset[tuple[int, int]] = frozenset()
+) -> dict[str, Any]:
+    """Recompute from the log of writes, without what is lost, what the table must hold at last."""
     newest, trails, parked = {}, Counter(), Counter()
-    for number, changes in traffic.log.items():
+    for number, changes in shop.kept(traffic, lost).items():
         held = False
         for old, new in changes:
             newest[number] = amount_of(new)
@@ -189,7 +203,7 @@ def expected(traffic: shop.Traffic) -> dict[str, Any]:
             if old is not None and new is not None:
                 held = held or new["poison"]["BOOL"]
                 parked[number] += held
-    return shop.expected(traffic) | {
+    return shop.expected(traffic, lost) | {
         "newest": newest,
         "trails": dict(trails),
         "parked": {number: n for number, n in parked.items() if n},

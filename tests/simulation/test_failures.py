@@ -9,7 +9,6 @@ import structlog
 from streamkit import (
     Add,
     App,
-    Entity,
     Inserted,
     Modified,
     PoisonChange,
@@ -20,24 +19,13 @@ from streamkit import (
 from streamkit.local.transport import Response
 from streamkit.settings import Settings
 from streamkit.testing import Harness
+from tests.orders import Journal, Order
 
 SETTINGS = Settings(poll_ceiling=2, heartbeat=60, lease=150, list_interval=60)
 PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300)
 """For hours: each poll costs real time."""
 BRISK = Settings(poll_ceiling=10, heartbeat=10, lease=25, list_interval=60)
 """For takeovers."""
-
-
-class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
-    number: int
-    status: str = "NEW"
-    text: str = ""
-
-
-class Journal(Entity, pk="JOURNAL#{number}", sk="JOURNAL"):
-    number: int
-    lines: str = ""
-    count: int = 0
 
 
 class Downstream:

@@ -4,66 +4,36 @@ from dataclasses import replace
 
 import pytest
 
-from streamkit.control import START, Cursor, cursor_attributes
-from streamkit.local.engine import CallRecord
-from streamkit.local.iterators import ShardIterator
+from streamkit.control import START
 from streamkit.testing.coverage import Coverage
 from streamkit.testing.invariants import (
     Fencing,
     HotLoop,
-    Iterators,
     Leases,
     Limits,
     Lineage,
     Positions,
     Readers,
     Referee,
+    usual,
 )
+from streamkit.testing.iterators import Iterators
 from streamkit.testing.sightings import Sighting, Write
 from streamkit.testing.world import World
 from tests.simulation.fleet_shop import Books, make_app, step
+from tests.simulation.made_up import (
+    FREE,
+    HELD,
+    ONCE,
+    TWICE,
+    asked,
+    call,
+    image,
+    opened,
+    read,
+    wrote,
+)
 from tests.simulation.shop import TABLE, create_table
-
-ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/Shop/stream/2027-01-15T08:00:00.000"
-FREE = Cursor("s1", generation=1)
-HELD = replace(FREE, owner="ann", epoch=1)
-ONCE = replace(HELD, position="5".zfill(40), commit="a")
-TWICE = replace(HELD, position="9".zfill(40), commit="b")
-
-
-def image(cursor):
-    if cursor is None:
-        return None
-    attributes = {f"_sk_{name}": value for name, value in cursor_attributes(cursor).items()}
-    return attributes | {"_sk_kind": {"S": "cursor"}}
-
-
-def call(operation, *, at=0.0, payload=None, status=200, body=None):
-    return CallRecord("dynamodb", operation, payload or {}, status, body or {}, at, {})
-
-
-def wrote(actor, before, after, *, at=0.0, sent=None):
-    """A process changes a cursor."""
-    keys = {"PK": {"S": f"_sk#shop#label#cursor#{(before or after).name}"}, "SK": {"S": "_sk"}}
-    write = Write("control", 1, at, keys, image(before), image(after))
-    transaction = call("TransactWriteItems", at=at, payload={"TransactItems": [{}]})
-    return Sighting(actor, at if sent is None else sent, transaction, (write,))
-
-
-def asked(actor, operation, *, at=0.0, sent=None, status=200, body=None, **payload):
-    record = call(operation, at=at, payload=payload, status=status, body=body)
-    return Sighting(actor, at if sent is None else sent, record)
-
-
-def read(actor, shard="s1", *, at=0.0, sent=None, records=1):
-    iterator = str(ShardIterator(ARN, shard, 0, 0.0, reader=1))
-    body = {"Records": [{}] * records}
-    return asked(actor, "GetRecords", at=at, sent=sent, body=body, ShardIterator=iterator)
-
-
-def opened(actor, kind, **more):
-    return asked(actor, "GetShardIterator", ShardId="s1", ShardIteratorType=kind, **more)
-
 
 TAKE = wrote("one", FREE, HELD, at=1)
 COMMIT = wrote("one", HELD, ONCE, at=2)
@@ -81,10 +51,13 @@ SOUND = {
     "a commit that moves no position": [TAKE, COMMIT, wrote("one", ONCE, replace(ONCE, commit="b", done=frozenset({"9:h"})), at=3)],
     "two readers at a time": [read("one"), read("two", at=0.1), read("one", at=0.2), read("two", at=0.3)],
     "three owners one after the other": [read("one"), read("two", at=0.3), read("three", at=0.6)],
-    "a reader after its position": [TAKE, COMMIT, opened("one", "AFTER_SEQUENCE_NUMBER", at=3)],
-    "a reader at the horizon, since its position is trimmed": [TAKE, COMMIT, opened("one", "AFTER_SEQUENCE_NUMBER", at=3, status=400), opened("one", "TRIM_HORIZON", at=3)],
+    "a reader after its position": [TAKE, COMMIT, opened("one", "AFTER_SEQUENCE_NUMBER", 0, at=3)],
+    "a reader after the position that it took over": [TAKE, COMMIT, STEAL, opened("two", "AFTER_SEQUENCE_NUMBER", 5, at=9)],
+    "a reader after the last page that it was served": [TAKE, read("one", numbers=(5, 6)), opened("one", "AFTER_SEQUENCE_NUMBER", 6, at=3)],
+    "a reader before the last page, whose reply may be lost": [TAKE, read("one", numbers=(5, 6)), read("one", after=6, numbers=(8,)), opened("one", "AFTER_SEQUENCE_NUMBER", 6, at=3)],
+    "a reader at the horizon, since its position is trimmed": [TAKE, COMMIT, STEAL, opened("two", "AFTER_SEQUENCE_NUMBER", 5, at=9, status=400), opened("two", "TRIM_HORIZON", at=9)],
     "a child after its parent": [TAKE, wrote("one", HELD, replace(ONCE, state="finished"), at=2), read("one", "child", at=3)],
-    "an empty page of a child": [read("one", "child", records=0)],
+    "an empty page of a child": [read("one", "child", numbers=())],
     "ten listings a second": [asked("one", "DescribeStream", at=n // 10) for n in range(30)],
     "calls at a steady pace": [asked("one", "GetItem", at=n / 2) for n in range(100)],
     "frozen calls that go on together": [asked("one", "GetItem", at=60, sent=50) for _ in range(60)],
@@ -107,6 +80,11 @@ BROKEN = {
     "a reader at the tip": (Iterators, [TAKE, COMMIT, opened("one", "LATEST")]),
     "a reader at its position": (Iterators, [TAKE, COMMIT, opened("one", "AT_SEQUENCE_NUMBER")]),
     "a reader at the horizon without need": (Iterators, [TAKE, COMMIT, opened("one", "TRIM_HORIZON")]),
+    "a reader before what it has read": (Iterators, [TAKE, read("one", numbers=(5, 6)), read("one", after=6, numbers=()), opened("one", "AFTER_SEQUENCE_NUMBER", 5, at=3)]),
+    "a reader before the position that it took over": (Iterators, [TAKE, COMMIT, STEAL, opened("two", "AFTER_SEQUENCE_NUMBER", 4, at=9)]),
+    "a reader in the middle of a page": (Iterators, [TAKE, read("one", numbers=(5, 6)), opened("one", "AFTER_SEQUENCE_NUMBER", 5, at=3)]),
+    "a reader past what it was served": (Iterators, [TAKE, read("one", numbers=(5, 6)), opened("one", "AFTER_SEQUENCE_NUMBER", 7, at=3)]),
+    "a reader after what another has read": (Iterators, [TAKE, COMMIT, read("one", after=5, numbers=(6,)), STEAL, opened("two", "AFTER_SEQUENCE_NUMBER", 6, at=9)]),
     "a child before its parent": (Lineage, [TAKE, COMMIT, read("one", "child")]),
     "three readers at the same time": (Readers, [read(name, at=n / 10) for n, name in enumerate(["one", "two", "three", "one", "two"])]),
     "a transaction of 101 actions": (Limits, [asked("one", "TransactWriteItems", TransactItems=[{}] * 101)]),
@@ -120,9 +98,7 @@ BROKEN = {
 def referee():
     """All invariants, in a world of one shard and its child."""
     parent = {"child": "s1"}.get
-    return Referee(
-        Fencing(), Positions(), Leases(), Iterators(), Lineage(parent), Readers(), Limits(), HotLoop(50)
-    )  # fmt: skip
+    return Referee(*usual(Leases(), parent, 50))
 
 
 @pytest.mark.parametrize("what", SOUND)

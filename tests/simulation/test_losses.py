@@ -8,7 +8,7 @@ from typing import Annotated
 import anyio
 import pytest
 
-from streamkit import Aggregate, App, Count, Entity, Inserted, Key, Put
+from streamkit import Aggregate, App, Change, Count, Entity, Inserted, Key, Put
 from streamkit.clock import utc
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.settings import Settings
@@ -196,6 +196,32 @@ def test_shards_that_came_and_went_unread_are_a_loss():
             await run(world, app)
         await run(world, make_app(on_loss="resume"))
         assert noted(world) == {"seen", "late"}
+
+    run_virtually(scenario)
+
+
+def test_a_lane_stays_held_over_shards_that_came_and_went_unread():
+    async def scenario():
+        world = make_world()
+        app = App("losses", table=TABLE, control_table="Control", on_loss="resume")
+
+        @app.on(attempts=1)
+        def notes(change: Change[Thing]) -> Put[Note]:
+            if isinstance(change, Inserted):
+                raise ValueError("cannot note this")
+            return Put(Note(name=change.old.name))
+
+        put(world, "held")
+        await run(world, app)
+        for _ in range(2):
+            world.control.roll(TABLE)
+            await anyio.sleep(60 * HOUR)
+        key = {"PK": {"S": "THING#held"}, "SK": {"S": "THING#held"}}
+        request = {"TableName": TABLE, "Key": key}
+        assert world.engine.call("dynamodb", "DeleteItem", request)[0] == 200
+        await run(world, app)
+        assert noted(world) == set(), "a change has overtaken one that is parked before it"
+        assert len(control_items(world, "parked")) == 2
 
     run_virtually(scenario)
 

@@ -4,8 +4,9 @@ Not run by pytest: mypy (strict) and pyright (strict) read it.
 """
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, ClassVar, assert_type
+from typing import Annotated, ClassVar, Literal, assert_type
 
 from streamkit import (
     Add,
@@ -15,10 +16,14 @@ from streamkit import (
     Avg,
     Change,
     Check,
+    Completed,
+    Completions,
     Count,
     Delete,
+    Distinct,
     Effect,
     Entity,
+    EpochSeconds,
     Expired,
     Index,
     Inserted,
@@ -31,8 +36,10 @@ from streamkit import (
     Set,
     Sum,
     Table,
+    Until,
     absent,
     became,
+    bucket,
     changed,
     crossed,
 )
@@ -104,3 +111,50 @@ class Mailer:
 @app.lifespan
 async def resources() -> AsyncIterator[Mailer]:
     yield Mailer()
+
+
+class CustomerDays(
+    Aggregate[Order], pk="DAYS#{username}", sk="{day:%Y-%m-%d}", spread=8, remove_empty=True
+):
+    username: str
+    day: datetime
+    statuses: Annotated[int, Distinct("status")] = 0
+    expires: Annotated[EpochSeconds | None, Until("day", keep=timedelta(days=3))] = None
+
+    @classmethod
+    def group(cls, item: Order) -> "Key[CustomerDays]":
+        day = bucket(datetime.now(UTC), "day", tz="Europe/Berlin")
+        assert_type(day, datetime)
+        return cls.key(username=item.username, day=day)
+
+
+class OntoNotice(Aggregate[Order], onto=Notice, missing="skip", approximate=True):
+    orders: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, item: Order) -> Key[Notice]:
+        return Notice.key(order_id=item.order_id)
+
+
+class Archived(Entity, pk="ARCHIVED#{order_id}", sk="ARCHIVED"):
+    order_id: str
+
+
+@app.on(writes=(Notice, Order), cycle="bounded", shadow="log")
+def told(change: Modified[Order]) -> list[Effect]:
+    assert_type(change.origin, Literal["application", "handler", "migration"])
+    assert_type(change.hops, int)
+    return [Set(change.new.item_key, status="TOLD").to("Archive")]
+
+
+@app.on(delivery="at_least_once")
+async def mailed(
+    change: Inserted[Order], mailer: Mailer, completions: Completions, table: Table
+) -> Completed | Put[Archived] | None:
+    archived = Put(Archived(order_id=change.new.order_id)).to("Archive")
+    assert_type(archived, Put[Archived])
+    if await completions.has(change):
+        return archived
+    found = await table.of("Archive").get(Archived.key(order_id=change.new.order_id))
+    assert_type(found, Archived | None)
+    return Completed(change)

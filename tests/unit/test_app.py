@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from typing import Annotated
 
 import pytest
@@ -11,6 +12,8 @@ from streamkit import (
     App,
     Avg,
     Change,
+    Completed,
+    Completions,
     Count,
     DeclarationError,
     Entity,
@@ -194,7 +197,7 @@ def test_a_resource_that_nothing_yields_is_an_error():
     class Mailer: ...
 
     @subject.on
-    async def handler(change: Inserted[Sale], mailer: Mailer) -> Put[Sale] | None: ...
+    async def handler(change: Inserted[Sale], mailer: Mailer) -> Put[ShopSales] | None: ...
 
     assert any("'mailer' asks for" in text for text in texts(subject))
     assert texts(subject, resources=(Mailer(),)) == []
@@ -249,3 +252,42 @@ async def test_an_image_is_decoded_once_for_all_handlers(monkeypatch):
     dispatcher.works(page, "shard")
     assert len(decoded) == 1
     assert seen[0] is seen[1]
+
+
+class Mailer: ...
+
+
+@pytest.mark.parametrize(
+    ("returned", "said", "warned"),
+    [
+        (None, {}, True),
+        (None, {"delivery": "at_least_once"}, False),
+        (None, {"delivery": "exactly_once"}, False),
+        (Put[ShopSales] | None, {}, False),
+        ("absent", {}, False),
+    ],
+)
+def test_io_of_ones_own_that_says_nothing_of_repetitions_gets_a_warning(returned, said, warned):
+    subject = app()
+
+    async def mail(change, mailer): ...
+
+    mail.__annotations__ = {"change": Inserted[Sale], "mailer": Mailer}
+    if returned != "absent":
+        mail.__annotations__["return"] = returned
+    subject.on(**said)(mail)
+    found = findings(subject, Surroundings(SCHEMA, SCHEMA), (Mailer(),))
+    assert [(f.severity, 'delivery="at_least_once"' in f.text) for f in found] == (
+        [("warning", True)] if warned else []
+    )
+
+
+def test_completions_in_a_table_without_ttl_get_a_warning_that_they_stay():
+    subject = app()
+
+    @subject.on
+    async def mail(change: Inserted[Sale], completions: Completions) -> Completed: ...
+
+    assert any("stay for ever" in text for text in texts(subject))
+    with_ttl = replace(SCHEMA, ttl="until")
+    assert not any("stay for ever" in text for text in texts(subject, schema=with_ttl))

@@ -85,6 +85,80 @@ def test_nothing_merges_across_a_condition():
     assert merge(update(adds={"n": Decimal(1)}), guarded(put(n={"N": "1"}))) is None
 
 
+def by(number, **parts):
+    """Add one IF the item is there, for the change with this number."""
+    action = update(adds={"n": Decimal(1)}, **parts)
+    action.guards.append((Guard(present, "omit"), GuardSource(str(number), "h", 0)))
+    return action
+
+
+def named(action):
+    return [source.position for _, source in action.guards]
+
+
+def test_updates_that_only_want_the_item_to_be_there_merge_and_are_all_named():
+    merged = merge(merge(by(1), by(2)), by(3))
+    assert merged.adds == {"n": Decimal(3)}
+    assert named(merged) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("first", "guards"),
+    [
+        (put(n={"N": "1"}), []),
+        (update(adds={"n": Decimal(1)}), []),
+        (guarded(put(n={"N": "1"})), [absent]),
+        (guarded(update(adds={"n": Decimal(1)}), Attr("n").eq(1)), [Attr("n").eq(1)]),
+    ],
+)
+def test_what_was_written_before_is_there(first, guards):
+    merged = merge(first, by(2))
+    assert [guard.condition for guard, _ in merged.guards] == guards
+    assert merged.adds == {"n": Decimal(2)} or merged.item["n"] == {"N": "2"}
+
+
+def test_what_was_deleted_before_is_not_there():
+    assert merge(Action(REF, Verb.DELETE), by(2)) is None
+    assert merge(Action(REF, Verb.DELETE), guarded(put(n={"N": "1"}), present)) is None
+
+
+def test_a_check_and_an_update_that_wants_the_item_to_be_there_speak_of_the_same_item():
+    merged = merge(guarded(Action(REF, Verb.CHECK), Attr("n").gt(0)), by(2))
+    assert [guard.condition for guard, _ in merged.guards] == [Attr("n").gt(0), present]
+
+
+@pytest.mark.parametrize("conditions", [[absent], [present, Attr("n").eq(1)]])
+def test_any_other_condition_is_a_barrier(conditions):
+    second = update(adds={"n": Decimal(1)})
+    for condition in conditions:
+        guarded(second, condition)
+    assert merge(update(adds={"n": Decimal(1)}), second) is None
+    assert merge(by(1), second) is None
+
+
+present_or_not = st.tuples(actions, st.booleans())
+
+
+@given(
+    st.lists(present_or_not, min_size=1, max_size=8),
+    st.none() | st.builds(lambda n: {"n": n}, number),
+)
+def test_a_fold_that_is_not_refused_does_what_its_actions_do_one_by_one(steps, start):
+    """Where the folded action's conditions hold, so did each one in its turn."""
+    folded, one_by_one, held = None, start, True
+    for step, wants in steps:
+        action = guarded(step.copy(), present) if wants else step
+        merged = action if folded is None else merge(folded, action)
+        if merged is None:
+            return
+        held = held and (one_by_one is not None or not wants)
+        folded, one_by_one = merged, apply(step, one_by_one)
+    if start is None and folded.guards:
+        return  # refused: everybody named goes, and it is planned again
+    assert held
+    assert normal(apply(folded, start)) == normal(one_by_one)
+
+
 def test_what_follows_a_condition_joins_it_and_keeps_it():
     merged = merge(guarded(put(n={"N": "1"})), update(adds={"n": Decimal(2)}))
     assert merged is not None

@@ -125,3 +125,39 @@ def test_what_a_poll_raises_ends_the_pool():
         assert raised.group_contains(ValueError)
 
     run_virtually(main)
+
+
+def test_what_is_hastened_is_polled_at_once_and_not_twice():
+    async def main():
+        pool = PollingPool(4)
+        poll = Polled(pool, pause=10.0, busy=1.0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(pool.run)
+            pool.add(poll, 5.0)
+            await anyio.sleep(2)
+            pool.hasten(poll)
+            await anyio.sleep(0.5)
+            pool.hasten(poll)  # it is being polled
+            await anyio.sleep(10)
+            group.cancel_scope.cancel()
+        assert poll.at == [2.0]
+
+    run_virtually(main)
+
+
+def test_a_paused_pool_polls_nothing_and_then_what_is_due():
+    async def main():
+        pool = PollingPool(4)
+        poll = Polled(pool, pause=3.0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(pool.run)
+            pool.add(poll)
+            await anyio.sleep(4)
+            pool.pause(paused=True)
+            await anyio.sleep(16)
+            pool.pause(paused=False)
+            await anyio.sleep(4)
+            group.cancel_scope.cancel()
+        assert poll.at == [0.0, 3.0, 20.0, 23.0]
+
+    run_virtually(main)

@@ -48,19 +48,18 @@ def error(code):
 
 
 class Stream:
-    """Both clients in one: answers `GetRecords` with a script, and notes how it was opened."""
+    """In place of the client: answers `GetRecords` with a script, and notes how it was opened."""
 
     def __init__(self, *script, opens=()):
         self.script, self.opens = list(script), list(opens)
         self.opened = []
-        self.streams = self
 
-    async def get_shard_iterator(self, **where):
+    async def get_iterator(self, **where):
         self.opened.append((where["ShardIteratorType"], where.get("SequenceNumber")))
         answer = self.opens.pop(0) if self.opens else None
         if answer is not None:
             raise answer
-        return {"ShardIterator": f"iterator-{len(self.opened)}"}
+        return f"iterator-{len(self.opened)}"
 
     async def get_records(self, iterator):
         answer = self.script.pop(0)
@@ -192,6 +191,15 @@ async def test_a_shard_that_is_new_to_the_service_too_is_not_passed_over():
     assert await positions(subject, 4) == [None, None, None, [1]]
 
 
+async def test_a_loss_is_not_certain_once_the_change_that_was_begun_is_read():
+    stream = Stream(page(5), error("ResourceNotFoundException"))
+    subject = reader(stream, padded(4), NOW - 30 * HOUR, half_done=True)
+    await subject.read()
+    with pytest.raises(RetentionLost) as caught:
+        await subject.read()
+    assert (caught.value.certain, caught.value.gone) == (False, True)
+
+
 @pytest.mark.parametrize("half_done", [True, False])
 async def test_a_loss_is_certain_only_if_a_change_is_known_to_be_gone(half_done):
     stream = Stream(opens=[error(GONE)])
@@ -210,7 +218,7 @@ async def test_a_loss_is_raised_by_every_read_until_it_is_settled():
             await subject.read()
     subject.resume(caught.value)
     assert await positions(subject, 1) == [[9]]
-    assert subject.aws.opened[-1] == ("TRIM_HORIZON", None)
+    assert subject.pages.opened[-1] == ("TRIM_HORIZON", None)
 
 
 async def test_a_shard_that_is_gone_is_over_once_its_loss_is_settled():

@@ -32,33 +32,11 @@ from streamkit.parked import Selection, held_lanes, open_store
 from streamkit.redrive import discard, list_parked, open_redriver, redrive, show
 from streamkit.settings import Settings
 from streamkit.worker import Worker
+from tests.orders import Journal, Order
+from tests.tables import streamed
 
 SETTINGS = Settings(poll_floor=0.0, poll_ceiling=0.01, heartbeat=60, lease=150)
-TABLE = {
-    "TableName": "shop",
-    "KeySchema": [
-        {"AttributeName": "pk", "KeyType": "HASH"},
-        {"AttributeName": "sk", "KeyType": "RANGE"},
-    ],
-    "AttributeDefinitions": [
-        {"AttributeName": "pk", "AttributeType": "S"},
-        {"AttributeName": "sk", "AttributeType": "S"},
-    ],
-    "BillingMode": "PAY_PER_REQUEST",
-    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-}
-
-
-class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
-    number: int
-    status: str = "NEW"
-    text: str = ""
-
-
-class Journal(Entity, pk="JOURNAL#{number}", sk="JOURNAL"):
-    number: int
-    lines: str = ""
-    count: int = 0
+TABLE = streamed("shop", "pk", "sk")
 
 
 class Row(Entity, pk="ROW#{number}", sk="ROW#{place:03d}"):

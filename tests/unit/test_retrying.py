@@ -17,15 +17,10 @@ from streamkit.retrying import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, LaneRetries
 from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
+from tests.tables import streamed
 
 SETTINGS = Settings(poll_floor=0.01, poll_ceiling=0.05, heartbeat=60, lease=150)
-TABLE = {
-    "TableName": "shop",
-    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
-    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
-    "BillingMode": "PAY_PER_REQUEST",
-    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-}
+TABLE = streamed("shop", "pk")
 
 
 class Order(Entity, pk="ORDER#{number}"):
@@ -111,7 +106,7 @@ async def running(*all_retries):
 
 
 def watching(retries, held, shard="s"):
-    retries.watch(shard, lambda: held, lambda lane: held.pop(lane, None))
+    retries.watch(shard, lambda: held, lambda lane: held.pop(lane, None), held.update)
 
 
 def virtually(test):
@@ -236,7 +231,7 @@ async def test_a_hold_that_begins_anew_while_the_old_one_is_lifted_is_not_forgot
                 held[name] = again
             return held
 
-        retries.watch("s", lanes, lambda lane: emptied.append(lane) or held.pop(lane, None))
+        retries.watch("s", lanes, lambda lane: emptied.append(lane) or held.pop(lane, None), held.update)
         shop.down = False
         async with running(retries):
             while shop.total() == 0:

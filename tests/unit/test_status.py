@@ -18,14 +18,9 @@ from streamkit.local.transport import session_class
 from streamkit.settings import Settings
 from streamkit.status import in_tree_order, read_status
 from streamkit.worker import Worker
+from tests.tables import streamed
 
-TABLE = {
-    "TableName": "shop",
-    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
-    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
-    "BillingMode": "PAY_PER_REQUEST",
-    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-}
+TABLE = streamed("shop", "pk")
 
 
 class Order(Entity, pk="ORDER#{number}"):

@@ -1,5 +1,6 @@
 """Key templates build keys that are unambiguous, sort as their values do, and match their shape."""
 
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -22,6 +23,11 @@ class Color(Enum):
 
 def template(text: str) -> KeyTemplate:
     return KeyTemplate.parse(text, HERE)
+
+
+def pattern(parsed: KeyTemplate) -> re.Pattern[str]:
+    """Say by a pattern what keys a template matches."""
+    return re.compile(".+?".join(map(re.escape, parsed.shape)), re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +53,7 @@ def template(text: str) -> KeyTemplate:
 def test_a_key_is_built_from_the_fields(text: str, values: dict[str, object], key: str) -> None:
     assert template(text).build(values) == key
     assert template(text).matches(key)
-    assert template(text).regex.fullmatch(key)
+    assert pattern(template(text)).fullmatch(key)
 
 
 def test_a_key_is_built_from_an_object_as_from_a_mapping() -> None:
@@ -132,7 +138,7 @@ def test_different_values_never_give_the_same_key(
 def test_matching_agrees_with_the_regex(key: str) -> None:
     for text in ("a#{x}", "{x}#", "a#{x}#{y}b", "{x}ab{y}", "ab", "{x}##{y}"):
         parsed = template(text)
-        assert parsed.matches(key) == bool(parsed.regex.fullmatch(key)), text
+        assert parsed.matches(key) == bool(pattern(parsed).fullmatch(key)), text
 
 
 def test_a_template_knows_its_fields_prefix_and_literals() -> None:

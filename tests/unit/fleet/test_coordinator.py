@@ -13,7 +13,7 @@ from streamkit.fleet.assignment import assign
 from streamkit.fleet.claims import Claims, token
 from streamkit.fleet.coordinator import Coordinator, Rhythm
 from streamkit.fleet.known import KnownShards
-from streamkit.fleet.members import Member, Pulse
+from streamkit.fleet.members import Attendance, Member, Pulse
 from streamkit.fleet.presence import Presence
 
 LEASE, BLIND, REFRESH = 7.0, 3.5, 30.0
@@ -25,7 +25,7 @@ class Table:
 
     def __init__(self, *names):
         self.cursors = {name: Cursor(name, seat=name, generation=1) for name in names}
-        self.members = {}
+        self.members, self.paused = {}, 0
 
     async def names(self):
         return set(self.cursors)
@@ -46,8 +46,8 @@ class Roster:
     def __init__(self, table):
         self.table, self.store = table, table
 
-    async def read(self):
-        return dict(self.table.members)
+    async def look(self):
+        return Attendance(dict(self.table.members), self.table.paused)
 
 
 class Shards:
@@ -55,6 +55,7 @@ class Shards:
 
     def __init__(self, table):
         self.table, self.held, self.taken, self.given, self.seen = table, {}, [], [], []
+        self.paused = False
 
     def take(self, cursor):
         self.table.own("me", cursor.name)
@@ -66,6 +67,9 @@ class Shards:
 
     def lose(self, cursor):
         self.seen.append(cursor.name)
+
+    def pause(self, *, paused):
+        self.paused = paused
 
 
 class Rollout:
@@ -256,7 +260,7 @@ async def test_nothing_is_claimed_for_a_lease_while_shards_are_about_to_be_taken
     fleet.table.own("other", *NAMES)
     fleet.hides["other"] = 1
     await fleet.looks(0.5)
-    fleet.me._settled_at = fleet.clock.now
+    fleet.me.sharing._settled_at = fleet.clock.now
     await fleet.looks(LEASE - 0.5)
     assert fleet.claims.pending == frozenset()
     await fleet.looks(0.5)
@@ -267,7 +271,7 @@ async def test_a_fleet_that_is_settled_again_is_balanced_at_once():
     fleet = Fleet("other")
     fleet.table.own("other", *NAMES)
     fleet.hides["other"] = 1
-    fleet.me._settled_at = fleet.clock.now
+    fleet.me.sharing._settled_at = fleet.clock.now
     await fleet.looks(2)
     assert fleet.claims.pending == frozenset()
     fleet.hides.clear()
@@ -370,7 +374,7 @@ async def test_a_worker_that_stands_by_does_not_look_in_a_hurry():
     fleet.me.rollout.newest = 2
     fleet.me.found(fleet.table.cursors["s0"])
     await fleet.looks(1)
-    assert not fleet.me._uncertain
+    assert not fleet.me.sharing.uncertain
 
 
 # -- for the leader --------------------------------------------------------------------------------
@@ -394,12 +398,86 @@ async def test_a_stall_while_the_roster_is_read_counts_as_one():
     fleet.table.own("me", "s0")
     fleet.shards.held["s0"] = fleet.table.cursors["s0"]
     await fleet.looks(2.0)
-    before, read = len(fleet.shards.seen), fleet.me.roster.read
+    before, read = len(fleet.shards.seen), fleet.me.roster.look
 
     async def slowly():
         fleet.clock.now += LEASE
         return await read()
 
-    fleet.me.roster.read = slowly
+    fleet.me.roster.look = slowly
     await fleet.looks(0.5)
     assert len(fleet.shards.seen) > before
+
+
+# -- with an anchor --------------------------------------------------------------------------------
+
+
+def following(*others, anchored=()):
+    """Return a fleet in which "me" follows an anchor that holds some shards."""
+    fleet = Fleet(*others)
+    fleet.anchored = set(anchored)
+    fleet.me.sharing.anchor = lambda: fleet.anchored
+    return fleet
+
+
+async def test_a_follower_takes_at_once_what_its_anchor_holds_and_the_rest_after_a_lease():
+    fleet = following(anchored=NAMES[:2])
+    await fleet.looks(LEASE - 0.5)
+    assert set(fleet.shards.taken) == set(NAMES[:2])
+    await fleet.looks(1.5)
+    assert sorted(fleet.shards.taken) == NAMES
+
+
+async def test_a_follower_claims_what_its_anchor_gets_whatever_its_share_is():
+    fleet = following("other")
+    fleet.table.own("other", *NAMES[:3])
+    fleet.table.own("me", *NAMES[3:])
+    fleet.shards.held |= {name: fleet.table.cursors[name] for name in NAMES[3:]}
+    fleet.anchored = {*NAMES[3:], "s0"}
+    await fleet.looks(2)
+    assert fleet.claims.pending == {"s0"}
+    fleet.table.free("s0")
+    await fleet.looks(1)
+    assert fleet.shards.taken == ["s0"]
+
+
+async def test_a_follower_drops_its_claim_when_its_anchor_has_lost_the_shard():
+    fleet = following("other", anchored=["s0"])
+    fleet.table.own("other", *NAMES)
+    await fleet.looks(2)
+    assert fleet.claims.pending == {"s0"}
+    fleet.anchored = set()
+    await fleet.looks(1)
+    assert fleet.claims.tokens == frozenset()
+
+
+async def test_a_follower_claims_nothing_for_its_share():
+    fleet = following("other")
+    fleet.table.own("other", *NAMES)
+    await fleet.looks(LEASE * 3)
+    assert fleet.claims.tokens == frozenset()
+
+
+async def test_a_worker_without_an_anchor_claims_nothing_from_one_that_follows():
+    fleet = Fleet()
+    fleet.join("other", follows=True)
+    fleet.table.own("other", *NAMES)
+    await fleet.looks(LEASE * 3)
+    assert fleet.claims.tokens == frozenset()
+
+
+async def test_a_follower_whose_anchor_has_ended_shares_as_all_do():
+    fleet = following("other")
+    fleet.me.sharing.anchor = lambda: None
+    fleet.table.own("other", *NAMES)
+    await fleet.looks(LEASE * 3)
+    assert len(fleet.claims.tokens) == 3
+
+
+async def test_a_pause_is_seen_with_the_next_look():
+    fleet = Fleet()
+    await fleet.looks()
+    assert not fleet.shards.paused
+    fleet.table.paused = 1_800_000_000
+    await fleet.looks()
+    assert fleet.shards.paused

@@ -1,0 +1,126 @@
+"""`streamkit aggregate`: list and verify."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamkit.cli.options import AppArgument, JsonOption
+
+if TYPE_CHECKING:
+    from streamkit.verification import Difference, Verification
+
+aggregates = typer.Typer(
+    help="List an app's aggregates, or hold one against its source.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_SHOWN = 50
+"""Differences that are printed for people; JSON has them all."""
+
+
+@aggregates.command("list")
+def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
+    """List an app's aggregates: measures, how they are kept, and whether they can be relied on.
+
+    The state is one of: live; approximate; needs rebuild, when it has missed changes; not started.
+    """
+    from streamkit.aggregates import list_aggregates
+    from streamkit.cli.printing import print_json, say
+    from streamkit.cli.printing import table as print_table
+    from streamkit.cli.running import app_named, with_aws
+
+    loaded = app_named(app)
+    found = with_aws(lambda aws: list_aggregates(loaded, aws))
+    if json:
+        print_json([one.to_dict() for one in found])
+        return
+    if not found:
+        say(f"{loaded.name} has no aggregate")
+        return
+    rows = [
+        (
+            one.name,
+            one.state,
+            one.source,
+            ", ".join(f"{name}: {measure}" for name, measure in one.measures.items()),
+            str(one.spread),
+            one.onto or "-",
+        )
+        for one in found
+    ]
+    print_table(("aggregate", "state", "counts", "measures", "spread", "onto"), rows)
+
+
+@aggregates.command()
+def verify(
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="where the app is")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the aggregate's class name")],
+    *,
+    looks: Annotated[
+        int, typer.Option(min=1, help="how often what differs is looked at again, at most")
+    ] = 5,
+    patience: Annotated[
+        float, typer.Option(min=0, help="seconds to wait each time for the workers to catch up")
+    ] = 60.0,
+    json: JsonOption = False,
+) -> None:
+    """Recompute every group of an aggregate from its source, and compare.
+
+    Traffic and workers may go on: what differs is looked at again once they have caught up. It
+    exits with 5 if a group is wrong; what keeps changing, or waits for workers or for a parked
+    change, is reported as unsettled and is no error.
+
+    Costs: it reads the whole table twice, strongly consistent: a read unit for each 2 KB of all
+    the items in it. Then, for what differs, the items of those groups twice a look; the table again
+    where the aggregate has no members(), or more than 50 groups differ. All groups are held in
+    memory. While it waits, each shard is asked a few times a second.
+    """
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import app_named, exit_with, with_aws
+    from streamkit.verification import verify_aggregate
+
+    loaded = app_named(app)
+    found = with_aws(
+        lambda aws: verify_aggregate(loaded, aws, name, looks=looks, patience=patience)
+    )
+    if json:
+        print_json(found.to_dict())
+    else:
+        _describe(found)
+    if not found.ok:
+        exit_with(ExitCode.PROBLEMS)
+
+
+def _describe(found: "Verification") -> None:
+    from streamkit.cli.printing import say
+
+    unread = f", {found.unreadable} that do not fit it" if found.unreadable else ""
+    say(f"{found.aggregate}: {found.groups} groups, {found.items} items{unread}")
+    if found.parked:
+        say(f"parked changes in {found.parked} lanes are missing from it")
+    if found.behind:
+        say("the workers have not caught up in time; the differences below may only be that")
+    _describe_differences("different", found.different)
+    _describe_differences("unsettled", found.unsettled)
+    if not (found.different or found.unsettled):
+        say("every group is what its items say")
+
+
+def _describe_differences(title: str, differences: "Sequence[Difference]") -> None:
+    from streamkit.cli.printing import say
+    from streamkit.cli.printing import table as print_table
+
+    if not differences:
+        return
+    groups = len({(one.pk, one.sk) for one in differences})
+    say(f"{title}: {groups} groups")
+    rows = [
+        (one.pk, one.sk, one.attribute, str(one.stored), str(one.expected))
+        for one in differences[:_SHOWN]
+    ]
+    print_table(("partition key", "sort key", "attribute", "stored", "should be"), rows)
+    if len(differences) > _SHOWN:
+        say(f"and {len(differences) - _SHOWN} more; --json shows all")

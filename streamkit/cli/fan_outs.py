@@ -1,0 +1,53 @@
+"""`streamkit fan-outs`: list what is being fanned out, and cancel it."""
+
+from typing import Annotated
+
+import typer
+
+from streamkit.cli.options import AppArgument, JsonOption
+
+fan_outs = typer.Typer(
+    help="List or cancel fan-outs that are under way.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@fan_outs.command("list")
+def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
+    """List fan-outs: how many recipients are served, and what waits behind."""
+    from streamkit.cli.describing import describe_fan_outs
+    from streamkit.cli.printing import print_json, say
+    from streamkit.cli.running import app_named, with_aws
+    from streamkit.fan_outs import list_fan_outs
+
+    loaded = app_named(app)
+    found = with_aws(lambda aws: list_fan_outs(loaded, aws))
+    if json:
+        print_json([fan_out.to_dict() for fan_out in found])
+    elif found:
+        describe_fan_outs(found)
+    else:
+        say("no fan-out is under way")
+
+
+@fan_outs.command()
+def cancel(
+    app: AppArgument = None,
+    *,
+    lane: Annotated[str, typer.Option("--lane", help="which, as `list` names it")],
+) -> None:
+    """Let a fan-out go no further.
+
+    Whoever was served stays served; a later change of the same item is fanned out next.
+    """
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.printing import say
+    from streamkit.cli.running import app_named, exit_with, with_aws
+    from streamkit.fan_outs import cancel_fan_out
+
+    loaded = app_named(app)
+    if not with_aws(lambda aws: cancel_fan_out(loaded, aws, lane)):
+        typer.echo("no fan-out is under way in that lane (any more)", err=True)
+        exit_with(ExitCode.UNEXPECTED)
+    say("cancelled")

@@ -1,0 +1,296 @@
+"""Sharing: which shards a worker takes, and which it claims from others.
+
+    take    what is mine and nobody reads
+    claim   what is mine and another reads, if I hold less than my share
+
+Whose a shard is follows from who is active in the newest generation, see `assignment`. Where a
+process runs several consumers of one stream, the first of them shares so, and is the *anchor* of
+the others: they want the shards that it holds in this process, whatever their share is, so that one
+process reads a shard for all of them. What no anchor holds goes by the usual assignment, after a
+lease; and a worker without an anchor claims nothing from one that has one.
+
+In: the members alive, what is known of the shards, the shards of this worker. Out: takes, claims.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from streamkit.clock import Clock
+from streamkit.control import Cursor
+from streamkit.fleet.assignment import assign
+from streamkit.fleet.balance import Balance
+from streamkit.fleet.claims import Claims, token
+from streamkit.fleet.known import KnownShards
+from streamkit.fleet.members import Member
+from streamkit.fleet.presence import Presence
+from streamkit.fleet.rollout import Rollout
+from streamkit.fleet.shards import Shards
+from streamkit.observe.logger import get_logger
+
+log = get_logger("streamkit.fleet")
+
+Anchor = Callable[[], Collection[str] | None]
+"""Returns the shards that the process's first consumer holds; None if it does not run."""
+
+
+def no_anchor() -> None:
+    """There is no other consumer of the stream in this process, or this is the first."""
+
+
+@dataclass
+class Sharing:
+    """Takes and claims shards. `members` are all that are alive, this worker included.
+
+    `uncertain` are shards to look at again; `refresh_seconds` is how often all are looked for.
+    """
+
+    known: KnownShards
+    shards: Shards
+    rollout: Rollout
+    lease_seconds: float
+    claims: Claims
+    refresh_seconds: float
+    clock: Clock
+    presence: Presence
+    anchor: Anchor = no_anchor
+    members: dict[str, Member] = field(default_factory=dict)
+    uncertain: set[str] = field(default_factory=set)
+    deciding: bool = False
+    _anchored: frozenset[str] | None = None
+    _view: Any = None
+    _news: Any = None
+    _refresh_at: float = 0.0
+    _surveyed_at: float = -math.inf
+    _settled_at: float = 0.0
+    _targets: dict[str, str] = field(default_factory=dict)
+    _unread: dict[tuple[str, int], float] = field(default_factory=dict)
+    _free_since: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    @property
+    def me(self) -> Member:
+        """What this worker says of itself."""
+        return self.presence.me
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a shard is about to be taken here."""
+        return bool(self.deciding or self.uncertain or self.claims.pending)
+
+    async def share(self, everyone: Collection[str]) -> None:
+        """Take and claim what is this worker's.
+
+        Args:
+            everyone: the members, dead ones too, as read before this.
+        """
+        held_by_anchor = self.anchor()
+        self._anchored = None if held_by_anchor is None else frozenset(held_by_anchor)
+        self.presence.say(follows=self._anchored is not None)
+        before = dict(self.known.open)  # the roster, `everyone`, is younger than this
+        changed = await self._update_view()
+        held = self.shards.held
+        wanted = {
+            name
+            for name, cursor in self.known.open.items()
+            if name not in held and self._whose(cursor) == self.me.name
+        }
+        gone = self.claims.pending - self.known.open.keys()
+        for name in gone if self._anchored is None else gone | self.claims.pending - self._anchored:
+            self.claims.settle(name)
+        # A claimed shard, or one of which nobody knows, is looked at each time; the rest now and
+        # then, because it is read by somebody who would say so.
+        pending = self.claims.pending - held.keys()
+        look_at = pending | (wanted if changed else wanted & self.uncertain)
+        self.uncertain.clear()
+        if look_at:
+            self.deciding = True
+            await self.known.read(look_at)
+            self.uncertain |= self.known.open.keys() - before.keys()
+            self._decide(look_at, before, everyone)
+            self.deciding = False
+        if self._anchored is not None:
+            await self._follow(self._anchored)
+        elif not self.uncertain:
+            await self._claim()
+
+    def _whose(self, cursor: Cursor) -> str | None:
+        """Return whose a shard is: a child is left to who read its parent, others as assigned.
+
+        Before all, what this process's anchor holds is this worker's.
+        """
+        if cursor.name in (self._anchored or ()):
+            return self.me.name
+        heir = self.known.heir(cursor)
+        peer = self.members.get(heir or "")
+        if peer is not None and (peer.state, peer.generation) == ("active", self.me.generation):
+            return heir
+        return self._targets.get(cursor.seat)
+
+    async def _update_view(self) -> bool:
+        """Find out anew what there is to share, if the fleet or its shards have changed."""
+        peers = {
+            member.name: member.weight
+            for member in self.members.values()
+            if member.state == "active" and member.generation == self.me.generation
+        }
+        news = {(member.name, member.news) for member in self.members.values()}
+        refresh = news != self._news or self.clock.monotonic() >= self._refresh_at
+        if refresh:
+            self._news, self._refresh_at = news, self.clock.monotonic() + self.refresh_seconds
+            await self.known.refresh()
+        peers[self.me.name] = self.me.weight
+        leaving = frozenset(m.name for m in self.members.values() if m.state == "leaving")
+        view = (frozenset(peers.items()), leaving, self.known.seats, self._anchored)
+        if view == self._view:
+            return refresh
+        if self._view is None or self._view[0] != view[0]:
+            self.claims.new_view()
+        self._view = view
+        self._targets = assign(self.known.seats, peers)
+        return True
+
+    def _decide(
+        self, names: Collection[str], before: Mapping[str, Cursor], everyone: Collection[str]
+    ) -> None:
+        """Take what nobody reads.
+
+        Args:
+            names: shards of this worker that it does not hold.
+            before: their cursors as known before they were read now.
+            everyone: the members, dead ones too, as read before these cursors were.
+        """
+        now = self.clock.monotonic()
+        claimants = self._claimants()
+        for name in names:
+            cursor = self.known.open.get(name)
+            if cursor is None:
+                continue  # finished: its children were learnt, and are looked at next
+            if name not in self.claims.pending and self._whose(cursor) != self.me.name:
+                continue  # who read its parent is there
+            self.rollout.newest = max(self.rollout.newest, cursor.generation)
+            free = self._is_free(cursor, before.get(name), everyone)
+            first = claimants.get(token(cursor), self.me.name)
+            left = free and (
+                self.claims.is_reserved(name, now)
+                or (first != self.me.name and not self.claims.is_late(cursor, now))
+                or not self._may_take(cursor, now)
+            )
+            if cursor.generation > self.me.generation or left:
+                self.uncertain.add(name)
+            elif free or self.claims.is_overdue(cursor, now):
+                self.claims.settle(name)
+                self.shards.take(cursor)
+            elif not self._is_alive(cursor.owner):
+                self.uncertain.add(name)
+
+    def _may_take(self, cursor: Cursor, now: float) -> bool:
+        """Say whether a free shard is not to be left to a process whose anchor holds it."""
+        if self._anchored is None or cursor.name in self._anchored:
+            return True
+        place = (cursor.name, cursor.epoch)
+        return now - self._free_since.setdefault(place, now) >= self.lease_seconds
+
+    def _claimants(self) -> dict[str, str]:
+        """Return who claims each lease that is claimed; of several the first by name."""
+        found: dict[str, str] = {}
+        for member in (*self.members.values(), replace(self.me, claims=self.claims.tokens)):
+            for lease in member.claims:
+                found[lease] = min(member.name, found.get(lease, member.name))
+        return found
+
+    def _is_free(self, cursor: Cursor, before: Cursor | None, everyone: Collection[str]) -> bool:
+        """Say whether nobody reads a shard.
+
+        An owner that is nowhere in the roster has left, or was swept: a worker joins before it
+        takes anything. So that the roster is younger than what is known of the owner, it counts
+        only if the cursor said the same before.
+        """
+        owner = cursor.owner
+        if owner is None or owner == self.me.name:
+            return True
+        if owner in everyone:
+            return owner not in self.members
+        return before is not None and (before.owner, before.epoch) == (owner, cursor.epoch)
+
+    def _is_alive(self, owner: str | None) -> bool:
+        member = self.members.get(owner or "")
+        return member is not None and member.state not in ("leaving", "unfit")
+
+    async def _follow(self, anchored: frozenset[str]) -> None:
+        """Claim what the anchor holds and another worker reads."""
+        self._free_since = {
+            place: since for place, since in self._free_since.items() if place[0] in self.known.open
+        }
+        wanted = anchored & self.known.open.keys() - self.shards.held.keys() - self.claims.pending
+        if not wanted:
+            return
+        await self.known.read(wanted)
+        now = self.clock.monotonic()
+        for name in wanted & self.known.open.keys():
+            cursor = self.known.open[name]
+            if self._is_alive(cursor.owner):
+                log.info("shard.claimed", shard=name, owner=cursor.owner)
+                self.claims.claim(cursor, now)
+                self.presence.hurry()
+            else:
+                self.uncertain.add(name)
+
+    async def _claim(self) -> None:
+        """Claim what this worker lacks from those who hold more than their share.
+
+        Once it is certain about what nobody reads, and has looked lately who reads what.
+        """
+        weights = {
+            member.name: member.weight
+            for member in self.members.values()
+            if member.state == "active" or member.name == self.me.name
+        }
+        # A shard whose children are not listed yet is about to be held again.
+        has = len(self.shards.held.keys() | self.claims.pending) + self.presence.childless
+        seats = len(self.known.seats) + self.presence.childless
+        loads = {n: m.held for n, m in self.members.items() if n in weights} | {self.me.name: has}
+        balance = Balance(seats, weights, loads, self.me.name)
+        now = self.clock.monotonic()
+        if balance.settled:
+            self._settled_at = now
+        in_flux = now - self._settled_at < self.lease_seconds and not balance.settled
+        if in_flux or not balance.lacking:
+            return
+        if now - self._surveyed_at > self.lease_seconds:
+            self._surveyed_at = now
+            await self.known.read(self.known.open)
+        claimable = [
+            cursor
+            for name, cursor in self.known.open.items()
+            if self._is_alive(cursor.owner)
+            and self.claims.may_claim(name)
+            and not self.members[cursor.owner or ""].follows
+        ]
+        mine = {seat for seat, worker in self._targets.items() if worker == self.me.name}
+        for cursor in balance.choose(claimable, mine):
+            log.info("shard.claimed", shard=cursor.name, owner=cursor.owner)
+            self.claims.claim(cursor, now)
+            self.presence.hurry()
+
+    # -- for the leader ------------------------------------------------------------------------
+
+    async def audit(self) -> None:
+        """Look at every shard, and take those that nobody has read for a while.
+
+        Whoever they are assigned to did not come: it may see the fleet differently, or hang.
+        """
+        await self.known.refresh()
+        await self.known.read(self.known.open)
+        now, unread = self.clock.monotonic(), {}
+        for name, cursor in self.known.open.items():
+            if name in self.shards.held or cursor.owner in self.members:
+                continue
+            place = (name, cursor.epoch)
+            unread[place] = self._unread.get(place, now)
+            if now - unread[place] < self.lease_seconds:
+                continue
+            log.warning("shard.unread", shard=name, seconds=round(now - unread[place]))
+            if cursor.generation <= self.me.generation:
+                self.shards.take(cursor)
+        self._unread = unread

@@ -1,0 +1,314 @@
+"""Shared reads: the consumers of one process read a shard's pages once for all of them.
+
+An iterator that one consumer has read with is answered from memory for the others, so that whoever
+holds the same one shares by itself. Who opens a shard at a position after which everything is in
+memory, or still to be read at the *tail*, gets an iterator of the others instead of a new one.
+
+      page ──► page ──► page ──► tail        the tail is read by whoever comes first,
+       ▲                 ▲                   one call at a time; who waits there is woken
+    the slowest       the others             when records arrive
+
+Pages are kept until every reader of the shard has had them, and at most so many bytes of all
+shards. A reader that falls further behind reads by itself until it is back within what the others
+have: one such reader of a shard at a time, in turns, so that a shard never has more than two.
+
+In: iterators of one client. Out: its pages, which are frozen. On failure: what the client raises,
+to the caller alone; `TurnAwaited`, while another reader that fell behind has its turn. What a loss
+is and where a shard ends is each reader's own affair, see `reader`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from streamkit.aws import AwsError, Trouble, trouble_of
+from streamkit.clock import Clock
+from streamkit.decode import Page
+from streamkit.decode.envelope import POSITION_DIGITS
+from streamkit.errors import RetryableError
+from streamkit.source.turns import Turns
+
+_KEPT_BYTES = 32_000_000
+_END = "the end of the shard"
+_EMPTY_BYTES = 500
+"""What an empty page takes in memory, about."""
+
+
+class Pages(Protocol):
+    """Where a reader gets its pages: from the service, or from what others read of it."""
+
+    async def get_iterator(self, **where: str) -> str:
+        """Return an iterator, as `GetShardIterator` does."""
+
+    async def get_records(self, iterator: str) -> Page:
+        """Return a page, as `GetRecords` does."""
+
+
+@dataclass
+class SharedReads:
+    """The shards that are read in this process, each by any number of consumers."""
+
+    source: Pages
+    clock: Clock
+    limit: int = _KEPT_BYTES
+    _shards: dict[tuple[str, str], "_Shard"] = field(default_factory=dict)
+    _sizes: OrderedDict[tuple["_Shard", str], int] = field(default_factory=OrderedDict)
+    _total: int = 0
+
+    def join(self, stream_arn: str, shard_id: str, wake: Callable[[], None]) -> "SharedReader":
+        """Begin to read a shard; `wake` is called when a page with records is there."""
+        place = stream_arn, shard_id
+        shard = self._shards.setdefault(place, _Shard(self))
+        reader = SharedReader(self, place, shard, wake)
+        shard.readers.add(reader)
+        return reader
+
+    def leave(self, reader: "SharedReader") -> None:
+        """End it; what is kept for nobody else goes."""
+        reader.shard.leave(reader)
+        if not reader.shard.readers:
+            self._shards.pop(reader.place, None)
+
+    def keep(self, shard: "_Shard", iterator: str, page: Page) -> None:
+        """Account for a page, and let go of the oldest ones there are if it is too many bytes."""
+        size = page.size if page.records else _EMPTY_BYTES
+        self._sizes[shard, iterator] = size
+        self._total += size
+        while self._total > self.limit:
+            oldest, first = next(iter(self._sizes))
+            oldest.drop(first)
+
+    def let_go(self, shard: "_Shard", iterator: str) -> None:
+        """A page is not kept any more."""
+        self._total -= self._sizes.pop((shard, iterator), 0)
+
+
+@dataclass(eq=False)
+class SharedReader:
+    """One consumer's way to the pages of one shard; for a `ShardReader`, in place of the client."""
+
+    shared: SharedReads
+    place: tuple[str, str]
+    shard: "_Shard"
+    wake: Callable[[], None]
+    iterator: str = ""
+    position: str = ""
+    calling: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether a page with records is here already."""
+        return bool(self.shard.ahead(self.iterator)[1])
+
+    async def get_iterator(self, **where: str) -> str:
+        """Return an iterator: one of the others' if all that follows can be had with it."""
+        after = where.get("SequenceNumber")
+        self.position = after.zfill(POSITION_DIGITS) if after else ""
+        self.iterator = await self.shard.open(self, where)
+        return self.iterator
+
+    async def get_records(self, iterator: str) -> Page:
+        """Return the page of an iterator.
+
+        Raises:
+            TurnAwaited: it has to be read apart from the others, and it is not this one's turn.
+            ClientError: as the client does.
+        """
+        self.iterator = iterator
+        try:
+            page = await self.shard.read(self, iterator)
+        except Exception:
+            self.iterator = ""  # it may open the shard anew, and others may be faster
+            raise
+        if page.records:
+            self.position = page.records[-1].position
+        self.iterator = page.next_iterator or _END
+        self.shard.trim()
+        return page
+
+    def close(self) -> None:
+        """Read no more."""
+        self.shared.leave(self)
+
+
+@dataclass(eq=False)
+class _Shard:
+    """The pages of one shard: all after `low`, up to the tail, at `high`.
+
+    `low` is None if nothing is known of what is before the first record; then `from_horizon` says
+    that everything that was there is.
+    """
+
+    shared: SharedReads
+    readers: set[SharedReader] = field(default_factory=set)
+    pages: OrderedDict[str, Page] = field(default_factory=OrderedDict)
+    tail: str | None = None
+    low: str | None = None
+    high: str = ""
+    from_horizon: bool = False
+    turns: Turns = field(default_factory=Turns)
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
+    _opening: anyio.Lock = field(default_factory=anyio.Lock)
+
+    # -- open ----------------------------------------------------------------------------------
+
+    async def open(self, reader: SharedReader, where: dict[str, str]) -> str:
+        """Return an iterator of the others, or a new one."""
+        kind = where["ShardIteratorType"]
+        async with self._opening:
+            known = self._at(reader.position, horizon=kind == "TRIM_HORIZON")
+            if known is not None:
+                return known
+            iterator = await self.shared.source.get_iterator(**where)
+            if kind in ("TRIM_HORIZON", "AFTER_SEQUENCE_NUMBER"):
+                self._lead(reader, iterator)
+            return iterator
+
+    def _lead(self, reader: SharedReader, iterator: str) -> None:
+        """Let a reader that nobody is ahead of read for all, where it is."""
+        if (self.tail is None and not self.pages) or reader.position > self.high:
+            self._forget()
+            self.tail, self.high = iterator, reader.position
+            self.low = reader.position or None
+            self.from_horizon = not reader.position
+
+    def _at(self, position: str, *, horizon: bool) -> str | None:
+        """Return an iterator with which everything after a position follows, if there is one."""
+        first = next(iter(self.pages), self.tail)
+        if horizon:
+            return first if self.from_horizon else None
+        if self.low is None or not self.low <= position <= self.high:
+            return None
+        for iterator, page in self.pages.items():
+            if page.records and page.records[-1].position > position:
+                return iterator
+        return self.tail or next(reversed(self.pages), None)
+
+    # -- read ----------------------------------------------------------------------------------
+
+    def ahead(self, iterator: str) -> tuple[str, bool]:
+        """Return the next iterator with records to read in memory, or else the last in memory."""
+        while (page := self.pages.get(iterator)) is not None and not page.records:
+            following = page.next_iterator
+            if following is None or following not in self.pages:
+                return iterator, False
+            iterator = following
+        return iterator, page is not None
+
+    async def read(self, reader: SharedReader, iterator: str) -> Page:
+        """Return the next page, from memory if it is there."""
+        iterator, _ = self.ahead(iterator)
+        if iterator == self.tail:
+            async with self._lock:
+                if iterator == self.tail:
+                    return await self._read_tail(reader, iterator)
+            iterator, _ = self.ahead(iterator)
+        if iterator in self.pages:
+            return self.pages[iterator]
+        return await self._read_apart(reader, iterator)
+
+    async def _read_tail(self, reader: SharedReader, iterator: str) -> Page:
+        begin = reader.position
+        try:
+            page = await self._call(reader, iterator)
+        except (*AwsError, RetryableError) as error:
+            passing = isinstance(error, RetryableError) or trouble_of(error) in (
+                Trouble.THROTTLED,
+                Trouble.UNKNOWN,
+            )
+            if not passing and iterator == self.tail:
+                self._forget()
+            raise
+        if iterator != self.tail:  # somebody has read on meanwhile
+            return self._joined(page, begin)
+        self._append(iterator, page)
+        return page
+
+    async def _read_apart(self, reader: SharedReader, iterator: str) -> Page:
+        """Read what the others have read before, or not yet; come back to them if that can be."""
+        if reader.position:
+            self._lead(reader, iterator)
+        common = self._at(reader.position, horizon=False)
+        if common is not None:
+            return await self.read(reader, common)
+        self.turns.take(reader)
+        begin = reader.position
+        return self._joined(await self._call(reader, iterator), begin)
+
+    def _joined(self, page: Page, begin: str) -> Page:
+        """Let a page that was read apart, after `begin`, lead to where the others are, if it does.
+
+        One that was opened at the horizon follows on nothing that was read before.
+        """
+        if not page.records or self.low is None:
+            return page
+        end = page.records[-1].position
+        common = self._at(end, horizon=False)
+        if common is not None:
+            return Page(page.records, common, page.size)
+        if (begin or page.records[0].position) <= self.high < end and self.tail is not None:
+            self._append(self.tail, page)
+        return page
+
+    async def _call(self, reader: SharedReader, iterator: str) -> Page:
+        reader.calling = True
+        try:
+            page = await self.shared.source.get_records(iterator)
+        finally:
+            reader.calling = False
+        if page.records:
+            return page
+        return msgspec.structs.replace(page, read_at=self.shared.clock.time())
+
+    def _append(self, iterator: str, page: Page) -> None:
+        """Let the page be had by all, and go on after it."""
+        if page.next_iterator == iterator:
+            return  # a service that answers the same twice in a moment
+        self.tail = page.next_iterator
+        self.pages[iterator] = page
+        if page.records:
+            self.low = page.records[0].position if self.low is None else self.low
+            self.high = page.records[-1].position
+        self.shared.keep(self, iterator, page)
+        if page.records or self.tail is None:
+            for other in self.readers:
+                if other.iterator == iterator:
+                    other.wake()
+
+    # -- what is kept --------------------------------------------------------------------------
+
+    def trim(self) -> None:
+        """Let go of what every reader has had; one that has yet to begin may want it."""
+        wanted = {reader.iterator for reader in self.readers}
+        while "" not in wanted and self.pages and (first := next(iter(self.pages))) not in wanted:
+            if self.tail is None and len(self.pages) == 1:
+                return  # the end of the shard, for who comes later
+            self.drop(first)
+
+    def drop(self, iterator: str) -> None:
+        """Let go of the first page."""
+        page = self.pages.pop(iterator)
+        self.shared.let_go(self, iterator)
+        if page.records:
+            self.low, self.from_horizon = page.records[-1].position, False
+        if page.next_iterator is None:
+            self._forget()
+
+    def _forget(self) -> None:
+        for iterator in self.pages:
+            self.shared.let_go(self, iterator)
+        self.pages.clear()
+        self.tail, self.low, self.high, self.from_horizon = None, None, "", False
+
+    def leave(self, reader: SharedReader) -> None:
+        """Keep nothing for a reader any more."""
+        self.readers.discard(reader)
+        self.turns.leave(reader)
+        if self.readers:
+            self.trim()
+        else:
+            self._forget()

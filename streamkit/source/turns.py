@@ -1,0 +1,65 @@
+"""Turns: of the readers of a shard that fell behind, one reads at a time.
+
+In: who wants to read. Out: nothing, if it may. On failure: `TurnAwaited`. A turn lasts some seconds
+if others wait, in the order in which they came; and whoever does not use it for a moment loses it,
+so that one that is slow or blocked holds up nobody. Time is the event loop's.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from streamkit.errors import RetryableError
+
+_TURN_SECONDS = 5.0
+_REST_SECONDS = 1.1
+"""Between two readers' turns: the service counts the readers of a second."""
+_ASKING_SECONDS = 3.0
+"""Who has not asked for so long does not wait for a turn any more."""
+
+
+class TurnAwaited(RetryableError):
+    """Another reader that fell behind reads this shard now; ask again soon."""
+
+
+class Reading(Protocol):
+    """Who takes turns; `calling` says that a call of its is under way."""
+
+    calling: bool
+
+
+@dataclass(eq=False)
+class Turns:
+    """Who may read a shard apart from the others: one reader at a time, for some seconds."""
+
+    _holder: Reading | None = None
+    _began: float = 0.0
+    _used: float = 0.0
+    _waiting: dict[Reading, float] = field(default_factory=dict)
+
+    def take(self, reader: Reading) -> None:
+        """Use a turn.
+
+        Raises:
+            TurnAwaited: it is another reader's.
+        """
+        now = anyio.current_time()
+        asking = {one: at for one, at in self._waiting.items() if now - at < _ASKING_SECONDS}
+        mine = self._holder is reader
+        if not mine or (asking and now - self._began >= _TURN_SECONDS):
+            asking[reader] = now
+            self._waiting = asking
+            if next(iter(asking)) is not reader or not (mine or self._is_free(now)):
+                raise TurnAwaited("another reader of this shard has its turn")
+            del asking[reader]
+            self._holder, self._began = reader, now
+        self._used = now
+
+    def _is_free(self, now: float) -> bool:
+        holder = self._holder
+        return holder is None or (not holder.calling and now - self._used >= _REST_SECONDS)
+
+    def leave(self, reader: Reading) -> None:
+        """Wait for no turn, and use none, any more."""
+        self._waiting.pop(reader, None)

@@ -1,0 +1,77 @@
+"""Recording: stand-ins for an app's sinks, that write down what they are given.
+
+    with recording(app) as sent:
+        ...
+    assert [delivery.body for delivery in sent["orders"].once] == [...]
+
+A recorder takes what its sink takes, at the same limits, and refuses now and then if it is told so.
+"""
+
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Self
+
+from streamkit.app import App
+from streamkit.errors import RetryableError
+from streamkit.sinks.sink import Delivery, Limits
+
+
+@dataclass
+class Recorder:
+    """A sink that keeps what it is given.
+
+    Attributes:
+        name: of the sink that it stands for.
+        trouble: how often a delivery fails, 0 to 1; half of those arrive all the same.
+        deliveries: what has arrived, in order, repetitions included.
+    """
+
+    name: str
+    limits: Limits = field(default_factory=Limits)
+    trouble: float = 0.0
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
+    deliveries: list[Delivery] = field(default_factory=list)
+
+    @property
+    def once(self) -> list[Delivery]:
+        """What has arrived, each thing once: those with the same key are repetitions."""
+        return list({delivery.key: delivery for delivery in self.deliveries}.values())
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Self]:
+        """Be open."""
+        yield self
+
+    async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
+        """Keep them, or fail."""
+        return [self._one(delivery) for delivery in deliveries]
+
+    def _one(self, delivery: Delivery) -> Exception | None:
+        fails = self.rng.random() < self.trouble
+        if not fails or self.rng.random() < 0.5:
+            self.deliveries.append(delivery)
+        return RetryableError("the receiver has trouble") if fails else None
+
+
+@contextmanager
+def recording(
+    app: App, *, trouble: float = 0.0, rng: random.Random | None = None
+) -> Iterator[dict[str, Recorder]]:
+    """Let recorders stand for the sinks of an app and its listeners; yield them by name."""
+    consumers = [app, *app.listeners.values()]
+    before = [list(one.sinks) for one in consumers]
+    known: dict[str, Recorder] = {}
+    for one in consumers:
+        one.sinks[:] = [
+            known.setdefault(
+                sink.name, Recorder(sink.name, sink.limits, trouble, rng or random.Random(0))
+            )
+            for sink in one.sinks
+        ]
+    try:
+        yield known
+    finally:
+        for one, sinks in zip(consumers, before, strict=True):
+            one.sinks[:] = sinks

@@ -1,0 +1,281 @@
+"""Trial: an app under traffic and trouble in virtual time, compared with what it must come to.
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_likes_are_exact_whatever_happens(seed):
+        trial(app, Likes(), seed=seed)
+
+One seed is one run. Meanwhile shards split and roll, items expire, workers die at some call, which
+the engine has applied or not, and come again. At the end everything that has expired is swept away,
+the workers come to rest, and the table is compared with what the traffic says it must be.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import anyio
+import anyio.abc
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.preflight import Surroundings, survey
+from streamkit.settings import Settings
+from streamkit.shape import TableShape, entities_of
+from streamkit.table import Table
+from streamkit.testing.chance import repeatable
+from streamkit.testing.final import Comparison, Final
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.recording import Recorder, recording
+from streamkit.testing.traffic import Traffic, Writer
+from streamkit.testing.world import CrashPoint, Process, World
+
+_SETTINGS = Settings(
+    poll_ceiling=5.0, heartbeat=10.0, lease=30.0, list_interval=20.0, look_interval=20.0
+)
+_PAGES = 3
+_SETTLE_SECONDS = 6 * 3600.0
+
+
+class Different(AssertionError):
+    """The table is not as it must be; the message lists the differences."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """How often, for each act of the application, something happens; 0 to 1.
+
+    Attributes:
+        crash: a worker is told to die within its next calls.
+        split: a shard splits.
+        roll: every shard ends and goes on in another.
+        sweep: items that have expired are deleted.
+        pause: seconds that pass between two acts, at most; often none.
+        sinks: how often a delivery to a sink fails, of all deliveries.
+    """
+
+    crash: float = 0.03
+    split: float = 0.01
+    roll: float = 0.005
+    sweep: float = 0.05
+    pause: float = 2.0
+    sinks: float = 0.1
+
+
+@dataclass
+class Ran:
+    """What a trial met and compared, by name; for tests that claim to have met something."""
+
+    met: Counter[str] = field(default_factory=Counter)
+    comparisons: list[Comparison] = field(default_factory=list)
+
+
+def trial(
+    app: App,
+    traffic: Traffic,
+    *,
+    shape: TableShape | None = None,
+    others: Mapping[str, TableShape] | None = None,
+    seed: int = 0,
+    acts: int = 150,
+    workers: int = 2,
+    trouble: Trouble | None = None,
+) -> Ran:
+    """Run an app under traffic, and compare the table at the end.
+
+    Args:
+        app: what to run; its listeners run along.
+        traffic: the application.
+        shape: of the app's table.
+        others: the shapes of other tables, by name.
+        seed: of everything that is chance.
+        acts: how often the application acts.
+        workers: how many run at a time.
+        trouble: what happens meanwhile.
+
+    Raises:
+        Different: the table is not as it must be.
+        TimeoutError: the workers do not come to rest within hours of virtual time.
+    """
+    rng = random.Random(f"trial/{seed}")
+    trouble = trouble or Trouble()
+    shapes = {app.table: shape or TableShape(), **(others or {})}
+    with repeatable(seed), recording(app, trouble=trouble.sinks, rng=rng) as sent:
+
+        async def main() -> Ran:
+            world = World.create(seed)
+            async with world.clients() as aws:
+                play = _Play(app, traffic, world, aws, rng, trouble, sent)
+                return await play.run(shapes, acts, workers)
+
+        return run_virtually(main, seed=seed)
+
+
+@dataclass
+class _Play:
+    app: App
+    traffic: Traffic
+    world: World
+    aws: Aws
+    rng: random.Random
+    trouble: Trouble
+    sent: Mapping[str, Recorder]
+    ran: Ran = field(default_factory=Ran)
+
+    async def run(self, shapes: Mapping[str, TableShape], acts: int, workers: int) -> Ran:
+        entities = entities_of(self.app)
+        for name, shape in shapes.items():
+            own = name == self.app.table
+            await shape.create(self.aws.dynamodb, name, entities if own else (), stream=own)
+        around = await survey(self.app, self.aws)
+        writer = _writer(around, self.aws, self.world, self.rng)
+        crew = _Crew(self.app, self.world, self.ran.met)
+        await self.traffic.open(writer)
+        async with anyio.create_task_group() as group:
+            crew.start(group, workers)
+            for _ in range(acts):
+                await self.traffic.act(writer)
+                await self._happen(crew)
+            await self._end(crew)
+            crew.close()
+            group.cancel_scope.cancel()
+        final = Final(
+            datetime.fromtimestamp(self.world.clock.time(), UTC),
+            writer.log,
+            self.sent,
+            around.schemas,
+            {name: self.world.items(name) for name in shapes},
+        )
+        self.ran.comparisons = list(self.traffic.expected(await final.read(entities)))
+        require_same(self.ran.comparisons)
+        return self.ran
+
+    async def _happen(self, crew: "_Crew") -> None:
+        """Let happen what may after an act."""
+        dice, control, table = self.rng.random, self.world.control, self.app.table
+        if dice() < self.trouble.crash:
+            crew.crash(self.rng)
+        if dice() < self.trouble.split:
+            control.split(table, self.rng.choice(open_shards(self.world, table)))
+            self.ran.met["split"] += 1
+        if dice() < self.trouble.roll:
+            control.roll(table)
+            self.ran.met["roll"] += 1
+        if dice() < self.trouble.sweep:
+            self.ran.met["expired"] += control.expire(table)
+        if dice() < 0.5:
+            await anyio.sleep(dice() * self.trouble.pause)
+
+    async def _end(self, crew: "_Crew") -> None:
+        """Come to rest, with nothing left that has expired."""
+        for recorder in self.sent.values():
+            recorder.trouble = 0.0
+        await crew.settle()
+        while expired := self.world.control.expire(self.app.table):
+            self.ran.met["expired"] += expired
+            await crew.settle()
+
+
+class _Crew:
+    """The workers: whoever dies is replaced."""
+
+    def __init__(self, app: App, world: World, met: Counter[str]) -> None:
+        self._app, self._world, self._met = app, world, met
+        self._alive: dict[str, tuple[Process, list[Any]]] = {}
+        self._names = 0
+        self._closed = False
+        world.engine.observers.append(self._note)
+        self._committed = False
+
+    def start(self, group: anyio.abc.TaskGroup, workers: int) -> None:
+        for _ in range(workers):
+            group.start_soon(self._live_for_ever)
+
+    def crash(self, rng: random.Random) -> None:
+        """Let one of the workers die at one of its next calls, before or after it is applied."""
+        process, _ = rng.choice(list(self._alive.values())) if self._alive else (None, [])
+        if process is not None and process.crash is None:
+            moment: Literal["before", "after"] = rng.choice(("before", "after"))
+            process.crash = CrashPoint(process.calls + rng.randrange(1, 40), moment)
+
+    def close(self) -> None:
+        """Let nobody call any more; the table is as it is."""
+        self._closed = True
+        for process, _ in self._alive.values():
+            process.kill()
+
+    async def settle(self) -> None:
+        """Wait until all workers have nothing to do.
+
+        Raises:
+            TimeoutError: they still have after hours.
+        """
+        self._count_anew()
+        with anyio.fail_after(_SETTLE_SECONDS):
+            while True:
+                await anyio.sleep(1.0)
+                idle = [w.is_idle(_PAGES) for _, found in self._alive.values() for w in found]
+                if len(idle) < len(self._alive) or not (idle and all(idle)):
+                    continue
+                if not self._committed:
+                    return
+                # What was committed may come back through a shard that was quiet before.
+                self._count_anew()
+
+    def _count_anew(self) -> None:
+        self._committed = False
+        for _, workers in self._alive.values():
+            for worker in workers:
+                worker.count_anew()
+
+    async def _live_for_ever(self) -> None:
+        while not self._closed:
+            self._names += 1
+            process, found = Process(f"worker {self._names}"), list[Any]()
+            self._alive[process.name] = process, found
+            lived = await self._world.run_worker(
+                self._app,
+                process=process,
+                settings=_SETTINGS,
+                until_idle=False,
+                started=_keep_in(found),
+            )
+            del self._alive[process.name]
+            self._met["crash"] += not (lived or self._closed)
+
+    def _note(self, call: Any) -> None:
+        self._committed = self._committed or call.operation == "TransactWriteItems"
+
+
+def _keep_in(found: list[Any]) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    async def started(worker: Any) -> None:
+        found.append(worker)
+
+    return started
+
+
+def _writer(around: Surroundings, aws: Aws, world: World, rng: random.Random) -> Writer:
+    table = Table(aws.dynamodb, around.table, tables=around.schemas)
+    return Writer(table, aws.dynamodb, random.Random(rng.random()), world.clock.time)
+
+
+def open_shards(world: World, table: str) -> list[str]:
+    """Return the shards of a table's stream that take records."""
+    return [shard["id"] for shard in world.control.shards(table) if shard["open"]]
+
+
+def require_same(comparisons: list[Comparison], most: int = 20) -> None:
+    """Stop at differences.
+
+    Raises:
+        Different: there are any; the message lists the first ones.
+    """
+    lines = [f"{c.title}: {text}" for c in comparisons for text in c.differences]
+    if lines:
+        shown = lines[:most] + ([f"and {len(lines) - most} more"] if len(lines) > most else [])
+        raise Different("\n".join([f"{len(lines)} differences", *shown]))
+
+
+__all__ = ["Different", "Ran", "Trouble", "require_same", "trial"]

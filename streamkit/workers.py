@@ -1,0 +1,144 @@
+"""Workers: those of one process, a worker for each app and for each of its listeners.
+
+      app ──► worker ─┐  anchor: shares the stream's shards with other processes
+      listener ► worker ─┼─► one reader for each shard
+      listener ► worker ─┘  followers: read, in this process, what the anchor reads
+
+Consumers of the same table share what is read of its stream. Else they are independent: each has
+positions, handlers, a pace and failures of its own, and a slow one holds up no other. Apps of
+different tables only live side by side.
+
+In: apps. Out: `run`, until stopped or until all of them are idle. On failure: when one worker
+fails the others drain, and its error is raised.
+"""
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.errors import ConfigurationError
+from streamkit.fleet.members import new_worker_name
+from streamkit.fleet.sharing import Anchor
+from streamkit.settings import Settings
+from streamkit.source.sharing import SharedReads
+from streamkit.worker import Place, Worker
+
+
+def consumers_of(apps: Sequence[App]) -> list[App]:
+    """Return apps and their listeners, each once; of a table's the first one comes first.
+
+    Raises:
+        ConfigurationError: two consumers of one table have the same name.
+    """
+    found = list(dict.fromkeys(one for app in apps for one in (app, *app.listeners.values())))
+    if len({(app.table, app.name) for app in found}) < len(found):
+        names = ", ".join(sorted(app.name for app in found))
+        raise ConfigurationError(f"two apps of one table have the same name: {names}")
+    return found
+
+
+class Workers:
+    """Runs apps with their listeners. `run` may be called once; `errors` are what ended workers."""
+
+    def __init__(
+        self,
+        apps: Sequence[App],
+        aws: Aws,
+        settings: Settings | None = None,
+        *,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.errors: list[Exception] = []
+        self.stopping = anyio.Event()
+        self.workers: list[Worker] = []
+        clock, rng = clock or SystemClock(), rng or random.Random()
+        place = Place(SharedReads(aws, clock), new_worker_name())
+        consumers = consumers_of(apps)
+        anchors: dict[str, Worker] = {}
+        for app in consumers:
+            mine = replace(place, consumers=sum(other.table == app.table for other in consumers))
+            if app.table in anchors:
+                mine = replace(mine, anchor=_held_by(anchors[app.table]))
+            own = random.Random(rng.random())
+            worker = Worker(app, aws, self.settings, clock=clock, rng=own, place=mine)
+            anchors.setdefault(app.table, worker)
+            self.workers.append(worker)
+
+    @property
+    def name(self) -> str:
+        """The first worker's name, which all have as long as none was swept."""
+        return self.workers[0].name
+
+    @property
+    def shards(self) -> frozenset[str]:
+        """The shards that any of the workers reads at the moment."""
+        return frozenset[str]().union(*(worker.shards for worker in self.workers))
+
+    def stop(self) -> None:
+        """Ask all for a graceful end."""
+        self.stopping.set()
+        for worker in self.workers:
+            worker.stop()
+
+    def is_idle(self, pages: int | None = None) -> bool:
+        """Say whether nobody has anything to do, as `Worker.is_idle`; each is asked."""
+        idle = [worker.is_idle(pages) if pages else worker.is_idle() for worker in self.workers]
+        return all(idle)
+
+    def count_anew(self) -> None:
+        """Let only pages that are read from now on count for `is_idle`."""
+        for worker in self.workers:
+            worker.count_anew()
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Work until stopped, or until nobody has anything more to read; a paused one has not.
+
+        Raises:
+            ConfigurationError: an app does not fit its table, or may not use it.
+            RetentionLost: records may have been trimmed before they were read.
+        """
+        async with self._resources(), anyio.create_task_group() as group:
+            for worker in self.workers:
+                group.start_soon(self._one, worker)
+            if until_idle:
+                await self._until_idle()
+                self.stop()
+        if self.errors:
+            raise self.errors[0]
+
+    async def _one(self, worker: Worker) -> None:
+        try:
+            await worker.run()
+        except Exception as error:  # noqa: BLE001 - raised again when the others are drained
+            self.errors.append(error)
+            self.stop()
+
+    async def _until_idle(self) -> None:
+        while not (self.stopping.is_set() or self.is_idle()):
+            with anyio.move_on_after(self.settings.poll_floor):
+                await self.stopping.wait()
+
+    @asynccontextmanager
+    async def _resources(self) -> AsyncIterator[None]:
+        """Run a lifespan that several apps share once for all of them."""
+        owners = [worker.app.resourceful for worker in self.workers]
+        async with AsyncExitStack() as stack:
+            for owner in dict.fromkeys(owners):
+                sharers = [w for w in self.workers if w.app.resourceful is owner]
+                if len(sharers) > 1:
+                    opened = await stack.enter_async_context(owner.resources())
+                    for worker in sharers:
+                        worker.place = replace(worker.place, resources=opened)
+            yield
+
+
+def _held_by(anchor: Worker) -> Anchor:
+    return lambda: anchor.held

@@ -1,0 +1,84 @@
+"""Aggregates from the command line: listed with their state, and held against their source."""
+
+import json
+
+import pytest
+
+COUNTED = """
+import os
+from typing import Annotated
+
+from streamkit import Aggregate, App, Count, Entity, Key, Max
+
+app = App("counted", table=os.environ["SHOP_TABLE"])
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+
+
+@app.aggregate
+class ByNumber(Aggregate[Order], pk="BY#{number}", sk="BY"):
+    number: int
+    orders: Annotated[int, Count()] = 0
+    status: Annotated[str | None, Max("status")] = None
+
+    @classmethod
+    def group(cls, order: Order) -> Key["ByNumber"]:
+        return cls.key(number=order.number)
+
+    @classmethod
+    def members(cls, number: int):
+        return Order.query(number=number)
+"""
+
+
+@pytest.fixture
+def counted(shop):
+    """A shop whose one order is counted by a worker that goes on."""
+    (shop.folder / "counted.py").write_text(COUNTED)
+    assert json.loads(shop.run("aggregate", "list", "counted", "--json").stdout)[0]["state"] == (
+        "not started"
+    )
+    shop.put(1, "A")
+    with shop.start("worker", "counted") as process:
+        process.wait_for("worker.started")
+        shop.until(lambda: shop.item("BY#1", "BY").get("status") == {"S": "A"})
+        yield shop
+        process.signal(15)
+        assert process.exit_code() == 0
+
+
+def test_aggregates_are_listed_and_verified_while_workers_run(counted):
+    listed = counted.run("aggregate", "list", "counted")
+    assert listed.returncode == 0, listed.stderr
+    assert listed.stdout.splitlines()[1].split()[:3] == ["ByNumber", "live", "Order"]
+    verified = counted.run("aggregate", "verify", "counted", "ByNumber")
+    assert verified.returncode == 0, verified.stderr
+    assert verified.stdout.splitlines() == [
+        "ByNumber: 1 groups, 1 items",
+        "every group is what its items say",
+    ]
+    counted.dynamodb.update_item(
+        TableName=counted.table,
+        Key={"pk": {"S": "BY#1"}, "sk": {"S": "BY"}},
+        UpdateExpression="ADD orders :one",
+        ExpressionAttributeValues={":one": {"N": "1"}},
+    )
+    verified = counted.run("aggregate", "verify", "counted", "ByNumber", "--json")
+    assert verified.returncode == 5, verified.stderr
+    (wrong,) = json.loads(verified.stdout)["different"]
+    assert wrong == {
+        "pk": "BY#1",
+        "sk": "BY",
+        "attribute": "orders",
+        "stored": "2",
+        "expected": "1",
+    }
+
+
+def test_an_aggregate_that_the_app_does_not_have_is_named_with_those_it_has(counted):
+    done = counted.run("aggregate", "verify", "counted", "Nothing")
+    assert done.returncode == 4
+    assert "counted has no aggregate 'Nothing'; it has ByNumber" in done.stderr

@@ -1,0 +1,150 @@
+"""A fleet whose processes run listeners: one process reads a shard for all of its consumers."""
+
+from collections import Counter
+
+import anyio
+
+from streamkit import Entity, Inserted, Put
+from streamkit.actions import own_attributes
+from streamkit.control import read_cursor
+from streamkit.source.lister import NAME
+from streamkit.testing.loop import run_virtually
+from tests.simulation.crew import TABLE, Event, Fleet, make_app
+
+CONSUMERS = ("fleet", "fleet.search", "fleet.mail")
+
+
+class Copy(Entity, pk="COPY#{by}#{number}", sk="COPY"):
+    by: str
+    number: int
+
+
+def make_listeners():
+    app = make_app()
+    for name in ("search", "mail"):
+
+        @app.listener(name).on
+        def copied(change: Inserted[Event], by=name) -> Put[Copy]:
+            return Put(Copy(by=by, number=change.new.number))
+
+    return app
+
+
+class Processes(Fleet):
+    """A fleet of processes, each of which runs all three consumers."""
+
+    def __init__(self, shards=6, *, app=None, **settings):
+        super().__init__(shards, app=app or make_listeners(), refereed=False, **settings)
+
+    def owners_of(self, consumer):
+        """Return who owns each of a consumer's unfinished shards."""
+        prefix = f"_sk#{consumer}#"
+        items = [i for i in self.world.items(TABLE) if i["PK"]["S"].startswith(prefix)]
+        cursors = [own_attributes(i) for i in items if i["_sk_kind"] == {"S": "cursor"}]
+        found = [read_cursor(item) for item in cursors]
+        return {c.name: self.name_of(c.owner) for c in found if c.name != NAME and not c.finished}
+
+    def together(self, *names):
+        """Say whether each open shard has one owner in all consumers, and these share evenly."""
+        first, *others = [self.owners_of(consumer) for consumer in CONSUMERS]
+        held = Counter(first.values())
+        return (
+            all(other == first for other in others)
+            and first.keys() == self.open_shards()
+            and held.keys() == set(names)
+            and max(held.values()) - min(held.values()) <= 1
+        )
+
+    def readers_since(self, moment):
+        """Return the most processes that read one shard since then, and who reads any at all."""
+        reads = {
+            shard: {who for at, who in self.reads[shard] if at > moment}
+            for shard in self.open_shards()
+        }
+        return max(map(len, reads.values())), min(map(len, reads.values()))
+
+    async def until_together(self, *names, seconds=90.0):
+        took = await self.until(lambda: self.together(*names), seconds)
+        moment = self.now
+        await anyio.sleep(20)
+        assert self.readers_since(moment + 2) == (1, 1)
+        assert self.together(*names)
+        return took
+
+    async def until_copied(self):
+        def copied():
+            items = Counter(i["PK"]["S"].split("#")[1] for i in self.world.items(TABLE)
+                            if i["PK"]["S"].startswith("COPY#"))  # fmt: skip
+            return items == {"search": self.written, "mail": self.written}
+
+        await self.until_tallied()
+        await self.until(copied)
+
+
+def scenario(test):
+    """Run a test on a virtual loop."""
+
+    def run():
+        run_virtually(test, seed=1)
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+@scenario
+async def test_each_shard_is_read_by_one_process_through_rolls_splits_and_a_death():
+    fleet = Processes()
+    async with fleet.running("a", "b", "c"):
+        fleet.write(100)
+        await fleet.until_together("a", "b", "c")
+        fleet.world.control.roll(TABLE)
+        fleet.write(100)
+        await fleet.until_together("a", "b", "c")
+        fleet.world.control.split(TABLE, min(fleet.open_shards()))
+        fleet.write(100)
+        await fleet.until_together("a", "b", "c")
+        fleet.lives["a"].process.kill()
+        fleet.write(100)
+        await fleet.until_together("b", "c")
+        await fleet.until_copied()
+        fleet.start("d")
+        fleet.write(100)
+        await fleet.until_together("b", "c", "d")
+        await fleet.until_copied()
+        most = max(
+            sum(1 for at, _ in fleet.describes if t <= at < t + 1) for t, _ in fleet.describes
+        )
+        assert most <= 10
+        assert {status for _, status in fleet.describes} == {200}
+
+
+@scenario
+async def test_a_process_that_runs_a_listener_alone_reads_only_what_no_anchor_reads():
+    fleet = Processes(4)
+    search = fleet.app.listeners["search"]
+    async with fleet.running():
+        fleet.start("alone", search)
+        fleet.write(50)
+        owners = lambda: set(fleet.owners_of("fleet.search").values())  # noqa: E731
+        await fleet.until(
+            lambda: owners() == {"alone"} and len(fleet.owners_of("fleet.search")) == 4
+        )
+        fleet.start("a")
+        await fleet.until_together("a")
+        fleet.lives["a"].process.kill()
+        await fleet.until(lambda: owners() == {"alone"})
+        await anyio.sleep(60)
+        assert owners() == {"alone"}
+
+
+@scenario
+async def test_what_an_anchor_reads_in_a_process_without_the_listener_is_read_by_another():
+    fleet = Processes(6)
+    plain = make_app()
+    async with fleet.running():
+        fleet.start("plain", plain)
+        fleet.start("full")
+        fleet.write(50)
+        await fleet.until(lambda: set(fleet.owners_of("fleet").values()) == {"plain", "full"})
+        await fleet.until(lambda: set(fleet.owners_of("fleet.mail").values()) == {"full"})
+        await fleet.until_copied()

@@ -1,0 +1,332 @@
+"""Fan-outs under attack: what goes wrong for one recipient, in the middle, or at the wrong moment."""
+
+import pytest
+
+from streamkit import App, Delete, Inserted, Modified, Policy, Put, Query, Send, Set
+from streamkit.consumers import delete_consumer
+from streamkit.fan_outs import cancel_fan_out, list_fan_outs
+from streamkit.rewind import RewindRefused, rewind
+from streamkit.status import read_status
+from tests.simulation.memory import Memory
+from tests.simulation.watchers import (
+    Deal,
+    Note,
+    Seen,
+    Watch,
+    make_app,
+    notes,
+    users,
+    watch,
+    watchers,
+)
+
+
+def with_aws(harness, ask):
+    """Call a public function beside the worker."""
+    return harness._run(ask(harness._aws))
+
+
+def begun(harness, count=300, deal="1"):
+    """Let a slow fan-out get under way."""
+    watch(harness, count)
+    harness.settle()
+    harness.put(Deal(deal=deal, brand="acme"))
+    harness.advance("3s")
+    assert 0 < len(notes(harness)) < count
+
+
+def see(change: Inserted[Deal]) -> Put[Seen]:
+    return Put(Seen(deal=change.new.deal))
+
+
+# -- one recipient ---------------------------------------------------------------------------------
+
+
+def test_a_recipient_that_failed_is_tried_again_on_its_own(harness_of):
+    failing = {"u0003"}
+    harness = harness_of(make_app(failing=failing, inline=0))
+    watch(harness, 10)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert [parked.error for parked in harness.parked()] == ["ValueError"]
+    failing.clear()
+    harness.advance("1m")
+    assert notes(harness) == users(10)
+    assert not harness.parked()
+
+
+def test_a_poison_recipient_who_is_met_twice_stops_nobody(harness_of):
+    def twice(change: Inserted[Deal]) -> list[Query[Watch]]:
+        return [Watch.query(brand="acme"), Watch.query(brand="acme"), Watch.query(brand="late")]
+
+    harness = harness_of(make_app(audience=twice, poison={"u0003"}, inline=0))
+    watch(harness, 60)
+    harness.put(Watch(brand="late", user="zoe"))
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert notes(harness) == [user for user in users(60) if user != "u0003"] + ["zoe"]
+    assert len(harness.parked()) == 1
+
+
+@pytest.mark.parametrize("inline", [0, 50])
+def test_a_recipient_that_cannot_be_read_holds_up_only_itself(harness_of, inline):
+    harness = harness_of(make_app(inline=inline))
+    watch(harness, 20)
+    wire = {"PK": {"S": "WATCH#acme"}, "SK": {"S": "USER#u0005x"}, "brand": {"S": "acme"}}
+    harness.world.engine.call("dynamodb", "PutItem", {"TableName": "Deals", "Item": wire})
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert notes(harness) == users(20)
+    assert [parked.error for parked in harness.parked()] == ["DecodeError"]
+
+
+@pytest.mark.parametrize("otherwise", ["skip", "park", "omit"])
+def test_a_condition_that_fails_concerns_its_own_recipient_even_inline(harness_of, otherwise):
+    harness = harness_of(make_app(otherwise=otherwise))
+    watch(harness, 10)
+    harness.put(Note(user="u0003", deal="1", text="mine"))
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert notes(harness) == users(10)
+    assert harness.get(Note.key(user="u0003", deal="1")).text == "mine"
+    assert len(harness.parked()) == (otherwise == "park")
+
+
+def test_a_failing_recipient_is_skipped_alone_where_the_policy_says_so(harness_of):
+    for inline in (0, 50):
+        harness = harness_of(make_app(failing={"u0003"}, inline=inline, on_failure="skip"))
+        watch(harness, 10)
+        harness.put(Deal(deal="1", brand="acme"))
+        harness.settle()
+        assert notes(harness) == [user for user in users(10) if user != "u0003"]
+        assert not harness.parked()
+
+
+def test_two_recipients_who_share_an_item_are_both_served(harness_of):
+    app = App("deals", table="Deals", entities=[Note, Watch, Seen])
+
+    @app.fan_out(watchers)
+    def tell(change: Inserted[Deal], to: Watch) -> list[Put | Delete | Set]:
+        """Delete and then update one item: two effects that cannot be one."""
+        counted = Seen.key(deal="all")
+        effect = Delete(counted) if to.user == "u0000" else Set(counted, deal="all")
+        return [effect, Put(Note(user=to.user, deal=change.new.deal))]
+
+    harness = harness_of(app)
+    watch(harness, 10)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert notes(harness) == users(10)
+    assert not harness.parked()
+
+
+# -- many recipients -------------------------------------------------------------------------------
+
+
+def test_a_bad_release_stops_a_fan_out_and_does_not_park_everybody(harness_of):
+    failing = set(users(400))
+    harness = harness_of(make_app(failing=failing, inline=0, attempts=1))
+    watch(harness, 400)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    (parked,) = harness.parked()
+    assert (parked.error, parked.to) == ("ValueError", "")
+    failing.clear()
+    harness.advance("30m")
+    assert notes(harness) == users(400)
+
+
+def test_no_more_than_a_thousand_recipients_of_a_fan_out_are_parked(harness_of):
+    harness = harness_of(make_app(poison=set(users(1100)), inline=0))
+    watch(harness, 1100)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    parked = harness.parked()
+    assert 1000 <= len(parked) <= 1100
+    assert sum(not change.to for change in parked) == 1, "the fan-out itself waits for a person"
+
+
+# -- its lane --------------------------------------------------------------------------------------
+
+
+def test_a_fan_out_goes_on_while_its_shard_splits_and_its_item_changes(harness_of):
+    app = App("deals", table="Deals", entities=[Note, Watch])
+
+    def all_watchers(change: Inserted[Deal] | Modified[Deal]) -> Query[Watch]:
+        return Watch.query(brand=change.new.brand)
+
+    @app.fan_out(all_watchers, inline=0, rate=100)
+    def retell(change: Inserted[Deal] | Modified[Deal], to: Watch) -> Set[Note]:
+        return Set(Note.key(user=to.user, deal=change.new.deal), text=change.new.title)
+
+    harness = harness_of(app)
+    watch(harness, 200)
+    harness.settle()
+    harness.put(Deal(deal="1", brand="acme", title="one"))
+    harness.advance("1s")
+    harness.split()
+    harness.put(Deal(deal="1", brand="acme", title="two"))
+    harness.advance("1s")
+    harness.split()
+    harness.crash()
+    harness.put(Deal(deal="1", brand="acme", title="three"))
+    harness.settle()
+    assert {note.text for note in harness.scan(Note)} == {"three"}
+    assert len(harness.scan(Note)) == 200
+    assert not harness.parked()
+
+
+def test_a_cancelled_fan_out_stops_and_the_next_change_of_its_item_is_next(harness_of):
+    harness = harness_of(make_app(rate=50, inline=0))
+    begun(harness)
+    (found,) = with_aws(harness, lambda aws: list_fan_outs(harness.app, aws))
+    assert (found.state, found.waiting) == ("serving", 0)
+    harness.delete(Deal.key(deal="1"))
+    harness.put(Deal(deal="1", brand="none"))
+    harness.advance("1s")
+    assert with_aws(harness, lambda aws: cancel_fan_out(harness.app, aws, found.lane))
+    served = len(notes(harness))
+    harness.advance("5s")
+    assert len(notes(harness)) <= served + 50
+    assert not harness.parked(), "the next one's turn has come at once"
+    assert not with_aws(harness, lambda aws: cancel_fan_out(harness.app, aws, found.lane))
+
+
+def test_a_fan_out_whose_handler_is_gone_waits_and_goes_on_where_it_was(harness_of):
+    """A release without the handler sets the fan-out aside; one with it finishes it."""
+    harness = harness_of(make_app(rate=50, inline=0))
+    begun(harness)
+    harness.crash()
+    served = len(notes(harness))
+    whole, harness.app = harness.app, App("deals", table="Deals", entities=[Note, Watch])
+    harness.app.on(see)
+    harness.advance("10s")
+    harness.settle()
+    assert len(notes(harness)) == served
+    assert [parked.error for parked in harness.parked()] == ["HandlerMissing"]
+    harness.crash()
+    harness.app = whole
+    harness.redrive()
+    assert notes(harness) == users(300)
+    assert not harness.parked()
+
+
+def test_an_audience_that_has_become_another_one_fails_the_fan_out_and_not_the_worker(harness_of):
+    index = []
+
+    def changing(change: Inserted[Deal]) -> Query[Watch]:
+        if index:
+            return Watch.query(index=Watch.everyone, user="u0001")
+        return Watch.query(brand=change.new.brand)
+
+    harness = harness_of(make_app(audience=changing, rate=50, inline=0))
+    begun(harness)
+    index.append(True)
+    harness.put(Deal(deal="2", brand="none"))
+    harness.settle()
+    (parked,) = harness.parked()
+    assert parked.error == "ValidationException"
+    assert harness.get(Seen.key(deal="2")), "the worker lives"
+
+
+def test_a_fan_out_keeps_its_change_whole_whatever_is_stored_of_others(harness_of):
+    harness = harness_of(make_app(rate=0.0002, inline=0, payload="keys", poison={"u0001"}))
+    watch(harness, 20)
+    harness.settle()
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.advance("20h")
+    assert len(notes(harness)) < 18
+    harness.advance("20h")
+    assert notes(harness) == [user for user in users(20) if user != "u0001"]
+    (parked,) = harness.parked()
+    assert (parked.payload, parked.to != "") == ("keys", True)
+
+
+def test_a_consumer_is_deleted_with_its_fan_outs_and_their_parked_recipients(harness_of):
+    harness = harness_of(make_app(rate=50, inline=0, poison={"u0003", "u0004"}))
+    begun(harness)
+    status = with_aws(harness, lambda aws: read_status(harness.app, aws))
+    assert status.parked == {"notify": 3}
+    assert [fan_out.served for fan_out in status.fan_outs] == [len(notes(harness)) + 2]
+    with pytest.raises(RewindRefused, match="lanes hold"):
+        with_aws(harness, lambda aws: rewind(harness.app, aws, None, allow=["notify", "see"]))
+    harness.stop()
+    with_aws(harness, lambda aws: delete_consumer(aws, "Deals", "deals"))
+    left = [item["PK"]["S"] for item in harness.world.items("Deals")]
+    assert [key for key in left if key.startswith("_sk#")] == ["_sk##consumers#index"]
+
+
+def test_a_worker_that_stops_does_not_wait_for_the_end_of_a_fan_out(harness_of):
+    harness = harness_of(make_app(rate=10, inline=0))
+    begun(harness)
+    before = harness.world.clock.time()
+    harness.stop()
+    assert harness.world.clock.time() - before < 5
+    assert len(notes(harness)) < 100
+    harness.settle()
+    assert notes(harness) == users(300)
+
+
+# -- what is sent ----------------------------------------------------------------------------------
+
+
+def sending(sink, *, inline=50, **policy):
+    app = App("deals", table="Deals", entities=[Watch], policy=Policy(**policy))
+    app.sink(sink)
+
+    @app.fan_out(watchers, inline=inline)
+    def mail(change: Inserted[Deal], to: Watch) -> Send:
+        return Send(sink, {"to": to.user})
+
+    return app
+
+
+def test_recipients_are_delivered_side_by_side_under_names_of_their_own(harness_of):
+    sink = Memory(items=10)
+    harness = harness_of(sending(sink))
+    watch(harness, 60)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert sorted(d.body["to"] for d in sink.got) == users(60)
+    assert max(sink.batches) == 10
+    for name in ("key", "group", "id"):
+        assert len({getattr(d, name) for d in sink.got}) == 60
+
+
+def test_the_keys_of_deliveries_are_the_same_inline_and_in_the_lane(harness_of):
+    """A sink that turns slow in the middle of an inline audience leaves the rest to the lane."""
+    sink = Memory(items=1, calls=1)
+    sink.trouble = lambda ds: (
+        30.0 if ds[0].body["to"] == "u0004" and len(sink.batches) < 9 else None
+    )
+    harness = harness_of(sending(sink, timeout_seconds=60))
+    watch(harness, 8)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    keys = {}
+    for delivery in sink.got:
+        keys.setdefault(delivery.body["to"], set()).add(delivery.key)
+    assert sorted(keys) == users(8)
+    assert len(sink.got) > 8, "some were delivered twice"
+    assert all(len(found) == 1 for found in keys.values())
+
+
+def test_waiting_for_its_turn_does_not_use_up_a_deliverys_time(harness_of):
+    sink = Memory(items=1, calls=2)
+    sink.trouble = lambda _: 2.0
+    harness = harness_of(sending(sink, inline=0, timeout_seconds=5, attempts=1))
+    watch(harness, 40)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert sorted(d.body["to"] for d in sink.got) == users(40), "nobody twice"
+    assert not harness.parked()
+
+
+def test_a_sink_that_answers_for_others_fails_its_deliveries_and_not_the_worker(harness_of):
+    sink = Memory()
+    sink.trouble = lambda ds: [None] * (len(ds) + 1)
+    harness = harness_of(sending(sink, retry_limit=1))
+    watch(harness, 3)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert {parked.error for parked in harness.parked()} == {"TypeError"}

@@ -1,0 +1,270 @@
+"""Verification of aggregates: a wrong group is found, traffic and delays are not mistaken for one."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated
+
+import anyio
+import pytest
+
+from streamkit import (
+    Aggregate,
+    App,
+    Avg,
+    ConfigurationError,
+    Count,
+    Distinct,
+    Entity,
+    EpochSeconds,
+    Key,
+    Max,
+    Policy,
+    Sum,
+    Top,
+    Until,
+)
+from streamkit.aggregates import list_aggregates
+from streamkit.settings import Settings
+from streamkit.verification import verify_aggregate
+
+QUICK = Settings(heartbeat=60, lease=150, list_interval=300, look_interval=120)
+DAY = datetime(2027, 1, 15, tzinfo=UTC)
+HASTY = Policy(retry_seconds=60, retry_seconds_max=60, retry_limit=1)
+BROKEN: set[int] = set()
+
+
+class Sale(Entity, pk="SHOP#{shop}", sk="SALE#{number}"):
+    shop: str
+    number: int
+    amount: Decimal = Decimal(1)
+    buyer: str = "ann"
+
+
+def amount_of(sale):
+    if sale.number in BROKEN:
+        raise ValueError("cannot be counted")
+    return sale.amount
+
+
+class Sales(Aggregate[Sale], pk="SALES#{shop}", sk="SALES"):
+    shop: str
+    sales: Annotated[int, Count()] = 0
+    total: Annotated[Decimal, Sum(amount_of)] = Decimal(0)
+    mean: Annotated[Decimal | None, Avg("amount")] = None
+    buyers: Annotated[int, Distinct("buyer")] = 0
+
+    @classmethod
+    def group(cls, sale: Sale) -> Key["Sales"]:
+        return cls.key(shop=sale.shop)
+
+
+class Spread(Sales, pk="SPREAD#{shop}", sk="SPREAD", spread=4):
+    @classmethod
+    def group(cls, sale: Sale) -> Key["Spread"]:
+        return cls.key(shop=sale.shop)
+
+
+class Largest(Aggregate[Sale], pk="LARGEST#{shop}", sk="LARGEST"):
+    shop: str
+    sales: Annotated[int, Count()] = 0
+    largest: Annotated[Decimal | None, Max("amount")] = None
+    top: Annotated[tuple[int, ...], Top(2, by="amount", of=lambda sale: sale.number)] = ()
+
+    @classmethod
+    def group(cls, sale: Sale) -> Key["Largest"]:
+        return cls.key(shop=sale.shop)
+
+    @classmethod
+    def members(cls, shop: str):
+        return Sale.query(shop=shop)
+
+
+class Shop(Entity, pk="SHOPS", sk="{shop}"):
+    shop: str
+    count: int = 0
+
+
+class OntoShop(Aggregate[Sale], onto=Shop, missing="skip"):
+    count: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, sale: Sale) -> Key[Shop]:
+        return Shop.key(shop=sale.shop)
+
+
+class PerDay(Aggregate[Sale], pk="DAY#{shop}", sk="{day:%Y-%m-%d}"):
+    shop: str
+    day: datetime
+    sales: Annotated[int, Count()] = 0
+    expires: Annotated[EpochSeconds | None, Until("day", keep=timedelta(days=1))] = None
+
+    @classmethod
+    def group(cls, sale: Sale) -> Key["PerDay"]:
+        return cls.key(shop=sale.shop, day=DAY)
+
+
+ALL = (Sales, Spread, Largest, OntoShop, PerDay)
+
+
+def make_app(*aggregates, policy=None):
+    app = App("sales", table="Sales", policy=policy)
+    for aggregate in aggregates or ALL:
+        app.aggregate(aggregate)
+    return app
+
+
+def sale(number, amount=1, shop="a", **fields):
+    return Sale(shop=shop, number=number, amount=Decimal(amount), **fields)
+
+
+def verify(harness, aggregate, meanwhile=None, **options):
+    """Verify, while the application goes on."""
+
+    verifying = verify_aggregate(
+        harness.app, harness._aws, aggregate.__name__, clock=harness.world.clock, **options
+    )
+    if meanwhile is None:
+        return harness._run(verifying)
+
+    async def both():
+        async with anyio.create_task_group() as group:
+            group.start_soon(meanwhile, harness)
+            found = await verifying
+            group.cancel_scope.cancel()
+        return found
+
+    return harness._run(both())
+
+
+def change(harness, pk, expression, **values):
+    """Write past streamkit, as nobody should; `a` is the item's sort key's first part."""
+    prefix = pk.partition("#")[0]
+    request = {
+        "TableName": "Sales",
+        "Key": {"PK": {"S": pk}, "SK": {"S": prefix}},
+        "UpdateExpression": expression,
+        "ExpressionAttributeValues": {f":{name}": value for name, value in values.items()},
+    }
+    assert harness.world.engine.call("dynamodb", "UpdateItem", request)[0] == 200
+
+
+@pytest.mark.parametrize("aggregate", ALL)
+def test_every_kind_of_aggregate_is_what_its_items_say(aggregate, harness_of):
+    harness = harness_of(make_app(), settings=QUICK)
+    harness.put(Shop(shop="a"), Shop(shop="c"))
+    harness.put(*(sale(n, n % 4, "ab"[n % 2], buyer="xyz"[n % 3]) for n in range(20)))
+    harness.settle()
+    harness.put(sale(3, 7), sale(5, 1, "b"))
+    harness.delete(sale(4).item_key)
+    harness.settle()
+    found = verify(harness, aggregate)
+    assert found.ok
+    assert (found.items, found.different, found.unsettled) == (20, (), ())
+    assert found.groups >= 2
+
+
+def test_a_wrong_group_is_found_with_what_it_should_be(harness_of):
+    harness = harness_of(make_app(), settings=QUICK)
+    harness.put(sale(1, 3), sale(2, 5), sale(3, 3, "b"))
+    harness.settle()
+    change(harness, "SALES#a", "ADD sales :one", one={"N": "1"})
+    change(harness, "LARGEST#b", "SET top = :none, top_entries = :none", none={"L": []})
+    change(harness, "LARGEST#c", "SET sales = :one", one={"N": "1"})
+    (one,) = verify(harness, Sales).different
+    assert (one.pk, one.attribute, one.stored, one.expected) == ("SALES#a", "sales", 2 + 1, 2)
+    top, ghost = verify(harness, Largest).different
+    assert (top.attribute, top.stored, top.expected) == ("top", None, [[3, "SHOP#b", "SALE#3"]])
+    assert (ghost.pk, ghost.stored, ghost.expected) == ("LARGEST#c", 1, None)
+    assert verify(harness, Spread).ok
+
+
+async def writes_on_and_on(harness):
+    table, number = harness.around.table, 100
+    while True:
+        item = sale(number % 7 + 100, number % 5, "ab"[number % 2]).attributes(table)
+        await harness._aws.dynamodb.put_item(TableName="Sales", Item=item)
+        number += 1
+        await anyio.sleep(0.3)
+
+
+@pytest.mark.parametrize("aggregate", [Sales, Largest])
+def test_traffic_is_no_difference_and_what_never_rests_is_unsettled(aggregate, harness_of):
+    harness = harness_of(make_app(aggregate), settings=QUICK)
+    harness.put(*(sale(n, n, "abc"[n % 3]) for n in range(9)))
+    harness.settle()
+    found = verify(harness, aggregate, writes_on_and_on)
+    assert found.different == ()
+    assert {one.pk[-1] for one in found.unsettled} <= {"a", "b"}
+    pk = f"{aggregate.__name__.upper()}#c"
+    change(harness, pk, "ADD sales :one", one={"N": "1"})
+    found = verify(harness, aggregate, writes_on_and_on)
+    assert {one.pk for one in found.different} == {pk}
+
+
+def test_a_consumer_that_is_behind_leaves_it_unsettled(harness_of):
+    harness = harness_of(make_app(Sales), settings=QUICK)
+    harness.put(sale(1))
+    harness.settle()
+    harness.stop()
+    harness.put(sale(2))
+    found = verify(harness, Sales, patience=10)
+    assert found.behind
+    assert found.different == ()
+    assert {one.attribute for one in found.unsettled} >= {"sales", "total"}
+
+
+def test_parked_changes_are_unsettled_until_they_are_stuck(harness_of):
+    harness = harness_of(make_app(Sales, policy=HASTY), settings=QUICK)
+    BROKEN.add(2)
+    harness.put(sale(1), sale(2))
+    harness.settle()
+    found = verify(harness, Sales)
+    assert (found.parked, found.unreadable, found.different, found.unsettled) == (1, 1, (), ())
+    BROKEN.clear()
+    found = verify(harness, Sales)
+    assert found.different == ()
+    assert found.unsettled
+    BROKEN.add(2)
+    harness.advance("5m")
+    BROKEN.clear()
+    found = verify(harness, Sales)
+    assert {one.attribute for one in found.different} >= {"sales", "total"}
+
+
+def test_a_group_of_the_applications_that_is_not_there_is_no_difference(harness_of):
+    harness = harness_of(make_app(OntoShop), settings=QUICK)
+    harness.put(Shop(shop="a"), sale(1), sale(2, 1, "b"))
+    harness.settle()
+    assert verify(harness, OntoShop).ok
+
+
+def test_an_unknown_name_says_which_ones_there_are(harness_of):
+    harness = harness_of(make_app(Sales), settings=QUICK)
+    with pytest.raises(ConfigurationError, match="no aggregate 'Nothing'; it has Sales"):
+        verify(harness, type("Nothing", (), {}))
+
+
+def test_the_list_says_how_each_one_is_kept_and_whether_it_can_be_relied_on(harness_of):
+    class Views(Aggregate[Sale], pk="VIEWS#{shop}", sk="VIEWS", approximate=True):
+        shop: str
+        views: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, sale: Sale) -> Key["Views"]:
+            return cls.key(shop=sale.shop)
+
+    harness = harness_of(make_app(Spread, OntoShop, Largest, Views))
+
+    def listed():
+        found = harness._run(list_aggregates(harness.app, harness._aws))
+        return {one.name: one for one in found}
+
+    assert {one.state for one in listed().values()} == {"not started", "approximate"}
+    harness.put(sale(1))
+    harness.settle()
+    found = listed()
+    states = ("live", "live", "live", "approximate")
+    assert tuple(one.state for one in found.values()) == states
+    assert found["Spread"].spread == 4
+    assert found["OntoShop"].onto == "Shop"
+    assert found["Largest"].measures == {"sales": "Count", "largest": "Max", "top": "Top"}
