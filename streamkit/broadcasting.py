@@ -149,7 +149,9 @@ class Broadcaster:
         table = self.tools(fanned.handler, ReadTracker())[AUDIENCE]
         page: AudiencePage = await fanned.broadcast.page(fanned.change, ahead.after, table, limit)
         number = place.served + len(ahead.batch)
-        ahead.batch += self._serving.begin(fanned, number, page.recipients)
+        known = {served.recipient.name for served in ahead.batch}
+        new = {found.name: found for found in page.recipients if found.name not in known}
+        ahead.batch += self._serving.begin(fanned, number, new.values())
         ahead.ended = page.next is None
         if page.next is not None:
             ahead.after = page.next

@@ -59,6 +59,7 @@ class CommitStage:
         self.quiet = anyio.Event()
         self.quiet.set()
         self.left = False
+        self.wrote: Callable[[], object] = lambda: None
         self.seen = committer.cursor.seen
         self._dispatcher = dispatcher
         self._planner = planner
@@ -138,6 +139,8 @@ class CommitStage:
         if won.plain:
             await self.committer.write_plainly(won.plain)
         self.held.begin(won.held)
+        if not all(action.is_control for action in won.actions):
+            self.wrote()
         self._drop_until(won.cursor.position)
         self._persisted_at = self._clock.monotonic()
         self._business_since = bool(self.works)

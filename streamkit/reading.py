@@ -5,13 +5,14 @@ In: the works of the page. A handler sees the table as the changes before its ow
 that the read becomes a check in the handler's result and planning can tell a stale one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamkit.actions import Action, ItemRef, Wire
 from streamkit.codec import decode
-from streamkit.conditions import Attr, Condition, absent, present
+from streamkit.conditions import Attr, Condition, Existence, absent, present
 from streamkit.entity import Entity, attribute_names
+from streamkit.fold import apply
 from streamkit.origin import MARK
 from streamkit.outcome import Read, Version, Work
 
@@ -95,6 +96,24 @@ class ReadTracker:
         """Note that an item was read; `item` is what the table held, without pending effects."""
         conditions = unchanged(entity, item) if check else ()
         self.reads.append(Read(ref, seen, conditions))
+
+
+def applied(actions: Iterable[Action], item: dict[str, Wire] | None) -> dict[str, Wire] | None:
+    """Return an item as pending actions leave it; those that will be refused are left out."""
+    for action in actions:
+        if _stands(action, item):
+            item = apply(action, item)
+    return item
+
+
+def _stands(action: Action, item: dict[str, Wire] | None) -> bool:
+    """Say whether the item is there, or is not, as an action wants it; all else is taken to hold.
+
+    One that does not stand will be refused: it would leave a fragment, or hide what is there.
+    """
+    existence = absent if item is None else present
+    conditions = (guard.condition for guard, _ in action.guards)
+    return all(c is existence for c in conditions if isinstance(c, Existence))
 
 
 def unchanged(entity: type[Entity], item: dict[str, Wire] | None) -> tuple[Condition, ...]:

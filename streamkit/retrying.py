@@ -74,6 +74,7 @@ class LaneRetries:
         self._serving: set[str] = set()
         self._foreign: set[tuple[str, str]] = set()
         self._news = False
+        self.wrote: Callable[[], object] = lambda: None
         self._runners = 0
         self._paused = False
         self._woken = anyio.Event()
@@ -226,6 +227,8 @@ class LaneRetries:
     def _note(self, report: LaneReport, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
         """Remember what became of a lane, and say so where it matters."""
         self._serving.discard(report.lane)
+        if report.done or report.serving:
+            self.wrote()
         known = {"lane": report.lane, "handler": report.handler, "done": report.done}
         if report.failure is not None:
             known["error"] = report.failure.kind

@@ -71,7 +71,8 @@ class ShardSet:
     _emptied: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self) -> None:
-        """Bound how many shards are taken at once."""
+        """Bound how many shards are taken at once; let what is redriven count as work."""
+        self.retries.wrote = self.count_anew
         self._takers = anyio.Semaphore(_TAKEN_AT_ONCE)
         self._alone = anyio.Lock()
         self._read_at = self.clock.monotonic()
@@ -198,6 +199,7 @@ class ShardSet:
             self.budget,
             self.clock,
         )
+        stage.wrote = self.count_anew  # what was written comes back, perhaps in another shard
         joined = self.coordinator.rollout.joined
         pages = self.reads.join(arn, cursor.name, lambda: self.pool.hasten(pipeline.poll))
         reader = ShardReader(

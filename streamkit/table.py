@@ -16,16 +16,15 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequenc
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from streamkit.actions import Action, ItemRef, Wire, item_ref
+from streamkit.actions import CONTROL_PREFIX, Action, ItemRef, Wire, item_ref
 from streamkit.aws import AwsError, Trouble, code_of, fetch_all, trouble_of
 from streamkit.codec import encode_key
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DecodeError, Unavailable
-from streamkit.fold import apply
 from streamkit.keys import Index, Key, Query, Scan
 from streamkit.querying import group_ref, in_bounds, part_of, query_request, sort_value, widened
-from streamkit.reading import ReadTracker, Sight
+from streamkit.reading import ReadTracker, Sight, applied
 from streamkit.schema import TableSchema
 from streamkit.tables import Tables
 
@@ -58,9 +57,14 @@ class Table:
         """
         return Table(self._dynamodb, self._tables.known(name), self._tracker, self._tables)
 
-    def forget_reads(self) -> None:
-        """Let the result stand whatever becomes of what was read so far."""
-        self._tracker.reads.clear()
+    @property
+    def reads_noted(self) -> int:
+        """How many reads the result stands on so far."""
+        return len(self._tracker.reads)
+
+    def forget_reads(self, noted: int) -> None:
+        """Let the result stand whatever becomes of what was read since so many were noted."""
+        del self._tracker.reads[noted:]
 
     async def get(self, key: Key[E], *, check: bool = True) -> E | None:
         """Return the item with this key, or None.
@@ -95,7 +99,7 @@ class Table:
         stored = memory[ref]
         versions, actions = self._tracker.pending.of(ref)
         self._tracker.note(ref, versions, key.entity, stored, check=False)
-        item = _applied(actions, stored) or {}
+        item = applied(actions, stored) or {}
         return Sight(item, ref, versions, stored or {}, self._tracker.reads)
 
     def committed(self) -> "Table":
@@ -242,7 +246,7 @@ class Table:
                     yield found
         for ref in written:  # what is left is not in the table yet
             versions, actions = self._tracker.pending.of(ref)
-            new = _applied(actions, None)
+            new = applied(actions, None)
             if new is not None and self._is_of(entity, {**new, **ref.key(self.schema)}):
                 self._tracker.note(ref, versions, entity, None, check=False)
                 yield {**new, **ref.key(self.schema)}
@@ -336,7 +340,8 @@ class Table:
             item = {**item, **group_ref(ref).key(schema)}
         if schema.type_attribute is not None and schema.type_attribute in item:
             return bool(item[schema.type_attribute] == {"S": spec.type})
-        if not spec.pk.matches(str(item[schema.pk].get("S", ""))):
+        pk = str(item[schema.pk].get("S", ""))
+        if pk.startswith(CONTROL_PREFIX) or not spec.pk.matches(pk):
             return False
         if schema.sk is None or spec.sk is None:
             return True
@@ -351,7 +356,7 @@ class Table:
     ) -> dict[str, Wire] | None:
         versions, actions = self._tracker.pending.of(ref)
         self._tracker.note(ref, versions, entity, stored, check=check)
-        return _applied(actions, stored)
+        return applied(actions, stored)
 
     def _own(
         self, entity: type[Entity], stored: Mapping[str, Wire], *, on_table: bool
@@ -366,7 +371,7 @@ class Table:
                 self._tracker.note(ref, versions, entity, None, check=False)
             if len(item) == len(self.schema.key_attributes) and actions:
                 item = None  # it was found among the pending effects only
-            item = _applied(actions, item)
+            item = applied(actions, item)
         return None if item is None else {**item, **key}
 
     def _decode(self, entity: type[E], item: Mapping[str, Wire]) -> E:
@@ -384,9 +389,3 @@ async def _available(call: Awaitable[T]) -> T:
         if trouble_of(error) in (Trouble.THROTTLED, Trouble.UNKNOWN):
             raise Unavailable(f"the table cannot be read just now: {code_of(error)}") from error
         raise
-
-
-def _applied(actions: Iterable[Action], item: dict[str, Wire] | None) -> dict[str, Wire] | None:
-    for action in actions:
-        item = apply(action, item)
-    return item

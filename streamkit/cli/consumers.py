@@ -41,7 +41,7 @@ def list_(
         return
     rows = [
         (
-            one.name,
+            f"{one.name} (paused)" if one.paused else one.name,
             one.stream if one.current else f"{one.stream} (replaced)",
             str(one.generation or "-"),
             str(one.shards),

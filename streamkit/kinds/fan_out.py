@@ -24,7 +24,7 @@ from streamkit.effects import Effect, Result, Send, as_effects
 from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError, PoisonChange
 from streamkit.handler import AUDIENCE, DEFER, Broadcast, Defer, Handler, Policy
-from streamkit.kinds.audience import AudienceReader, Recipient
+from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient
 from streamkit.kinds.on import needs_of
 from streamkit.table import Table
 from streamkit.when import When
@@ -46,7 +46,7 @@ Serve = Callable[[Change[Any], Any, dict[str, Any]], Awaitable[tuple[Effect, ...
 class Inline:
     """Serves an audience in the change's own commit, if it is small."""
 
-    reader: AudienceReader
+    page: Callable[..., Awaitable[AudiencePage]]
     serve: Serve
     most: int = INLINE
 
@@ -72,15 +72,15 @@ class Inline:
 
     async def _small_audience(self, change: Change[Any], table: Table) -> list[Recipient] | None:
         """Read an audience, if it is small."""
-        found: list[Recipient] = []
+        found: dict[str, Recipient] = {}
         token = None
         while True:
-            page = await self.reader.page(change, token, table, self.most + 1 - len(found))
-            found += page.recipients
+            page = await self.page(change, token, table, self.most + 1 - len(found))
+            found |= {recipient.name: recipient for recipient in page.recipients}
             if len(found) > self.most:
                 return None
             if page.next is None:
-                return found
+                return list(found.values())
             token = page.next
 
 
@@ -147,7 +147,7 @@ def fan_out_handler(
         name=name or function.__name__,
         entity=entity,
         kinds=kinds,
-        run=Inline(reader, serve, inline).run,
+        run=Inline(reader.page, serve, inline).run,
         declared=declared,
         is_async=True,
         when=when,

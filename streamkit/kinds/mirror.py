@@ -26,10 +26,10 @@ from streamkit.changes import Change, Kind
 from streamkit.declaration import Declaration
 from streamkit.effects import Delete, Effect, Put, Set, as_effects
 from streamkit.entity import Entity, Key, Query
-from streamkit.errors import DeclarationError, PoisonChange
+from streamkit.errors import DeclarationError, PoisonChange, RetryableError
 from streamkit.handler import AUDIENCE, Broadcast, Handler, Policy
 from streamkit.keys import Scan
-from streamkit.kinds.audience import AudienceReader, as_sources
+from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient, as_sources
 from streamkit.kinds.fan_out import Inline
 from streamkit.kinds.on import needs_of
 from streamkit.table import Table
@@ -82,15 +82,26 @@ class Mirror:
         tools: dict[str, Any],
     ) -> tuple[Effect, ...]:
         """Mend one copy of the source that changed."""
-        key = Key(self.copy_entity, to.pk, to.sk)
-        return await self._mend(key, tools)
+        return await self._mend(to, tools)
 
-    async def one(self, name: str, table: Table) -> Any | None:
-        """Return a copy's key, or its entry, by the name of a recipient."""
-        pk, sk = json.loads(name)
-        if not pk.startswith(ENTRY_PREFIX):
-            return Key(self.copy_entity, pk, sk)
-        return await table.get(Key(CopyEntry, pk, sk), check=False)
+    async def page(
+        self, change: Change[Any], token: str | None, table: Table, limit: int
+    ) -> AudiencePage:
+        """Read the keys of copies after a token, as an audience; each has the name of its copy."""
+        copies = frozenset({self.copy_entity})
+        reader = AudienceReader(self.audience, self.copy_entity, copies)
+        page = await reader.page(change, token, table, limit)
+        return replace(page, recipients=[self._of_copy(found) for found in page.recipients])
+
+    def _of_copy(self, found: Recipient) -> Recipient:
+        if not isinstance(found.to, CopyEntry):
+            return found
+        key = Key(self.copy_entity, found.to.pk, found.to.sk)
+        return replace(found, to=key, name=json.dumps([key.pk, key.sk]))
+
+    async def one(self, name: str, table: Table) -> Key[Any]:  # noqa: ARG002 - the shape
+        """Return a copy's key, by the name of a recipient."""
+        return Key(self.copy_entity, *json.loads(name))
 
     # -- driven by a copy ----------------------------------------------------------------------
 
@@ -129,6 +140,7 @@ class Mirror:
         changes copy or source later is a change of its own.
         """
         table: Table = tools[AUDIENCE]
+        noted = table.reads_noted  # by others of the same audience
         arguments = {name: tools[name] for name in self.needs}
         copied = await table.get(key)
         source_key = None if copied is None else self.source(copied)
@@ -140,7 +152,7 @@ class Mirror:
             elif self.gone == "delete":
                 effects = (Delete(key),)
         if not effects and not keep:
-            table.forget_reads()
+            table.forget_reads(noted)
         return effects
 
     async def _changes(
@@ -150,6 +162,7 @@ class Mirror:
 
         Raises:
             PoisonChange: applied twice it changes the copy again, so that it would never end.
+            RetryableError: the same, of a function that reads other items, too.
         """
         effects = await self._call(source, copied, arguments)
         changes = tuple(effect for effect in effects if _changes(effect, copied))
@@ -158,10 +171,12 @@ class Mirror:
                 after = copied.model_copy(update=effect.fields)
                 again = await self._call(source, after, arguments)
                 if any(_changes(other, after) for other in again):
-                    raise PoisonChange(
+                    text = (
                         f"{self.name} changes its own result again: what it sets must follow from"
                         " the source, and be the same the next time"
                     )
+                    # What else it reads may have changed in between.
+                    raise RetryableError(text) if arguments else PoisonChange(text)
         return changes
 
     async def _call(
@@ -191,12 +206,11 @@ def mirror_handlers(mirror: Mirror, when: When | None, policy: Policy) -> tuple[
     hints = get_type_hints(mirror.function)
     parameters = list(inspect.signature(mirror.function).parameters.values())[2:]
     needs = {**needs_of(parameters, hints, declared), AUDIENCE: Table}
-    reader = AudienceReader(mirror.audience, mirror.copy_entity, frozenset({mirror.copy_entity}))
     source_side = Handler(
         name=mirror.name,
         entity=mirror.source_entity,
         kinds=frozenset(Kind) if mirror.gone == "delete" else _ALIVE,
-        run=Inline(reader, mirror.serve).run,
+        run=Inline(mirror.page, mirror.serve).run,
         declared=declared,
         is_async=True,
         when=when,
@@ -205,7 +219,7 @@ def mirror_handlers(mirror: Mirror, when: When | None, policy: Policy) -> tuple[
         writes=frozenset({mirror.copy_entity, CopyEntry}),
         causes={mirror.copy_entity: ANY_KIND},
         converges=True,
-        broadcast=Broadcast(reader.page, mirror.one, mirror.serve),
+        broadcast=Broadcast(mirror.page, mirror.one, mirror.serve),
     )
     copy_side = replace(
         source_side,

@@ -18,13 +18,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from streamkit.actions import CONTROL_PREFIX
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cursor import CursorStore
 from streamkit.entity import Entity
 from streamkit.keys import Key, Query
-from streamkit.local.engine import CallRecord
 from streamkit.parked import list_parked
 from streamkit.parking import Parked
 from streamkit.preflight import Surroundings, survey
@@ -102,8 +100,6 @@ class Harness:
         self._worker: Worker | None = None
         self._alive = asyncio.Event()
         self.restarts = 0
-        self._committed = False
-        self.world.engine.observers.append(self._note)
         requests = [create_table or table_of(app, shape), *_others(app, others)]
         expiry = None if shape is None else shape.time_to_live(app.table)
         self._run(self._open(requests, expiry))
@@ -235,14 +231,6 @@ class Harness:
         self.around: Surroundings = await survey(self.app, self._aws)
         self.table = Table(self._aws.dynamodb, self.around.table, tables=self.around.schemas)
 
-    def _note(self, call: CallRecord) -> None:
-        """Notice effects: transactions with items of the app's."""
-        if call.operation == "TransactWriteItems" and call.status == 200 and not self._committed:
-            actions = [next(iter(entry.values())) for entry in call.payload["TransactItems"]]
-            pk = self.around.table.pk
-            keys = [(action.get("Key") or action["Item"]).get(pk, {}) for action in actions]
-            self._committed = any(not str(*key.values()).startswith(CONTROL_PREFIX) for key in keys)
-
     async def _settle(self) -> None:
         self._ensure_worker()
         if self._worker is not None:
@@ -254,10 +242,6 @@ class Harness:
             if self._task is None or self._task.done():
                 self._revive()
             quiet = self._worker is not None and self._worker.is_idle(_PAGES)
-            if quiet and self._worker is not None and self._committed:
-                # What was committed may come back through a shard that was quiet before.
-                self._worker.count_anew()
-                self._committed, quiet = False, False
             if self._loop.time() > deadline:
                 raise NotSettledError(f"busy after {_SETTLE_SECONDS:.0f} virtual seconds")
 

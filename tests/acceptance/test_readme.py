@@ -118,3 +118,15 @@ def test_the_example_of_a_listener_declares_it():
     assert module["search"].name == "deals.search"
     assert [h.name for h in module["search"].handlers] == ["indexed"]
     assert module["app"].handlers == []
+
+
+def test_the_example_of_extremes_can_be_registered():
+    example = next(block for block in BLOCKS if "class LastSeen(" in block)
+    others = (
+        "from datetime import datetime\nfrom typing import Annotated\n"
+        'app = App("logs", table="Logs")\n'
+        'class Log(Entity, pk="DEVICE#{device}", sk="LOG#{number}"):\n    device: str\n'
+        "    number: int\n    date: datetime\n    state: str\n"
+    )
+    app = module_of(others, example)["app"]
+    assert [aggregate.__name__ for aggregate in app.aggregates] == ["LastSeen"]

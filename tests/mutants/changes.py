@@ -15,8 +15,8 @@ MUTANTS = (
     Mutant(
         "lane-reversed",
         "lanes.py",
-        "    return list(lanes.values())\n",
-        "    return [lane[::-1] for lane in lanes.values()]\n",
+        "    return [[run for _, run in sorted(lane, key=_number)] for lane in different.values()]\n",
+        "    return [[run for _, run in sorted(lane, key=_number)][::-1] for lane in different.values()]\n",
         "changes of one item run in the wrong order",
         "A7",
     ),
@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-contribution-ignored",
-        "kinds/aggregate.py",
+        "kinds/contributions.py",
         "    before, after = contributions(aggregate, old), contributions(aggregate, new)\n",
         "    before, after = contributions(aggregate, None), contributions(aggregate, new)\n",
         "an aggregate adds the new image and does not take the old one away",
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "merge-across-a-condition",
         "fold.py",
-        "    if second.guards:\n        return None\n",
+        "    if second.guards:\n        return _merge_present(first, second)\n",
         "    if second.guards:\n        second = second.copy()\n",
         "an effect with a condition is folded into what comes before it",
         "peers",

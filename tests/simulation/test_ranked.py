@@ -293,4 +293,4 @@ def test_a_group_that_many_shards_write_is_kept_without_parking_anything():
     contest = run_virtually(traffic)
     assert contest.is_right
     assert not any("_sk_lane" in str(call.payload) for call in contest.world.calls)
-    assert contest.commits()[False] < contest.commits()[True]
+    assert contest.commits().total() < 40, contest.commits()

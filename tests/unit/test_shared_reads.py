@@ -193,9 +193,7 @@ async def test_a_reader_that_stops_in_the_middle_of_a_call_leaves_it_to_the_next
     world = World()
     one, other = Consumer(world), Consumer(world)
     world.service.write(2)
-    await one.pages.get_iterator(
-        StreamArn="arn", ShardId="shard", ShardIteratorType="TRIM_HORIZON"
-    )
+    await one.pages.get_iterator(StreamArn="arn", ShardId="shard", ShardIteratorType="TRIM_HORIZON")
     async with anyio.create_task_group() as group:
         with anyio.CancelScope() as scope:
             group.start_soon(other.read)

@@ -1,0 +1,177 @@
+"""What the kinds of handlers cost, from the engine's own accounting, and what the README says."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from streamkit import App, Entity, Index, Inserted, Send, Set
+from streamkit.testing.chance import repeatable
+from tests.simulation.memory import Memory
+from tests.simulation.watchers import Deal, make_app, notes, watch
+
+README = Path(__file__).parents[2].joinpath("README.md").read_text()
+GROWTH = 1.1
+"""By how much the measured units may exceed the published ones."""
+SHRINKAGE = 0.8
+"""And below which part of them they are published wrongly."""
+
+_OVERHEAD = ("#member", "#dir#", "#consumer", "#cursor#")
+"""What is read for the fleet, whatever the handlers are."""
+
+
+class User(Entity, pk="USER#{user}", sk="USER#{user}"):
+    user: str
+    name: str = "n"
+
+
+class Member(Entity, pk="SERVER#{server}", sk="USER#{user}"):
+    server: str
+    user: str
+    name: str = ""
+
+    by_user: ClassVar = Index("GSI1", pk="USER#{user}", sk="SERVER#{server}")
+
+
+class Email(Entity, pk="EMAIL#{email}", sk="EMAIL#{email}"):
+    email: str
+    user: str
+
+
+class Costs:
+    """The units and calls of a harness's worker, but for what a fleet costs anyway."""
+
+    def __init__(self, harness):
+        self.read = self.write = self.calls = 0
+        harness.world.watchers.append(self._saw)
+
+    def _saw(self, sighting):
+        call = sighting.call
+        read = call.operation in ("GetItem", "BatchGetItem", "Query", "Scan")
+        if not sighting.actor or not (read or call.operation == "TransactWriteItems"):
+            return
+        if read and any(word in str(call.payload) for word in _OVERHEAD):
+            return
+        self.calls += 1
+        self.read += call.units.get("read", 0)
+        self.write += call.units.get("write", 0)
+
+
+def fan_out_inline(harness_of):
+    harness = harness_of(make_app())
+    watch(harness, 10)
+    harness.settle()
+    costs = Costs(harness)
+    harness.put(*(Deal(deal=f"d{number}", brand="acme") for number in range(100)))
+    harness.settle()
+    assert all(len(notes(harness, f"d{number}")) == 10 for number in (0, 99))
+    return costs
+
+
+def fan_out(harness_of):
+    harness = harness_of(make_app())
+    watch(harness, 1000)
+    harness.settle()
+    costs = Costs(harness)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert len(notes(harness)) == 1000
+    return costs
+
+
+def mirrored(harness_of):
+    app = App("chat", table="Chat")
+
+    @app.mirror(
+        copies=lambda user: Member.query(index=Member.by_user, user=user.user),
+        source=lambda member: User.key(user=member.user),
+    )
+    def copy_name(user: User, copy: Member) -> Set[Member]:
+        return Set(copy.item_key, name=user.name)
+
+    harness = harness_of(app)
+    harness.put(User(user="ann", name="one"))
+    return harness
+
+
+def members(count=1000):
+    return [Member(server=f"s{number}", user="ann", name="one") for number in range(count)]
+
+
+def mirror_of_a_rename(harness_of):
+    harness = mirrored(harness_of)
+    harness.put(*members())
+    harness.settle()
+    costs = Costs(harness)
+    harness.put(User(user="ann", name="two"))
+    harness.settle()
+    assert {member.name for member in harness.scan(Member)} == {"two"}
+    return costs
+
+
+def mirror_of_new_copies(harness_of):
+    harness = mirrored(harness_of)
+    harness.settle()
+    costs = Costs(harness)
+    harness.put(*members())
+    harness.settle()
+    return costs
+
+
+def derive(harness_of):
+    app = App("people", table="People")
+
+    @app.derive
+    def email(user: User) -> Email:
+        return Email(email=f"{user.user}@x", user=user.user)
+
+    harness = harness_of(app)
+    harness.settle()
+    costs = Costs(harness)
+    harness.put(*(User(user=f"u{number}") for number in range(1000)))
+    harness.settle()
+    assert len(harness.scan(Email)) == 1000
+    return costs
+
+
+def send(harness_of):
+    app, sink = App("people", table="People"), Memory()
+    app.sink(sink)
+
+    @app.on
+    def told(change: Inserted[User]) -> Send:
+        return Send(sink, {"user": change.new.user})
+
+    harness = harness_of(app)
+    harness.settle()
+    costs = Costs(harness)
+    harness.put(*(User(user=f"u{number}") for number in range(1000)))
+    harness.settle()
+    assert len(sink.got) == 1000
+    return costs
+
+
+KINDS = {
+    "fan-out, inline (10 each)": fan_out_inline,
+    "fan-out, in its lane": fan_out,
+    "mirror, source changed": mirror_of_a_rename,
+    "mirror, copies made": mirror_of_new_copies,
+    "derive": derive,
+    "Send": send,
+}
+
+
+def readme_row(name):
+    """Return what the README's table says of a kind: write and read units, and calls."""
+    row = next(line for line in README.splitlines() if line.startswith(f"| {name} |"))
+    return [float(cell.replace(",", "")) for cell in row.strip("| ").split("|")[1:]]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_costs_what_the_readme_says(harness_of, name):
+    with repeatable(1):
+        costs = KINDS[name](harness_of)
+    found = (costs.write, costs.read, costs.calls)
+    print(f"{name}: {costs.write:,.0f} write units, {costs.read:,.0f} read, {costs.calls} calls")
+    for measured, published in zip(found, readme_row(name), strict=True):
+        assert SHRINKAGE * published <= measured <= GROWTH * published + 1
