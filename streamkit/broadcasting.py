@@ -20,7 +20,7 @@ from streamkit.actions import LANE, Action, GuardSource
 from streamkit.changes import Change
 from streamkit.clock import Clock
 from streamkit.commit import Invalid, Refused
-from streamkit.conditions import Attr, Condition
+from streamkit.conditions import Attr, ConditionBase
 from streamkit.cursor import CursorStore
 from streamkit.dispatch import Tools
 from streamkit.effects import Guard
@@ -213,7 +213,7 @@ class Broadcaster:
         return await transact(self.store.dynamodb, self.tables, [lane, *actions], self.rng)
 
 
-def _is_at(place: Place) -> Condition:
+def _is_at(place: Place) -> ConditionBase:
     """Return the condition that a fan-out has come as far as this.
 
     By its count, too: tokens of a generator are the user's, and may not move on.

@@ -8,9 +8,10 @@ that the read becomes a check in the handler's result and planning can tell a st
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streamkit.actions import Action, ItemRef, Wire
+from streamkit.actions import OURS, Action, ItemRef, Wire
 from streamkit.codec import decode
 from streamkit.conditions import Attr, Condition, Existence, absent, present
+from streamkit.effects import Guard
 from streamkit.entity import Entity, attribute_names
 from streamkit.fold import apply
 from streamkit.origin import MARK
@@ -43,7 +44,7 @@ class Pending:
                 action = outcome.actions.get(ref)
                 if action is not None:
                     versions.append((work.position, outcome.handler.name, outcome.run))
-                    actions.append(action)
+                    actions.append(_as_read(action, outcome.reads))
         return tuple(versions), tuple(actions)
 
     def refs(self) -> set[ItemRef]:
@@ -104,6 +105,19 @@ def applied(actions: Iterable[Action], item: dict[str, Wire] | None) -> dict[str
         if _stands(action, item):
             item = apply(action, item)
     return item
+
+
+def _as_read(action: Action, reads: Iterable[Read]) -> Action:
+    """Return an action that also wants its item to be there, or not, as its handler found it.
+
+    Where the handler saw pending effects on the item, what it found in the table says nothing.
+    """
+    found = [c for r in reads if r.ref == action.ref and not r.seen for c in r.conditions]
+    guards = [(Guard(c, "retry"), OURS) for c in found if isinstance(c, Existence)]
+    if guards:
+        action = action.copy()
+        action.guards += guards
+    return action
 
 
 def _stands(action: Action, item: dict[str, Wire] | None) -> bool:

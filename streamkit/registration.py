@@ -212,7 +212,7 @@ class Registration:
         Args:
             function: the handler, when used without parentheses.
             name: as for `on`.
-            conflict: `park` or `skip` a change whose derived item finds its place taken.
+            conflict: `park` a change whose derived item finds its place taken, or `skip` the item.
 
         Raises:
             DeclarationError: the function does not take one entity.

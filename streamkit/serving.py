@@ -25,7 +25,7 @@ from streamkit.commit import ITEMS_MAX, Invalid, Refused
 from streamkit.control import ControlSpace
 from streamkit.dispatch import Tools
 from streamkit.failures import Counts, Failures
-from streamkit.handler import Broadcast, Handler
+from streamkit.handler import Broadcast, Handler, OnFailure
 from streamkit.kinds.audience import Recipient
 from streamkit.outcome import Outcome, Work, resolve, with_reads
 from streamkit.parked import HeldLane
@@ -76,7 +76,7 @@ class FanOutChange:
         """
         policy = handler.policy
         breaks = policy.breaker and not by_hand
-        on_failure = "skip" if policy.on_failure == "skip" else "park"
+        on_failure: OnFailure = "skip" if policy.on_failure == "skip" else "park"
         policy = replace(policy, on_failure=on_failure, breaker=False)
         alone = replace(handler, policy=policy, broadcast=None)
         return cls(alone, broadcast, change, work, held, head, breaks)

@@ -11,7 +11,16 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Union, get_args, get_origin
 
-from pydantic import AliasChoices, BaseModel
+from pydantic import (
+    AliasChoices,
+    AwareDatetime,
+    BaseModel,
+    FutureDate,
+    FutureDatetime,
+    NaiveDatetime,
+    PastDate,
+    PastDatetime,
+)
 
 from streamkit.declaration import Declaration
 from streamkit.errors import DeclarationError
@@ -19,6 +28,16 @@ from streamkit.keys import Index
 from streamkit.templates import KeyTemplate, Placeholder
 
 _NOT_IN_KEYS = (bool, float, bytes, set, frozenset, list, dict, tuple)
+_DATES: tuple[Any, ...] = (
+    date,
+    AwareDatetime,
+    FutureDate,
+    FutureDatetime,
+    NaiveDatetime,
+    PastDate,
+    PastDatetime,
+)
+"""Pydantic's own are not subclasses of the dates that they stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +127,7 @@ def _placeholder_problem(entity: type[BaseModel], placeholder: Placeholder) -> s
 def _kind_problem(placeholder: Placeholder, kind: type) -> str | None:
     if issubclass(kind, _NOT_IN_KEYS):
         return f"a {kind.__name__} ({placeholder.name}) cannot be part of a key"
-    if placeholder.is_temporal and not issubclass(kind, date):
+    if placeholder.is_temporal and not issubclass(kind, _DATES):
         return f"{placeholder.name} is not a date, but its format {placeholder.spec!r} is one"
     if placeholder.is_numeric and not issubclass(kind, int | Decimal):
         return f"{placeholder.name} is not a number, but its format {placeholder.spec!r} is one"

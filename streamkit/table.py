@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequenc
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from streamkit.actions import CONTROL_PREFIX, Action, ItemRef, Wire, item_ref
+from streamkit.actions import CONTROL_PREFIX, ItemRef, Wire, item_ref
 from streamkit.aws import AwsError, Trouble, code_of, fetch_all, trouble_of
 from streamkit.codec import encode_key
 from streamkit.decode import ImageDecoder

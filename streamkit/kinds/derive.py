@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from streamkit.changes import Change, Kind
 from streamkit.conditions import Attr, ConditionBase, absent, any_of
 from streamkit.declaration import Declaration
-from streamkit.effects import Delete, Effect, Owned
+from streamkit.effects import Delete, Effect, Otherwise, Owned
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.handler import Handler, Policy
@@ -30,7 +30,7 @@ OWNER = "_sk_of"
 """The attribute of a derived item that names its source."""
 
 Conflict = Literal["park", "skip"]
-"""What happens to a change whose derived item finds its place taken."""
+"""Whether a change whose derived item finds its place taken is parked, or the item left out."""
 
 
 def derive_handler(
@@ -86,7 +86,8 @@ def difference(
     for key, item in new.items():
         if old.get(key) != item:
             free = any_of(absent, mine, _equals(item))
-            effects.append(Owned(item, {OWNER: owner}).only_if(free, otherwise=conflict))
+            otherwise: Otherwise = "park" if conflict == "park" else "omit"
+            effects.append(Owned(item, {OWNER: owner}).only_if(free, otherwise=otherwise))
     return effects
 
 

@@ -12,6 +12,17 @@ appears or changes mends itself. Each reads copy and source, strongly consistent
 both are still as read: so two renames, copies made meanwhile and copies that move to another source
 all end with the source's latest state. Where the copies are found through an index, which lags,
 each copy also enters itself in a directory, in the very transaction that mends it.
+
+A value made of two sources takes two mirrors, one for each, whose functions are given one source
+and read the other; what they `get` is checked as well, so that the value is that of both:
+
+    @app.mirror(copies=boxes_of_user, source=user_of_box)
+    async def by_user(user: User, box: Box, table: Table) -> Set[Box] | None:
+        shelf = await table.get(Shelf.key(shelf=box.shelf))
+        return shelf and Set(box.item_key, label=f"{user.name}/{shelf.label}")
+
+    @app.mirror(copies=boxes_on_shelf, source=shelf_of_box)
+    async def by_shelf(shelf: Shelf, box: Box, table: Table) -> Set[Box] | None: ...
 """
 
 import hashlib
@@ -24,7 +35,7 @@ from typing import Any, Literal, get_type_hints
 from streamkit.actions import ENTRY_PREFIX
 from streamkit.changes import Change, Kind
 from streamkit.declaration import Declaration
-from streamkit.effects import Delete, Effect, Put, Set, as_effects
+from streamkit.effects import Add, AddToSet, Delete, Effect, Put, RemoveFromSet, Set, as_effects
 from streamkit.entity import Entity, Key, Query
 from streamkit.errors import DeclarationError, PoisonChange, RetryableError
 from streamkit.handler import AUDIENCE, Broadcast, Handler, Policy
@@ -167,6 +178,8 @@ class Mirror:
         effects = await self._call(source, copied, arguments)
         changes = tuple(effect for effect in effects if _changes(effect, copied))
         for effect in changes:
+            if isinstance(effect, Add | AddToSet | RemoveFromSet):
+                raise PoisonChange(f"{self.name} adds to its copy; a mirror sets")
             if isinstance(effect, Set) and effect.key == copied.item_key:
                 after = copied.model_copy(update=effect.fields)
                 again = await self._call(source, after, arguments)
@@ -272,6 +285,8 @@ def read_mirror(
 
 def _changes(effect: Effect, item: Entity) -> bool:
     """Say whether an effect would change the item as it is, as far as can be told."""
+    if isinstance(effect, Put):
+        return bool(effect.entity != item)
     if not isinstance(effect, Set) or effect.key != item.item_key:
         return True
     return any(getattr(item, name) != value for name, value in effect.fields.items())

@@ -31,8 +31,9 @@ class Delivery:
 
     Attributes:
         key: the same for every delivery of the same effect, and for nothing else (32 hex digits).
-        id: what it is about, such as a document's id; the item's key, hashed, unless `Send` says.
-        group: within which order is kept: the item's key, hashed (32 hex digits).
+        id: what it is about, such as a document's id; the group, unless `Send` says.
+        group: within which order is kept: the item's key, hashed (32 hex digits); in a fan-out
+            each recipient of an item has a group of its own.
         sequence: of the change in the stream, 40 digits; it orders the deliveries of a group.
         body: what to deliver: JSON's types, with decimals and moments; None for a deletion.
         attributes: text beside the body, as far as the sink can carry it.

@@ -19,6 +19,7 @@ is and where a shard ends is each reader's own affair, see `reader`.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -65,6 +66,8 @@ class SharedReads:
         shard = self._shards.setdefault(place, _Shard(self))
         reader = SharedReader(self, place, shard, wake)
         shard.readers.add(reader)
+        if len(shard.readers) > 1 and shard.company is None:
+            shard.company = _Company()
         return reader
 
     def leave(self, reader: "SharedReader") -> None:
@@ -87,7 +90,7 @@ class SharedReads:
         self._total -= self._sizes.pop((shard, iterator), 0)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class SharedReader:
     """One consumer's way to the pages of one shard; for a `ShardReader`, in place of the client."""
 
@@ -135,7 +138,16 @@ class SharedReader:
         self.shared.leave(self)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
+class _Company:
+    """What a shard with several readers needs: who opens it, reads at its tail, or apart."""
+
+    opening: anyio.Lock = field(default_factory=anyio.Lock)
+    tail: anyio.Lock = field(default_factory=anyio.Lock)
+    turns: Turns = field(default_factory=Turns)
+
+
+@dataclass(eq=False, slots=True)
 class _Shard:
     """The pages of one shard: all after `low`, up to the tail, at `high`.
 
@@ -145,21 +157,19 @@ class _Shard:
 
     shared: SharedReads
     readers: set[SharedReader] = field(default_factory=set)
-    pages: OrderedDict[str, Page] = field(default_factory=OrderedDict)
+    pages: dict[str, Page] = field(default_factory=dict)
     tail: str | None = None
     low: str | None = None
     high: str = ""
     from_horizon: bool = False
-    turns: Turns = field(default_factory=Turns)
-    _lock: anyio.Lock = field(default_factory=anyio.Lock)
-    _opening: anyio.Lock = field(default_factory=anyio.Lock)
+    company: "_Company | None" = None
 
     # -- open ----------------------------------------------------------------------------------
 
     async def open(self, reader: SharedReader, where: dict[str, str]) -> str:
         """Return an iterator of the others, or a new one."""
         kind = where["ShardIteratorType"]
-        async with self._opening:
+        async with self.company.opening if self.company else nullcontext():
             known = self._at(reader.position, horizon=kind == "TRIM_HORIZON")
             if known is not None:
                 return known
@@ -203,7 +213,7 @@ class _Shard:
         """Return the next page, from memory if it is there."""
         iterator, _ = self.ahead(iterator)
         if iterator == self.tail:
-            async with self._lock:
+            async with self.company.tail if self.company else nullcontext():
                 if iterator == self.tail:
                     return await self._read_tail(reader, iterator)
             iterator, _ = self.ahead(iterator)
@@ -235,7 +245,8 @@ class _Shard:
         common = self._at(reader.position, horizon=False)
         if common is not None:
             return await self.read(reader, common)
-        self.turns.take(reader)
+        if self.company is not None:
+            self.company.turns.take(reader)
         begin = reader.position
         return self._joined(await self._call(reader, iterator), begin)
 
@@ -307,7 +318,8 @@ class _Shard:
     def leave(self, reader: SharedReader) -> None:
         """Keep nothing for a reader any more."""
         self.readers.discard(reader)
-        self.turns.leave(reader)
+        if self.company is not None:
+            self.company.turns.leave(reader)
         if self.readers:
             self.trim()
         else:

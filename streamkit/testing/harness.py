@@ -196,6 +196,11 @@ class Harness:
         """How many calls the worker's process has made."""
         return self._process.calls
 
+    @property
+    def writes(self) -> list[int]:
+        """Which calls of the worker's process may have written something, by number."""
+        return self._process.writes
+
     # -- the stream ----------------------------------------------------------------------------
 
     def split(self) -> None:
@@ -292,19 +297,28 @@ class Harness:
         return self._loop.run_until_complete(work)
 
 
-def every_crash(scenario: Callable[[Harness], None], make: Callable[[], Harness]) -> Iterator[int]:
-    """Run a scenario once for each of the worker's calls, killing it there, before and after.
+def every_crash(
+    scenario: Callable[[Harness], None], make: Callable[[], Harness], *, reads: bool = False
+) -> Iterator[int]:
+    """Run a scenario once for each call of the worker that writes, killed before it and after it.
 
         for _ in every_crash(scenario, lambda: Harness(make_app())):
             pass
+
+    A death at a call that reads leaves the table as a death before the next write does.
+
+    Args:
+        scenario: what to do, and what must hold at the end.
+        make: makes the harness, the same each time.
+        reads: at the calls that only read, too: for handlers with effects outside of the table.
 
     Yields:
         The number of the call, after the scenario has passed both ways.
     """
     with make() as harness:
         scenario(harness)
-        calls = harness.calls
-    for call in range(calls):
+        calls = list(range(harness.calls)) if reads else harness.writes
+    for call in calls:
         for moment in ("before", "after"):
             with make() as harness:
                 harness.crash(at=call, moment=moment)

@@ -21,16 +21,22 @@ import anyio.abc
 
 from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.local.transport import Call, Response
 from streamkit.preflight import Surroundings, survey
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
+from streamkit.testing.faults import Faults
 from streamkit.testing.final import Comparison, Final
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.recording import Recorder, recording
 from streamkit.testing.traffic import Traffic, Writer
 from streamkit.testing.world import CrashPoint, Process, World
+from streamkit.worker import first_error
+
+Moment = Literal["before", "after"]
+"""Whether the call that a worker dies in reaches the table."""
 
 _SETTINGS = Settings(
     poll_ceiling=5.0, heartbeat=10.0, lease=30.0, list_interval=20.0, look_interval=20.0
@@ -47,12 +53,16 @@ class Different(AssertionError):
 class Trouble:
     """How often, for each act of the application, something happens; 0 to 1.
 
+    A crash, a split and a roll happen at least once each, unless they never shall.
+
     Attributes:
-        crash: a worker is told to die within its next calls.
+        crash: a worker is told to die at one of its next calls, or in its next commit.
         split: a shard splits.
         roll: every shard ends and goes on in another.
         sweep: items that have expired are deleted.
         pause: seconds that pass between two acts, at most; often none.
+        slow: how often a worker's call takes up to a second, of all its calls.
+        broken: how often a call's connection breaks, before or after it is applied, likewise.
         sinks: how often a delivery to a sink fails, of all deliveries.
     """
 
@@ -61,6 +71,8 @@ class Trouble:
     roll: float = 0.005
     sweep: float = 0.05
     pause: float = 2.0
+    slow: float = 0.1
+    broken: float = 0.01
     sinks: float = 0.1
 
 
@@ -131,16 +143,21 @@ class _Play:
             await shape.create(self.aws.dynamodb, name, entities if own else (), stream=own)
         around = await survey(self.app, self.aws)
         writer = _writer(around, self.aws, self.world, self.rng)
-        crew = _Crew(self.app, self.world, self.ran.met)
+        broken = self.trouble.broken / 2
+        faults = Faults(self.rng, slow=self.trouble.slow, lost_request=broken, lost_reply=broken)
+        crew = _Crew(self.app, self.world, self.ran.met, faults)
         await self.traffic.open(writer)
-        async with anyio.create_task_group() as group:
-            crew.start(group, workers)
-            for _ in range(acts):
-                await self.traffic.act(writer)
-                await self._happen(crew)
-            await self._end(crew)
-            crew.close()
-            group.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as group:
+                crew.start(group, workers)
+                for act in range(acts):
+                    await self.traffic.act(writer)
+                    await self._happen(crew, 4 * act // acts if 4 * act % acts < 4 else 0)
+                await self._end(crew)
+                crew.close()
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from errors
         final = Final(
             datetime.fromtimestamp(self.world.clock.time(), UTC),
             writer.log,
@@ -152,15 +169,21 @@ class _Play:
         require_same(self.ran.comparisons)
         return self.ran
 
-    async def _happen(self, crew: "_Crew") -> None:
-        """Let happen what may after an act."""
-        dice, control, table = self.rng.random, self.world.control, self.app.table
-        if dice() < self.trouble.crash:
+    async def _happen(self, crew: "_Crew", quarter: int) -> None:
+        """Let happen what may after an act; and each thing once, at the end of a `quarter`."""
+        control, table = self.world.control, self.app.table
+
+        dice = self.rng.random
+
+        def due(chance: float, sure: int) -> bool:
+            return dice() < chance or (chance > 0 and quarter == sure)
+
+        if due(self.trouble.crash, 1):
             crew.crash(self.rng)
-        if dice() < self.trouble.split:
+        if due(self.trouble.split, 2):
             control.split(table, self.rng.choice(open_shards(self.world, table)))
             self.ran.met["split"] += 1
-        if dice() < self.trouble.roll:
+        if due(self.trouble.roll, 3):
             control.roll(table)
             self.ran.met["roll"] += 1
         if dice() < self.trouble.sweep:
@@ -178,12 +201,24 @@ class _Play:
             await crew.settle()
 
 
+@dataclass
+class _Mortal(Process):
+    """A process that may be told to die in its next commit."""
+
+    in_commit: Moment | None = None
+
+    async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
+        if self.in_commit is not None and call.operation == "TransactWriteItems":
+            self.crash = CrashPoint(self.calls, self.in_commit)
+        return await super().intercept(call, apply)
+
+
 class _Crew:
     """The workers: whoever dies is replaced."""
 
-    def __init__(self, app: App, world: World, met: Counter[str]) -> None:
-        self._app, self._world, self._met = app, world, met
-        self._alive: dict[str, tuple[Process, list[Any]]] = {}
+    def __init__(self, app: App, world: World, met: Counter[str], faults: Faults) -> None:
+        self._app, self._world, self._met, self._faults = app, world, met, faults
+        self._alive: dict[str, tuple[_Mortal, list[Any]]] = {}
         self._names = 0
         self._closed = False
         world.engine.observers.append(self._note)
@@ -195,9 +230,13 @@ class _Crew:
 
     def crash(self, rng: random.Random) -> None:
         """Let one of the workers die at one of its next calls, before or after it is applied."""
-        process, _ = rng.choice(list(self._alive.values())) if self._alive else (None, [])
-        if process is not None and process.crash is None:
-            moment: Literal["before", "after"] = rng.choice(("before", "after"))
+        if not self._alive:
+            return
+        process, _ = rng.choice(list(self._alive.values()))
+        moment: Moment = rng.choice(("before", "after"))
+        if rng.random() < 0.5:
+            process.in_commit = moment
+        else:
             process.crash = CrashPoint(process.calls + rng.randrange(1, 40), moment)
 
     def close(self) -> None:
@@ -233,7 +272,8 @@ class _Crew:
     async def _live_for_ever(self) -> None:
         while not self._closed:
             self._names += 1
-            process, found = Process(f"worker {self._names}"), list[Any]()
+            process = _Mortal(f"worker {self._names}", faults=self._faults)
+            found: list[Any] = []
             self._alive[process.name] = process, found
             lived = await self._world.run_worker(
                 self._app,

@@ -45,12 +45,14 @@ class Process:
         frozen: calls of before a freeze that are still on the wire are applied, their replies and
             all later calls wait. None while it runs.
         stood: how often calls had to wait for a thaw.
+        writes: which of its calls may have written something, by number.
     """
 
     name: str
     crash: CrashPoint | None = None
     faults: Interceptor | None = None
     calls: int = 0
+    writes: list[int] = field(default_factory=list)
     dead: anyio.Event = field(default_factory=anyio.Event)
     frozen: anyio.Event | None = None
     stood: int = 0
@@ -74,6 +76,8 @@ class Process:
         """Stand between this process's clients and the engine."""
         await self._runs()
         number, self.calls = self.calls, self.calls + 1
+        if call.operation in WRITES:
+            self.writes.append(number)
         if self.crash is None or number != self.crash.call:
             try:
                 return apply() if self.faults is None else await self.faults.intercept(call, apply)

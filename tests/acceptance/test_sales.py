@@ -50,13 +50,13 @@ def test_a_correction_and_a_cancellation_correct_every_level(shop):
         assert (found.sales, found.total) == (1, Decimal("8.5"))
 
 
-def test_a_day_whose_sales_were_all_cancelled_is_gone(shop):
+def test_a_day_on_which_a_store_sold_nothing_after_all_is_gone(shop):
     shop.put(a_sale())
     shop.settle()
     shop.delete(a_sale().item_key)
     shop.settle()
     assert shop.query(StoreSales.query(**BERLIN, store="7")) == []
-    assert shop.query(CountrySales.query(country="DE")) == []
+    assert {group.sales for group in shop.query(CountrySales.query(country="DE"))} == {0}
 
 
 def test_the_days_of_a_month_are_one_query_without_its_months(shop):
@@ -77,7 +77,9 @@ def test_a_hot_country_is_kept_in_parts_and_read_as_one(shop):
         shop.split()
     assert len(shop._run(shop.table.parts(key))) > 1
     assert (shop.get(key).sales, shop.get(key).total) == (6, Decimal(60))
-    assert [group.sales for group in shop.query(CountrySales.query(country="DE", unit="ALL"))] == [6]
+    assert [group.sales for group in shop.query(CountrySales.query(country="DE", unit="ALL"))] == [
+        6
+    ]
 
 
 def test_a_total_is_exact_to_38_digits_and_never_rounded(shop):

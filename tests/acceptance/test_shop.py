@@ -25,8 +25,9 @@ NOW = datetime.fromtimestamp(EPOCH, UTC)
 def test_the_table_is_what_its_history_says(seed):
     ran = trial(app, Traffic(customers=12), shape=SHAPE, seed=seed, acts=200)
     assert all(comparison.compared for comparison in ran.comparisons)
-    assert ran.met["crash"] > 1
-    assert ran.met["split"] + ran.met["roll"]
+    assert ran.met["crash"]
+    assert ran.met["split"]
+    assert ran.met["roll"]
 
 
 @pytest.fixture
@@ -118,11 +119,12 @@ def test_a_day_begins_when_it_does_in_the_shops_time_zone(shop, before, after):
     assert days == [14, 15]
 
 
-def test_the_days_of_a_month_are_one_query(shop):
-    shop.put(an_order("1", at=NOW), an_order("2", at=NOW - timedelta(days=2)))
+def test_the_revenue_of_some_days_is_one_query(shop):
+    days = [NOW - timedelta(days=number) for number in range(4)]
+    shop.put(*(an_order(str(n), at=day) for n, day in enumerate(days)))
     shop.settle()
-    month = shop.query(RevenueOfDay.query(day=NOW.date()).reverse())
-    assert [day.orders for day in month if day.day == NOW.date()] == [1]
+    some = RevenueOfDay.query(year=NOW.year).between(days[2].date(), days[1].date())
+    assert [day.day for day in shop.query(some)] == [days[2].date(), days[1].date()]
 
 
 def test_the_hours_of_a_week_ago_are_swept_away(shop):

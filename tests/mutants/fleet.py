@@ -52,8 +52,8 @@ MUTANTS = (
     Mutant(
         "heartbeat-waits-for-data",
         "aws.py",
-        "        yield Aws(await client(\"dynamodb\", 3), streams, await client(\"dynamodb\", 3))\n",
-        "        dynamodb = await client(\"dynamodb\", 3)\n        yield Aws(dynamodb, streams, dynamodb)\n",
+        '        yield Aws(await client("dynamodb", 3), streams, await client("dynamodb", 3))\n',
+        '        dynamodb = await client("dynamodb", 3)\n        yield Aws(dynamodb, streams, dynamodb)\n',
         "a throttled table uses up the heartbeat's budget for retries",
         "peers",
     ),

@@ -34,8 +34,8 @@ MUTANTS = (
     Mutant(
         "everybody-apart-at-once",
         "source/sharing.py",
-        "        self.turns.take(reader)\n",
-        "",
+        "            self.company.turns.take(reader)\n",
+        "            pass\n",
         "all that fell behind read a shard at the same time",
     ),
     Mutant(

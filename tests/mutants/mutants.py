@@ -1,6 +1,6 @@
 """Every mutant there is: deliberate bugs that the tests have to catch."""
 
-from tests.mutants import changes, failures, fleet, leases, listeners, shards
+from tests.mutants import changes, failures, fleet, kinds, leases, listeners, shards
 
 MUTANTS = (
     *leases.MUTANTS,
@@ -9,4 +9,5 @@ MUTANTS = (
     *fleet.MUTANTS,
     *failures.MUTANTS,
     *listeners.MUTANTS,
+    *kinds.MUTANTS,
 )

@@ -75,6 +75,8 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "faults": (
         f"{_FAULTS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble[0]",
     ),
+    "fan_outs": ("tests/simulation/test_fan_out_adversary.py",),
+    "mirrors": ("tests/simulation/test_derive.py", "tests/simulation/test_mirror_rows.py"),
     "fleet": ("tests/simulation/test_fleet.py",),
     "seeds": (f"{_SEEDS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble[0]",),
 }

@@ -20,8 +20,8 @@ PATIENT = {
 }
 LONG_EVERY = 16
 """One seed in so many is long."""
-OUTAGE_AT = 6
-"""And one, this many seeds after it, has an outage."""
+OUTAGE_EVERY, OUTAGE_AT = 2 * LONG_EVERY, 6
+"""And one in so many, the sixth, has an outage."""
 _UNKNOWN = ("lost_reply", "lost_reply", "late", "lost_request")
 _HOUR = 3600.0
 _LONG_SECONDS = 30 * _HOUR
@@ -30,7 +30,7 @@ _LONG_SECONDS = 30 * _HOUR
 def draw(seed: int) -> Plan:
     """Draw the plan of a seed."""
     rng = random.Random(f"plan {seed}")
-    if seed % LONG_EVERY == OUTAGE_AT - 1:
+    if seed % OUTAGE_EVERY == OUTAGE_AT - 1:
         return _with_outage(rng)
     is_long = seed % LONG_EVERY == LONG_EVERY - 1
     seconds = _LONG_SECONDS if is_long else rng.uniform(25.0, 50.0)

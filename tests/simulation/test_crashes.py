@@ -61,12 +61,14 @@ def test_a_run_without_crashes_equals_one_pass_in_order():
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_worker_killed_at_any_call_leaves_what_one_pass_would(part, moment, poison):
-    """With poison at every call that writes: a death at a read leaves what one before it did.
+    """At every call that writes: a death at a read leaves what one before the next write does.
 
-    Without poison the reads are tried as well, so that this is not only believed.
+    Without poison some of the reads are tried as well, so that this is not only believed.
     """
     operations, _ = run_virtually(scenario, None, 7, poison, seed=7)
-    numbers = [n for n, name in enumerate(operations) if not poison or name in WRITES]
+    numbers = [
+        n for n, name in enumerate(operations) if name in WRITES or not (poison or n % 5)
+    ]
     assert len(numbers) > 20
     for number in numbers[part::PARTS]:
         _, lived = run_virtually(scenario, CrashPoint(number, moment), 7, poison, seed=7)

@@ -96,3 +96,22 @@ def test_an_equal_item_that_is_there_already_is_taken_over(harness_of):
     harness.delete(Customer.key(username="ann"))
     harness.settle()
     assert emails(harness) == {}
+
+
+def test_a_conflict_that_is_skipped_leaves_nothing_behind(harness_of):
+    app = App("shop", table="Shop")
+
+    @app.derive(conflict="skip")
+    def marker(customer: Customer) -> Email:
+        return Email(email=customer.email, username=customer.username)
+
+    harness = harness_of(app)
+    harness.put(Customer(username="ann", email="a@x"), Customer(username="bob", email="b@x"))
+    harness.settle()
+    harness.put(Customer(username="ann", email="b@x"))
+    harness.settle()
+    assert emails(harness) == {"b@x": "bob"}
+    harness.put(Customer(username="ann", email="c@x"))
+    harness.settle()
+    assert emails(harness) == {"b@x": "bob", "c@x": "ann"}
+    assert not harness.parked()

@@ -1,10 +1,13 @@
 """Fan-outs under attack: what goes wrong for one recipient, in the middle, or at the wrong moment."""
 
+import asyncio
+
 import pytest
 
 from streamkit import App, Delete, Inserted, Modified, Policy, Put, Query, Send, Set
 from streamkit.consumers import delete_consumer
 from streamkit.fan_outs import cancel_fan_out, list_fan_outs
+from streamkit.redrive import redrive
 from streamkit.rewind import RewindRefused, rewind
 from streamkit.status import read_status
 from tests.simulation.memory import Memory
@@ -176,6 +179,28 @@ def test_a_fan_out_goes_on_while_its_shard_splits_and_its_item_changes(harness_o
     assert not harness.parked()
 
 
+def test_of_two_who_serve_one_audience_each_page_is_served_by_one(harness_of):
+    """As after a split, when two workers hold one lane; here two people redrive it."""
+    harness = harness_of(make_app(rate=50, inline=0, otherwise=None))
+    begun(harness)
+    harness.crash()
+    written = []
+
+    def saw(call):
+        if call.operation == "TransactWriteItems" and call.status == 200:
+            puts = [item["Put"]["Item"] for item in call.payload["TransactItems"] if "Put" in item]
+            written.extend(item["user"]["S"] for item in puts if "user" in item)
+
+    async def both(aws):
+        await asyncio.gather(redrive(harness.app, aws), redrive(harness.app, aws))
+
+    before = len(notes(harness))
+    harness.world.engine.observers.append(saw)
+    with_aws(harness, both)
+    assert notes(harness) == users(300)
+    assert len(written) == len(set(written)) == 300 - before
+
+
 def test_a_cancelled_fan_out_stops_and_the_next_change_of_its_item_is_next(harness_of):
     harness = harness_of(make_app(rate=50, inline=0))
     begun(harness)
@@ -230,14 +255,14 @@ def test_an_audience_that_has_become_another_one_fails_the_fan_out_and_not_the_w
 
 
 def test_a_fan_out_keeps_its_change_whole_whatever_is_stored_of_others(harness_of):
-    harness = harness_of(make_app(rate=0.0002, inline=0, payload="keys", poison={"u0001"}))
-    watch(harness, 20)
+    harness = harness_of(make_app(rate=0.0001, inline=0, payload="keys", poison={"u0001"}))
+    watch(harness, 10)
     harness.settle()
     harness.put(Deal(deal="1", brand="acme"))
-    harness.advance("20h")
-    assert len(notes(harness)) < 18
-    harness.advance("20h")
-    assert notes(harness) == [user for user in users(20) if user != "u0001"]
+    harness.advance("24h")
+    assert len(notes(harness)) < 9
+    harness.advance("2h")
+    assert notes(harness) == [user for user in users(10) if user != "u0001"]
     (parked,) = harness.parked()
     assert (parked.payload, parked.to != "") == ("keys", True)
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from streamkit import App, Entity, Index, Key, Query, Set
+from streamkit import Add, App, Entity, Index, Key, Put, Query, Set
 from streamkit.errors import PoisonChange
 from streamkit.testing.harness import Harness, every_crash
 
@@ -20,6 +20,7 @@ class Member(Entity, pk="SERVER#{server}", sk="USER#{user}"):
     user: str
     name: str = ""
     role: str = ""
+    seen: int = 0
 
     by_user: ClassVar = Index("GSI1", pk="USER#{user}", sk="SERVER#{server}")
 
@@ -103,6 +104,39 @@ def test_a_mirror_that_changes_its_own_result_is_parked(harness_of):
     harness.settle()
     assert {parked.error for parked in harness.parked()} == {PoisonChange.__name__}
     assert harness.get(Member.key(server="s", user="ann")).name == "x"
+
+
+def test_a_mirror_that_adds_is_parked_and_does_not_go_round_in_circles(harness_of):
+    app = App("chat", table="Chat")
+
+    @app.mirror(copies=members_of, source=user_of)
+    def count(user: User, copy: Member) -> Add[Member]:
+        return Add(copy.item_key, seen=1)
+
+    harness = harness_of(app)
+    harness.put(User(user="ann", name="Ann"), Member(server="s", user="ann"))
+    harness.settle()
+    assert {parked.error for parked in harness.parked()} == {PoisonChange.__name__}
+    assert harness.get(Member.key(server="s", user="ann")).seen == 0
+
+
+def test_a_mirror_may_put_the_whole_copy_and_ends(harness_of):
+    app = App("chat", table="Chat")
+
+    @app.mirror(copies=members_of, source=user_of)
+    def whole(user: User, copy: Member) -> Put[Member]:
+        return Put(Member(server=copy.server, user=copy.user, name=user.name))
+
+    harness = harness_of(app)
+    harness.put(User(user="ann", name="Ann"), Member(server="s", user="ann", name="x"))
+    harness.settle()
+    calls = harness.calls
+    assert harness.get(Member.key(server="s", user="ann")).name == "Ann"
+    harness.put(Member(server="s", user="ann", name="x"))
+    harness.settle()
+    assert not wrong(harness)
+    assert not harness.parked()
+    assert harness.calls - calls < 40
 
 
 def chaos(harness, seed):

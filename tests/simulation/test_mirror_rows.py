@@ -206,6 +206,19 @@ def renamed_between_reading_and_writing(mirrored):
     return name(harness) == "2"
 
 
+def renamed_while_the_copy_enters(mirrored):
+    """The rule of the directory: the entry stands only if the source is as it was read."""
+    harness, script = mirrored()
+    harness.world.engine.index_lag = HOUR
+    harness.put(User(user="a", name="1"))
+    harness.settle()
+    script.during(lambda user, copy: copy.name == "1", User(user="a", name="2"))
+    harness.put(Task(task="t", owner="a", name="1"))
+    harness.settle()
+    assert not script.steps
+    return name(harness) == "2"
+
+
 def source_is_back_before_the_copies_go(mirrored):
     """2 naive: no check, a deleted source deletes."""
     harness, _ = mirrored("delete")
@@ -280,6 +293,7 @@ ROWS = (
     (made_of_an_old_reading_unlisted, only_by_the_index),
     (made_of_an_old_reading, by_the_source_only),
     (renamed_between_reading_and_writing, without_checks),
+    (renamed_while_the_copy_enters, without_checks),
     (source_is_back_before_the_copies_go, without_checks),
     (late_write_lands, of_image),
     (moved_between_reading_and_writing, copy_may_change),

@@ -63,7 +63,7 @@ def make_app(
         if to.user in failing:
             raise ValueError("not now")
         note = Note(user=to.user, deal=change.new.deal, text="new")
-        return Put(note).only_if(absent, otherwise=otherwise)
+        return Put(note).only_if(absent, otherwise=otherwise) if otherwise else Put(note)
 
     @app.on
     def see(change: Inserted[Deal]) -> Put[Seen]:

@@ -5,7 +5,15 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PastDate,
+    ValidationError,
+    field_validator,
+)
 
 from streamkit.entity import Entity, EpochSeconds, Index, Key, attribute_names, spec_of
 from streamkit.errors import DeclarationError
@@ -265,6 +273,14 @@ def declare(pk: str | None = None, **keywords: Any) -> None:
 def test_a_wrong_declaration_fails_with_its_line(keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(DeclarationError, match=rf"Wrong \(test_entity.py:\d+\).*{message}"):
         declare(**keywords)
+
+
+@pytest.mark.parametrize("kind", [AwareDatetime, PastDate])
+def test_pydantics_own_dates_are_dates_in_a_template(kind: Any) -> None:
+    class Dated(Entity, pk="D#{day:%Y-%m-%d}"):
+        day: kind
+
+    assert spec_of(Dated).pk.fields == ("day",)
 
 
 def test_a_wrong_template_of_an_index_names_entity_and_index() -> None:

@@ -231,7 +231,9 @@ async def test_a_hold_that_begins_anew_while_the_old_one_is_lifted_is_not_forgot
                 held[name] = again
             return held
 
-        retries.watch("s", lanes, lambda lane: emptied.append(lane) or held.pop(lane, None), held.update)
+        retries.watch(
+            "s", lanes, lambda lane: emptied.append(lane) or held.pop(lane, None), held.update
+        )
         shop.down = False
         async with running(retries):
             while shop.total() == 0:

@@ -1,0 +1,95 @@
+"""The table that an app's entities fit."""
+
+from typing import ClassVar
+
+import pytest
+
+from streamkit import App, Entity, Index, IndexShape, Inserted, TableShape
+from streamkit.local.engine import Engine
+from streamkit.schema import TableSchema
+from streamkit.shape import entities_of
+
+
+class Product(Entity, pk="P#{number}", sk="METADATA"):
+    number: str
+    brand: str
+
+    by_brand: ClassVar = Index("GSI1", pk="B#{brand}", sk="P#{number}")
+    by_code: ClassVar = Index("Codes", pk="{number}", pk_attribute="code")
+
+
+class Session(Entity, pk="{token}"):
+    token: str
+    username: str
+
+    by_user: ClassVar = Index("UserIndex", pk="{username}", pk_attribute="username")
+
+
+def described(shape, *entities, **options):
+    """What the engine says of a table that was made from a shape."""
+    engine = Engine()
+    request = shape.create_table("Table", entities, **options)
+    status, body = engine.call("dynamodb", "CreateTable", request)
+    assert status == 200, body
+    return TableSchema.from_description(body["TableDescription"])
+
+
+def test_keys_and_indexes_follow_from_the_entities():
+    schema = described(TableShape(), Product)
+    assert (schema.pk, schema.sk, schema.view_type) == ("PK", "SK", "NEW_AND_OLD_IMAGES")
+    gsi, codes = schema.indexes["GSI1"], schema.indexes["Codes"]
+    assert (gsi.pk, gsi.sk, gsi.projection) == ("GSI1PK", "GSI1SK", "ALL")
+    assert (codes.pk, codes.sk) == ("code", None)
+    assert Product.by_brand.key_attributes(schema)
+
+
+def test_entities_without_sort_keys_need_a_table_without_one():
+    schema = described(TableShape(pk="SessionToken"), Session)
+    assert (schema.pk, schema.sk) == ("SessionToken", None)
+    assert described(TableShape(), Session, Product).sk == "SK"
+
+
+def test_names_types_and_projections_are_as_the_shape_says():
+    shape = TableShape(
+        pk="id",
+        sk="at",
+        pk_type="N",
+        sk_type="N",
+        indexes={
+            "GSI1": IndexShape(pk="kind", sk="at", project=("brand", "price")),
+            "Codes": IndexShape(pk_type="N", project=()),
+        },
+    )
+    schema = described(shape, Product)
+    assert (schema.pk_type, schema.sk_type) == ("N", "N")
+    gsi, codes = schema.indexes["GSI1"], schema.indexes["Codes"]
+    assert (gsi.pk, gsi.sk, gsi.sk_type) == ("kind", "at", "N")
+    assert (gsi.projection, gsi.included) == ("INCLUDE", {"brand", "price"})
+    assert (codes.projection, codes.pk_type) == ("KEYS_ONLY", "N")
+
+
+def test_a_table_that_is_only_written_to_has_no_stream():
+    assert described(TableShape(), stream=False).view_type is None
+
+
+@pytest.mark.parametrize("ttl", [None, "expires"])
+def test_items_expire_by_the_attribute_of_the_shape(harness_of, ttl):
+    app = App("sessions", table="Sessions")
+
+    @app.on
+    def nothing(change: Inserted[Session]) -> None: ...
+
+    harness = harness_of(app, shape=TableShape(pk="token", ttl=ttl))
+    assert harness.around.table.ttl == ttl
+    harness.put(Session(token="t", username="ann"))
+    assert harness.get(Session.key(token="t")).username == "ann"
+
+
+def test_the_entities_of_an_app_are_those_of_its_listeners_too():
+    app = App("shop", table="Shop", entities=[Product])
+    listener = app.listener("search")
+
+    @listener.on
+    def nothing(change: Inserted[Session]) -> None: ...
+
+    assert set(entities_of(app)) == {Product, Session}
