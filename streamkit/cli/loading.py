@@ -73,6 +73,22 @@ def import_module(name: str) -> ModuleType:
         raise AppNotLoaded(_user_traceback(name, error)) from None
 
 
+def import_demo(name: str) -> ModuleType:
+    """Import the demo of a system, which is a folder of the package `handlers`.
+
+    Raises:
+        AppNotLoaded: it is not there, and which ones are; or it raised.
+    """
+    try:
+        return import_module(f"handlers.{name}.demo")
+    except AppNotLoaded as error:
+        folders = getattr(sys.modules.get("handlers"), "__path__", ())
+        names = {demo.parent.name for folder in folders for demo in Path(folder).glob("*/demo.py")}
+        if not names or name in names:
+            raise
+        raise AppNotLoaded(f"{error}; the systems here are {', '.join(sorted(names))}") from None
+
+
 def _only_app(module: ModuleType) -> App:
     apps = _apps(module)
     children = {id(one) for app in apps.values() for one in app.listeners.values()}

@@ -210,12 +210,11 @@ def demo(
     Workers are killed and shards split meanwhile; at the end the result is checked against the
     table. Exits with 1 if anything differs.
     """
-    from streamkit.cli.loading import import_module
+    from streamkit.cli.loading import import_demo
 
-    module_name = f"handlers.{name}.demo"
     if not name.isidentifier():
         raise typer.BadParameter(f"{name!r} is not the name of a folder")
-    module = import_module(module_name)
+    module = import_demo(name)
     given = {"writes": writes, "seed": seed}
     options = {option: value for option, value in given.items() if value is not None}
     result = module.main(**options)

@@ -11,38 +11,27 @@ the workers come to rest, and the table is compared with what the traffic says i
 
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
 
 import anyio
 import anyio.abc
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.local.transport import Call, Response
 from streamkit.preflight import Surroundings, survey
-from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
+from streamkit.testing.crew import Crew
 from streamkit.testing.faults import Faults
 from streamkit.testing.final import Comparison, Final
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.recording import Recorder, recording
 from streamkit.testing.traffic import Traffic, Writer
-from streamkit.testing.world import CrashPoint, Process, World
+from streamkit.testing.world import World
 from streamkit.worker import first_error
-
-Moment = Literal["before", "after"]
-"""Whether the call that a worker dies in reaches the table."""
-
-_SETTINGS = Settings(
-    poll_ceiling=5.0, heartbeat=10.0, lease=30.0, list_interval=20.0, look_interval=20.0
-)
-_PAGES = 3
-_SETTLE_SECONDS = 6 * 3600.0
 
 
 class Different(AssertionError):
@@ -145,7 +134,7 @@ class _Play:
         writer = _writer(around, self.aws, self.world, self.rng)
         broken = self.trouble.broken / 2
         faults = Faults(self.rng, slow=self.trouble.slow, lost_request=broken, lost_reply=broken)
-        crew = _Crew(self.app, self.world, self.ran.met, faults)
+        crew = Crew(self.app, self.world, self.ran.met, faults)
         await self.traffic.open(writer)
         try:
             async with anyio.create_task_group() as group:
@@ -169,7 +158,7 @@ class _Play:
         require_same(self.ran.comparisons)
         return self.ran
 
-    async def _happen(self, crew: "_Crew", quarter: int) -> None:
+    async def _happen(self, crew: "Crew", quarter: int) -> None:
         """Let happen what may after an act; and each thing once, at the end of a `quarter`."""
         control, table = self.world.control, self.app.table
 
@@ -191,7 +180,7 @@ class _Play:
         if dice() < 0.5:
             await anyio.sleep(dice() * self.trouble.pause)
 
-    async def _end(self, crew: "_Crew") -> None:
+    async def _end(self, crew: "Crew") -> None:
         """Come to rest, with nothing left that has expired."""
         for recorder in self.sent.values():
             recorder.trouble = 0.0
@@ -199,101 +188,6 @@ class _Play:
         while expired := self.world.control.expire(self.app.table):
             self.ran.met["expired"] += expired
             await crew.settle()
-
-
-@dataclass
-class _Mortal(Process):
-    """A process that may be told to die in its next commit."""
-
-    in_commit: Moment | None = None
-
-    async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
-        if self.in_commit is not None and call.operation == "TransactWriteItems":
-            self.crash = CrashPoint(self.calls, self.in_commit)
-        return await super().intercept(call, apply)
-
-
-class _Crew:
-    """The workers: whoever dies is replaced."""
-
-    def __init__(self, app: App, world: World, met: Counter[str], faults: Faults) -> None:
-        self._app, self._world, self._met, self._faults = app, world, met, faults
-        self._alive: dict[str, tuple[_Mortal, list[Any]]] = {}
-        self._names = 0
-        self._closed = False
-        world.engine.observers.append(self._note)
-        self._committed = False
-
-    def start(self, group: anyio.abc.TaskGroup, workers: int) -> None:
-        for _ in range(workers):
-            group.start_soon(self._live_for_ever)
-
-    def crash(self, rng: random.Random) -> None:
-        """Let one of the workers die at one of its next calls, before or after it is applied."""
-        if not self._alive:
-            return
-        process, _ = rng.choice(list(self._alive.values()))
-        moment: Moment = rng.choice(("before", "after"))
-        if rng.random() < 0.5:
-            process.in_commit = moment
-        else:
-            process.crash = CrashPoint(process.calls + rng.randrange(1, 40), moment)
-
-    def close(self) -> None:
-        """Let nobody call any more; the table is as it is."""
-        self._closed = True
-        for process, _ in self._alive.values():
-            process.kill()
-
-    async def settle(self) -> None:
-        """Wait until all workers have nothing to do.
-
-        Raises:
-            TimeoutError: they still have after hours.
-        """
-        self._count_anew()
-        with anyio.fail_after(_SETTLE_SECONDS):
-            while True:
-                await anyio.sleep(1.0)
-                idle = [w.is_idle(_PAGES) for _, found in self._alive.values() for w in found]
-                if len(idle) < len(self._alive) or not (idle and all(idle)):
-                    continue
-                if not self._committed:
-                    return
-                # What was committed may come back through a shard that was quiet before.
-                self._count_anew()
-
-    def _count_anew(self) -> None:
-        self._committed = False
-        for _, workers in self._alive.values():
-            for worker in workers:
-                worker.count_anew()
-
-    async def _live_for_ever(self) -> None:
-        while not self._closed:
-            self._names += 1
-            process = _Mortal(f"worker {self._names}", faults=self._faults)
-            found: list[Any] = []
-            self._alive[process.name] = process, found
-            lived = await self._world.run_worker(
-                self._app,
-                process=process,
-                settings=_SETTINGS,
-                until_idle=False,
-                started=_keep_in(found),
-            )
-            del self._alive[process.name]
-            self._met["crash"] += not (lived or self._closed)
-
-    def _note(self, call: Any) -> None:
-        self._committed = self._committed or call.operation == "TransactWriteItems"
-
-
-def _keep_in(found: list[Any]) -> Callable[[Any], Coroutine[Any, Any, None]]:
-    async def started(worker: Any) -> None:
-        found.append(worker)
-
-    return started
 
 
 def _writer(around: Surroundings, aws: Aws, world: World, rng: random.Random) -> Writer:

@@ -119,6 +119,18 @@ def test_a_supervisor_is_told_of_a_log_once(plant: Harness) -> None:
     assert [notification.supervisor for notification in plant.scan(Notification)] == ["paul"]
 
 
+def test_a_supervisor_who_gets_a_log_back_is_not_told_anew(plant: Harness) -> None:
+    log = a_log(escalated_to="sara")
+    plant.put(log, log.model_copy(update={"escalated_to": "paul"}))
+    plant.put(log.model_copy(update={"operator": "sue"}))
+    plant.settle()
+
+    told = {
+        notification.supervisor: notification.operator for notification in plant.scan(Notification)
+    }
+    assert told == {"sara": "liz", "paul": "liz"}
+
+
 def test_the_index_of_escalations_holds_nothing_else(plant: Harness) -> None:
     escalated = a_log(state="WARNING4", escalated_to="sara")
     plant.put(a_log(), escalated, a_log(state="OFF"))

@@ -261,7 +261,7 @@ def test_a_fan_out_keeps_its_change_whole_whatever_is_stored_of_others(harness_o
     harness.put(Deal(deal="1", brand="acme"))
     harness.advance("24h")
     assert len(notes(harness)) < 9
-    harness.advance("2h")
+    harness.advance("5h")
     assert notes(harness) == [user for user in users(10) if user != "u0001"]
     (parked,) = harness.parked()
     assert (parked.payload, parked.to != "") == ("keys", True)

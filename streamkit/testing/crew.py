@@ -1,0 +1,126 @@
+"""Crews: the workers of a run in virtual time. Whoever dies is replaced.
+
+In: an app and a world. Out: workers that live, die at a call or in a commit, and come to rest. On
+failure: `settle` raises `TimeoutError` if they do not; an error of a worker's own ends the run.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import anyio
+import anyio.abc
+
+from streamkit.app import App
+from streamkit.local.transport import Call, Response
+from streamkit.settings import Settings
+from streamkit.testing.faults import Faults
+from streamkit.testing.world import CrashPoint, Process, World
+
+Moment = Literal["before", "after"]
+"""Whether the call that a worker dies in reaches the table."""
+
+_SETTINGS = Settings(
+    poll_ceiling=5.0, heartbeat=10.0, lease=30.0, list_interval=20.0, look_interval=20.0
+)
+_PAGES = 3
+_SETTLE_SECONDS = 6 * 3600.0
+
+
+@dataclass
+class Mortal(Process):
+    """A process that may be told to die in its next commit."""
+
+    in_commit: Moment | None = None
+
+    async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
+        """Stand between this process's clients and the engine."""
+        if self.in_commit is not None and call.operation == "TransactWriteItems":
+            self.crash = CrashPoint(self.calls, self.in_commit)
+        return await super().intercept(call, apply)
+
+
+class Crew:
+    """The workers: whoever dies is replaced."""
+
+    def __init__(self, app: App, world: World, met: Counter[str], faults: Faults) -> None:
+        self._app, self._world, self._met, self._faults = app, world, met, faults
+        self._alive: dict[str, tuple[Mortal, list[Any]]] = {}
+        self._names = 0
+        self._closed = False
+        world.engine.observers.append(self._note)
+        self._committed = False
+
+    def start(self, group: anyio.abc.TaskGroup, workers: int) -> None:
+        """Start so many workers; the group ends them."""
+        for _ in range(workers):
+            group.start_soon(self._live_for_ever)
+
+    def crash(self, rng: random.Random) -> None:
+        """Let one of the workers die at a call, or in a commit, that is applied or not."""
+        if not self._alive:
+            return
+        process, _ = rng.choice(list(self._alive.values()))
+        moment: Moment = rng.choice(("before", "after"))
+        if rng.random() < 0.5:
+            process.in_commit = moment
+        else:
+            process.crash = CrashPoint(process.calls + rng.randrange(1, 40), moment)
+
+    def close(self) -> None:
+        """Let nobody call any more; the table is as it is."""
+        self._closed = True
+        for process, _ in self._alive.values():
+            process.kill()
+
+    async def settle(self) -> None:
+        """Wait until all workers have nothing to do.
+
+        Raises:
+            TimeoutError: they still have after hours.
+        """
+        self._count_anew()
+        with anyio.fail_after(_SETTLE_SECONDS):
+            while True:
+                await anyio.sleep(1.0)
+                idle = [w.is_idle(_PAGES) for _, found in self._alive.values() for w in found]
+                if len(idle) < len(self._alive) or not (idle and all(idle)):
+                    continue
+                if not self._committed:
+                    return
+                # What was committed may come back through a shard that was quiet before.
+                self._count_anew()
+
+    def _count_anew(self) -> None:
+        self._committed = False
+        for _, workers in self._alive.values():
+            for worker in workers:
+                worker.count_anew()
+
+    async def _live_for_ever(self) -> None:
+        while not self._closed:
+            self._names += 1
+            process = Mortal(f"worker {self._names}", faults=self._faults)
+            found: list[Any] = []
+            self._alive[process.name] = process, found
+            lived = await self._world.run_worker(
+                self._app,
+                process=process,
+                settings=_SETTINGS,
+                until_idle=False,
+                started=_keep_in(found),
+            )
+            del self._alive[process.name]
+            self._met["crash"] += not (lived or self._closed)
+
+    def _note(self, call: Any) -> None:
+        self._committed = self._committed or call.operation == "TransactWriteItems"
+
+
+def _keep_in(found: list[Any]) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    async def started(worker: Any) -> None:
+        found.append(worker)
+
+    return started
