@@ -32,9 +32,9 @@ class ImageDecoder(Generic[E]):
         self._reserved = _attributes_not_fields(entity, schema)
         self._compiled = CompiledModel.of(entity)
         self._validate = entity.__pydantic_validator__.validate_python
-        self._read = None
-        if self._compiled and not self._compiled.needs_all_attributes and not self._upcasts:
-            self._read = values_reader(entity, entity.model_fields)
+        compiled = self._compiled
+        self._is_fast = bool(compiled and not compiled.needs_all_attributes and not self._upcasts)
+        self._read: Callable[[bytes | Raw], dict[str, Any]] | None = None
         self._partial: dict[tuple[str, ...], Callable[[bytes | Raw], dict[str, Any]] | None] = {}
 
     def decode(self, raw: bytes | Raw) -> E:
@@ -44,7 +44,10 @@ class ImageDecoder(Generic[E]):
             DecodeError: the image does not fit the entity.
         """
         if self._read is None:
-            return self._decode_plainly(raw)
+            if not self._is_fast:
+                return self._decode_plainly(raw)
+            # Made for the first image: it takes a millisecond, and who decodes items needs none.
+            self._read = values_reader(self._entity, self._entity.model_fields)
         try:
             entity: E = self._validate(self._read(raw))
         except Exception:  # noqa: BLE001 - goes right, or wrong, once more on the plain path
@@ -81,7 +84,7 @@ class ImageDecoder(Generic[E]):
         self, fields: tuple[str, ...]
     ) -> Callable[[bytes | Raw], dict[str, Any]] | None:
         compiled = self._compiled
-        if self._read is None or compiled is None or compiled.has_whole_validators:
+        if not self._is_fast or compiled is None or compiled.has_whole_validators:
             return None
         if not all(compiled.is_independent(name) for name in fields):
             return None

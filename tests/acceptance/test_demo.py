@@ -114,9 +114,7 @@ def test_a_demo_runs_the_listeners_of_its_app(capsys):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_says_what_it_plays(name):
-    module = import_module(f"handlers.{name}.demo")
-    assert isinstance(module.SYSTEM, System)
-    assert callable(module.main)
+    assert callable(import_module(f"handlers.{name}.demo").main)
     readme = Path(handlers.__file__).parent / name / "README.md"
     assert f"streamkit demo {name}" in readme.read_text()
 

@@ -94,6 +94,8 @@ def test_flips_between_two_looks_of_the_worker_are_a_version_each(desk):
     parts = [version.parts.get("INTRO") for version in versions_of(desk)]
     assert parts == [None, *range(1, 15)]
     assert desk.get(KEY).version == 15
+    queries = [call for call in desk.world.calls if call.operation == "Query"]
+    assert not any(KEY.pk in str(query.payload) for query in queries)  # the number says it all
 
 
 def test_what_changes_neither_title_nor_parts_is_no_version(desk):

@@ -58,6 +58,11 @@ def test_the_example_of_a_test_passes(harness_of):
     module_of(BLOCKS[0], example)["test_likes_are_counted_once"](harness_of)
 
 
+def test_the_example_of_a_trial_passes():
+    example = next(block for block in BLOCKS if "trial(" in block)
+    module_of(BLOCKS[0], example)["test_likes_are_exact_whatever_happens"]()
+
+
 def test_the_how_tos_declare_what_they_say():
     entity, handler, reader = (
         next(block for block in BLOCKS if text in block)

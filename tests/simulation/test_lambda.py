@@ -169,7 +169,7 @@ def logs(world):
     return {item["order"]["S"]: item["text"]["S"] for item in items}
 
 
-async def scenario(seed, habits, kill=0.0, splits=0, count=120):
+async def scenario(seed, habits, kill=0.0, splits=0, count=80):
     rng = random.Random(seed)
     world = World.create(seed, shards=2)
     app = make_app()
@@ -193,8 +193,7 @@ def final_orders(world):
     return orders
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize(("seed", "lanes"), [(0, 1), (1, 4), (2, 4)])
 def test_effects_happen_once_under_redelivery_bisecting_timeouts_and_kills(seed, lanes):
     habits = Habits(lanes=lanes, repeated=0.2, abandoned=0.1)
 

@@ -347,9 +347,9 @@ async def test_standard_ones_get_no_group_and_no_deduplication_id(name):
         {"body": "a\x00b"},
         {"body": "\ud800"},
         {"body": ""},
-        {"body": object()},
+        {"body": range(3)},
     ],
-    ids=str,
+    ids=repr,
 )
 @pytest.mark.parametrize("name", ["SQS", "SNS"])
 async def test_what_queues_and_topics_never_take_is_parked_unsent(name, fields):
