@@ -21,6 +21,7 @@ from streamkit.local.engine import CallRecord, Engine
 from streamkit.local.transport import Apply, Call, Response, session_class
 from streamkit.settings import Settings
 from streamkit.worker import Worker
+from streamkit.workers import Workers
 
 Death = Literal["before", "after"]
 """Whether the commit that a worker dies in reaches the table. The worker hears of neither."""
@@ -61,7 +62,7 @@ class Process:
     costs: Costs
     dead: anyio.Event = field(default_factory=anyio.Event)
     ended: anyio.Event = field(default_factory=anyio.Event)
-    worker: Worker | None = None
+    worker: Worker | Workers | None = None
     _death: Death | None = None
     _life: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
@@ -70,7 +71,10 @@ class Process:
         session = session_class(self.costs.engine, intercept=self._network, read_timeout=False)
         with self._life:
             async with connect(http_session=session) as aws:
-                self.worker = Worker(self.app, aws, self.settings)
+                if self.app.listeners:
+                    self.worker = Workers([self.app], aws, self.settings)
+                else:
+                    self.worker = Worker(self.app, aws, self.settings)
                 await self.worker.run(until_idle=until_idle)
             self.ended.set()
 
@@ -82,8 +86,9 @@ class Process:
     @property
     def changes(self) -> int:
         """How many changes its handlers were run for."""
-        dispatcher = self.worker.dispatcher if self.worker else None
-        return dispatcher.counts.changes if dispatcher else 0
+        workers = getattr(self.worker, "workers", [self.worker])
+        dispatchers = [worker.dispatcher for worker in workers if worker]
+        return sum(dispatcher.counts.changes for dispatcher in dispatchers if dispatcher)
 
     async def kill(self, death: Death, *, patience: float = 2.0) -> bool:
         """Let it die in its next commit, before or after the table has it.

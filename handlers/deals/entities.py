@@ -1,14 +1,15 @@
 """The entities of Big Time Deals: what the items of its table look like.
 
-Keys and index keys are built from fields. Three entities are written by the handlers alone: the
-set of all brands, messages and the aggregates, which stand beside their handlers.
+Keys and index keys are built from fields. Written by the handlers alone are the set of all brands,
+messages (until their reader opens them), what pages a deal is on, the recent deals, and the
+aggregates, which stand beside their handlers.
 """
 
 from datetime import datetime
 from decimal import Decimal
 from typing import ClassVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from streamkit import Entity, EpochSeconds, Index
 
@@ -22,6 +23,7 @@ class Deal(Entity, pk="DEAL#{deal_id}", sk="DEAL#{deal_id}"):
     brand: str
     category: str
     created_at: datetime
+    hot: bool = False
     expires: EpochSeconds | None = None
 
     by_day: ClassVar = Index("GSI1", pk="DEALS#{created_at:%Y-%m-%d}", sk="DEAL#{deal_id}")
@@ -33,7 +35,7 @@ class Deal(Entity, pk="DEAL#{deal_id}", sk="DEAL#{deal_id}"):
     )
 
 
-class FeaturedDeal(BaseModel):
+class FeaturedDeal(BaseModel, frozen=True):
     """What a page shows of a deal: a copy, so that the page is one read."""
 
     deal_id: str
@@ -41,11 +43,21 @@ class FeaturedDeal(BaseModel):
     price: Decimal
 
 
+class RecentDeal(Entity, pk="RECENTDEALS", sk="DEAL#{deal_id}"):
+    """A deal once more: all of them in one collection of the table, which can be read as it is."""
+
+    deal_id: str
+    title: str
+    price: Decimal
+
+
 class Brand(Entity, pk="BRAND#{brand}", sk="BRAND#{brand}"):
-    """A brand."""
+    """A brand. The handlers keep its counts, so the application sets fields and puts none."""
 
     brand: str
     logo_url: str
+    likes_count: int = Field(default=0, alias="LikesCount")
+    watch_count: int = Field(default=0, alias="WatchCount")
 
 
 class Brands(Entity, pk="BRANDS", sk="BRANDS"):
@@ -69,11 +81,16 @@ class BrandWatch(Entity, pk="BRANDWATCH#{brand}", sk="USER#{username}"):
     expires: EpochSeconds | None = None
 
 
-class Category(Entity, pk="CATEGORY#{category}", sk="CATEGORY#{category}"):
+class Page(Entity):
+    """What shows deals."""
+
+    featured: tuple[FeaturedDeal, ...] = ()
+
+
+class Category(Page, pk="CATEGORY#{category}", sk="CATEGORY#{category}"):
     """A category, with the deals that its page features."""
 
     category: str
-    featured: tuple[FeaturedDeal, ...] = ()
 
 
 class CategoryLike(
@@ -93,18 +110,24 @@ class CategoryWatch(Entity, pk="CATEGORYWATCH#{category}", sk="USER#{username}")
     expires: EpochSeconds | None = None
 
 
-class FrontPage(Entity, pk="FRONTPAGE#{number}", sk="FRONTPAGE#{number}"):
+class FrontPage(Page, pk="FRONTPAGE#{number}", sk="FRONTPAGE#{number}"):
     """What the front page features: the same under several numbers, to spread its reads."""
 
     number: int
-    featured: tuple[FeaturedDeal, ...] = ()
 
 
-class EditorsChoice(Entity, pk="EDITORSCHOICE#{number}", sk="EDITORSCHOICE#{number}"):
+class EditorsChoice(Page, pk="EDITORSCHOICE#{number}", sk="EDITORSCHOICE#{number}"):
     """What the editors feature, spread like the front page."""
 
     number: int
-    featured: tuple[FeaturedDeal, ...] = ()
+
+
+class FeaturedOn(Entity, pk="FEATURED#{deal_id}", sk="{kind}#{name}"):
+    """A page features a deal: how a deal finds the pages with copies of it."""
+
+    deal_id: str
+    kind: str
+    name: str
 
 
 class User(Entity, pk="USER#{username}", sk="USER#{username}"):

@@ -1,23 +1,24 @@
-"""The application of the demo: several writers at once who play users, brands and editors.
+"""The application of the demo: users, brands and editors, and what must follow from what they do.
 
-They use the plain SDK, as an application that knows nothing of streamkit would; entities only
-shape the items. What they do is chance, from a seed. Brands and categories whose deals are posted
-have a steady audience, so that who must have been told of a deal can be computed afterwards;
-watches of the others come, go and expire all the time.
+Brands and categories whose deals are posted have a steady audience, so that who must have been told
+of a deal can be computed afterwards; watches of the others come, go and expire all the time. What
+the table cannot tell is noted: which deals were posted and are gone, which messages their readers
+have opened or thrown away.
 """
 
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 
 from handlers.deals.entities import (
     Brand,
     BrandLike,
+    Brands,
     BrandWatch,
     Category,
     CategoryLike,
@@ -25,216 +26,321 @@ from handlers.deals.entities import (
     Deal,
     EditorsChoice,
     FeaturedDeal,
+    FeaturedOn,
     FrontPage,
     Message,
+    Page,
+    RecentDeal,
     User,
 )
-from handlers.deals.ksuid import ksuid
-from streamkit import Entity, Key, Table
-from streamkit.aws import Aws
-from streamkit.schema import TableSchema
+from handlers.deals.handlers import (
+    CACHES,
+    LATEST,
+    BrandLikes,
+    BrandWatches,
+    CategoryLikes,
+    CategoryWatches,
+    DealsCache,
+    UnreadMessages,
+)
+from handlers.deals.ksuid import derive, ksuid
+from streamkit import Delete, Entity, Put, Set, present
+from streamkit.testing import Comparison, Final, Writer
 
 T = TypeVar("T")
 
-USERS = [f"user{number:03d}" for number in range(300)]
-BRANDS = [f"BRAND{number:02d}" for number in range(24)]
-CATEGORIES = [f"CATEGORY{number}" for number in range(8)]
-OTHER_BRANDS = [f"OTHER{number:02d}" for number in range(16)]
-OTHER_CATEGORIES = [f"MISC{number}" for number in range(4)]
 PAGES = 4
 """Numbers that the front page and the editors' choice are spread over."""
 
-
-@dataclass
-class Ledger:
-    """What the writers did that the table cannot tell afterwards. Messages are (user, deal)."""
-
-    posted: dict[str, Deal] = field(default_factory=dict)
-    read: set[tuple[str, str]] = field(default_factory=set)
-    deleted: set[tuple[str, str]] = field(default_factory=set)
-    writes: int = 0
+Act = Callable[[Writer], Awaitable[None]]
 
 
 class Traffic:
-    """Writers on one table, until together they have made a number of writes."""
+    """Users, brands and editors.
 
-    def __init__(self, aws: Aws, schema: TableSchema, *, seed: int, writes: int) -> None:
-        self.ledger = Ledger()
-        self.total = writes
-        self._dynamodb = aws.dynamodb
-        self._schema = schema
-        self._table = Table(aws.dynamodb, schema)
-        self._seed = seed
+    Args:
+        users: how many there are.
+        brands: how many with a steady audience; there are as many again without.
+        categories: likewise.
+        audience: how many watch each of them.
+        editing: how much is done to deals and pages, compared with likes and watches.
+    """
+
+    def __init__(
+        self,
+        *,
+        users: int = 300,
+        brands: int = 24,
+        categories: int = 8,
+        audience: int = 6,
+        editing: float = 1.0,
+    ) -> None:
+        self.users = [f"user{number:03d}" for number in range(users)]
+        self.brands = [f"BRAND{number:02d}" for number in range(brands)]
+        self.categories = [f"CATEGORY{number}" for number in range(categories)]
+        self.other_brands = [f"OTHER{number:02d}" for number in range(brands)]
+        self.other_categories = [f"MISC{number}" for number in range(categories)]
+        self.posted: dict[str, Deal] = {}
+        self.hot: set[str] = set()
+        self.read: set[str] = set()
+        self.deleted: set[str] = set()
+        self._audience = audience
+        self._editing = editing
         self._likes: list[BrandLike | CategoryLike] = []
         self._watches: list[BrandWatch | CategoryWatch] = []
-        self._deals: list[Deal] = []
+        self._deals: list[str] = []
+        self._editor = anyio.Lock()
 
-    @property
-    def done(self) -> bool:
-        """Whether all writes are made."""
-        return self.ledger.writes >= self.total
+    async def open(self, writer: Writer) -> None:
+        """Write users, brands, categories, and who watches those of the deals."""
+        rng = writer.rng
+        await writer.put(*(User(username=name, name=name.title()) for name in self.users))
+        await writer.put(*(_brand(rng, brand) for brand in self.brands + self.other_brands))
+        for category in self.categories + self.other_categories:
+            await writer.put(Category(category=category))
+        for brand in self.brands:
+            for username in rng.sample(self.users, self._audience):
+                await writer.put(BrandWatch(brand=brand, username=username))
+        for category in self.categories:
+            for username in rng.sample(self.users, self._audience):
+                await writer.put(CategoryWatch(category=category, username=username))
 
-    async def play(self, writers: int = 8) -> None:
-        """Fill the table with what was there before the first deal, then let writers loose."""
-        await self._open()
-        async with anyio.create_task_group() as group:
-            for number in range(writers):
-                group.start_soon(self._write, random.Random(f"{self._seed}/{number}"))
-
-    async def _open(self) -> None:
-        rng = random.Random(f"{self._seed}/opening")
-        for username in USERS:
-            await self._put(User(username=username, name=username.title()))
-        for brand in BRANDS + OTHER_BRANDS:
-            await self._put(_brand(rng, brand))
-        for category in CATEGORIES + OTHER_CATEGORIES:
-            await self._put(Category(category=category))
-        for brand in BRANDS:
-            for username in rng.sample(USERS, 8):
-                await self._put(BrandWatch(brand=brand, username=username))
-        for category in CATEGORIES:
-            for username in rng.sample(USERS, 8):
-                await self._put(CategoryWatch(category=category, username=username))
-
-    async def _write(self, rng: random.Random) -> None:
-        acts = self._acts()
-        while not self.done:
-            (act,) = rng.choices(list(acts), list(acts.values()))
-            await act(rng)
-
-    def _acts(self) -> dict[Callable[[random.Random], Awaitable[None]], float]:
-        """Say what writers do, and how often."""
-        return {
+    async def act(self, writer: Writer) -> None:
+        """Let somebody do something."""
+        acts: dict[Act, float] = {
             self._like: 40,
             self._unlike: 12,
             self._watch: 14,
             self._unwatch: 6,
-            self._read_messages: 5,
+            self._read_messages: 4,
             self._rename_user: 4,
-            self._post_deal: 1.5,
-            self._change_price: 6,
-            self._withdraw_deal: 0.3,
+            self._post_deal: 0.8 * self._editing,
+            self._change_price: 0.5 * self._editing,
+            self._heat: 0.02 * self._editing,
+            self._withdraw_deal: 0.2 * self._editing,
             self._change_brand: 5,
-            self._feature: 0.5,
+            self._feature: 0.1 * self._editing,
         }
+        (act,) = writer.rng.choices(list(acts), list(acts.values()))
+        await act(writer)
 
     # -- users ---------------------------------------------------------------------------------
 
-    async def _like(self, rng: random.Random) -> None:
+    async def _like(self, writer: Writer) -> None:
+        rng, username = writer.rng, writer.rng.choice(self.users)
         like: BrandLike | CategoryLike
         if rng.random() < 0.7:
-            brand = rng.choice(BRANDS + OTHER_BRANDS)
-            like = BrandLike(brand=brand, username=rng.choice(USERS))
+            brand = rng.choice(self.brands + self.other_brands)
+            like = BrandLike(brand=brand, username=username)
         else:
-            category = rng.choice(CATEGORIES + OTHER_CATEGORIES)
-            like = CategoryLike(category=category, username=rng.choice(USERS))
-        await self._put(like)
+            category = rng.choice(self.categories + self.other_categories)
+            like = CategoryLike(category=category, username=username)
+        await writer.put(like)
         self._likes.append(like)
 
-    async def _unlike(self, rng: random.Random) -> None:
+    async def _unlike(self, writer: Writer) -> None:
         if self._likes:
-            await self._delete(_take(rng, self._likes).item_key)
+            await writer.delete(_take(writer.rng, self._likes).item_key)
 
-    async def _watch(self, rng: random.Random) -> None:
+    async def _watch(self, writer: Writer) -> None:
+        rng, username = writer.rng, writer.rng.choice(self.users)
+        expires = _soon(writer) if rng.random() < 0.3 else None
         watch: BrandWatch | CategoryWatch
-        expires = _soon(rng) if rng.random() < 0.3 else None
-        username = rng.choice(USERS)
         if rng.random() < 0.7:
-            brand = rng.choice(OTHER_BRANDS)
+            brand = rng.choice(self.other_brands)
             watch = BrandWatch(brand=brand, username=username, expires=expires)
         else:
-            category = rng.choice(OTHER_CATEGORIES)
+            category = rng.choice(self.other_categories)
             watch = CategoryWatch(category=category, username=username, expires=expires)
-        await self._put(watch)
+        await writer.put(watch)
         self._watches.append(watch)
 
-    async def _unwatch(self, rng: random.Random) -> None:
+    async def _unwatch(self, writer: Writer) -> None:
         if self._watches:
-            await self._delete(_take(rng, self._watches).item_key)
+            await writer.delete(_take(writer.rng, self._watches).item_key)
 
-    async def _read_messages(self, rng: random.Random) -> None:
+    async def _read_messages(self, writer: Writer) -> None:
         """Open a few unread messages; some are thrown away."""
-        username = rng.choice(USERS)
+        username = writer.rng.choice(self.users)
         unread = Message.query(index=Message.unread_only, username=username).limit(3)
-        async for message in self._table.query(unread):
-            about = (username, message.deal_id)
-            if rng.random() < 0.3:
-                await self._delete(message.item_key)
-                self.ledger.deleted.add(about)
-            elif await self._replace(message.model_copy(update={"unread": False})):
-                self.ledger.read.add(about)
+        async for message in writer.table.query(unread):
+            if writer.rng.random() < 0.3:
+                await writer.delete(message.item_key)
+                self.deleted.add(message.message_id)
+            elif await _replace(writer, message.model_copy(update={"unread": False})):
+                self.read.add(message.message_id)
 
-    async def _rename_user(self, rng: random.Random) -> None:
-        username = rng.choice(USERS)
-        await self._put(User(username=username, name=f"{username} {rng.randrange(1000)}"))
+    async def _rename_user(self, writer: Writer) -> None:
+        username = writer.rng.choice(self.users)
+        await writer.put(User(username=username, name=f"{username} {writer.rng.randrange(1000)}"))
 
     # -- brands and editors --------------------------------------------------------------------
 
-    async def _post_deal(self, rng: random.Random) -> None:
-        now = datetime.now(UTC)
+    async def _post_deal(self, writer: Writer) -> None:
+        rng, now = writer.rng, writer.now
         deal = Deal(
             deal_id=ksuid(now, rng.getrandbits(128)),
             title=f"Thing {rng.randrange(10_000)}",
             price=_price(rng),
-            brand=rng.choice(BRANDS),
-            category=rng.choice(CATEGORIES),
+            brand=rng.choice(self.brands),
+            category=rng.choice(self.categories),
             created_at=now,
-            expires=_soon(rng) if rng.random() < 0.2 else now + timedelta(days=30),
+            expires=_soon(writer) if rng.random() < 0.2 else now + timedelta(days=30),
         )
-        self.ledger.posted[deal.deal_id] = deal
-        await self._put(deal)
-        self._deals.append(deal)
+        self.posted[deal.deal_id] = deal
+        await writer.put(deal)
+        self._deals.append(deal.deal_id)
 
-    async def _change_price(self, rng: random.Random) -> None:
+    async def _change_price(self, writer: Writer) -> None:
         if self._deals:
-            deal = rng.choice(self._deals)
-            await self._replace(deal.model_copy(update={"price": _price(rng)}))
+            price = _price(writer.rng)
+            key = Deal.key(deal_id=writer.rng.choice(self._deals))
+            await writer.write(Set(key, price=price).only_if(present))
 
-    async def _withdraw_deal(self, rng: random.Random) -> None:
+    async def _heat(self, writer: Writer) -> None:
+        """Make a deal hot, once in its life."""
+        cool = [deal_id for deal_id in self._deals if deal_id not in self.hot]
+        if cool:
+            deal_id = writer.rng.choice(cool)
+            hot = Set(Deal.key(deal_id=deal_id), hot=True)
+            if await writer.write(hot.only_if(present)):
+                self.hot.add(deal_id)
+
+    async def _withdraw_deal(self, writer: Writer) -> None:
         if self._deals:
-            await self._delete(_take(rng, self._deals).item_key)
+            await writer.delete(Deal.key(deal_id=_take(writer.rng, self._deals)))
 
-    async def _change_brand(self, rng: random.Random) -> None:
+    async def _change_brand(self, writer: Writer) -> None:
         """Change a brand's logo; some of the other brands go, and come back."""
-        if rng.random() < 0.3:
-            brand = rng.choice(OTHER_BRANDS)
-            if rng.random() < 0.5:
-                await self._delete(Brand.key(brand=brand))
-            else:
-                await self._put(_brand(rng, brand))
-        else:
-            await self._put(_brand(rng, rng.choice(BRANDS)))
+        rng = writer.rng
+        if rng.random() < 0.7:
+            brand = _brand(rng, rng.choice(self.brands))
+            await writer.update(brand.item_key, logo_url=brand.logo_url)
+            return
+        brand = _brand(rng, rng.choice(self.other_brands))
+        await writer.write(Delete(brand.item_key) if rng.random() < 0.05 else Put(brand))
 
-    async def _feature(self, rng: random.Random) -> None:
-        """Put deals on a page; nothing follows from it yet."""
-        chosen = rng.sample(self._deals, min(5, len(self._deals)))
-        copies = tuple(
-            FeaturedDeal(deal_id=deal.deal_id, title=deal.title, price=deal.price)
-            for deal in chosen
+    async def _feature(self, writer: Writer) -> None:
+        """Put deals on a page, as they were when the editor looked; one editor at a time."""
+        rng = writer.rng
+        async with self._editor:
+            keys = [
+                Deal.key(deal_id=deal_id)
+                for deal_id in rng.sample(self._deals, min(5, len(self._deals)))
+            ]
+            deals = await writer.table.batch_get(keys)
+            copies = tuple(
+                FeaturedDeal(deal_id=deal.deal_id, title=deal.title, price=deal.price)
+                for deal in deals.values()
+            )
+            page = rng.choice((FrontPage, EditorsChoice))
+            for number in range(1, PAGES + 1):
+                await writer.put(page(number=number, featured=copies))
+            category = rng.choice(self.categories)
+            await writer.update(Category.key(category=category), featured=copies)
+
+    # -- what must follow ----------------------------------------------------------------------
+
+    def expected(self, final: Final) -> Iterator[Comparison]:
+        """Compare everything that handlers keep with what it follows from."""
+        yield from _counts(final)
+        yield self._brands(final)
+        names = frozenset(brand.brand for brand in final[Brand])
+        yield final.compare(Brands, [Brands(names=names)] if names else [])
+        yield from self._messages(final)
+        yield from _copies(final)
+
+    def _brands(self, final: Final) -> Comparison:
+        """The counts on brands; what came before a brand did is not on it, so only steady ones."""
+        likes = Counter(like.brand for like in final[BrandLike])
+        watches = Counter(watch.brand for watch in final[BrandWatch])
+        found = {b.brand: (b.likes_count, b.watch_count) for b in final[Brand]}
+        steady = {brand: found.get(brand) for brand in self.brands}
+        return Comparison.of(
+            "counts on brands", steady, {b: (likes[b], watches[b]) for b in self.brands}
         )
-        page = rng.choice((FrontPage, EditorsChoice))
-        for number in range(1, PAGES + 1):
-            await self._put(page(number=number, featured=copies))
-        await self._put(Category(category=rng.choice(CATEGORIES), featured=copies))
 
-    # -- writes --------------------------------------------------------------------------------
+    def _messages(self, final: Final) -> Iterator[Comparison]:
+        wanted = dict(self._told(final))
+        for message_id in self.read & wanted.keys():
+            wanted[message_id] = ("read", *wanted[message_id][1:])
+        for message_id in self.deleted & wanted.keys():
+            del wanted[message_id]
+        found: dict[str, tuple[str, str, str]] = {}
+        unread: Counter[str] = Counter()
+        for message in final[Message]:
+            unread[message.username] += message.unread
+            state = "unread" if message.unread else "read"
+            found[message.message_id] = (state, message.username, message.deal_id)
+        yield Comparison.of("messages", found, wanted)
+        yield final.compare(
+            UnreadMessages,
+            [UnreadMessages(username=name, unread=count) for name, count in unread.items()],
+        )
 
-    async def _put(self, item: Entity, **condition: Any) -> None:
-        attributes = item.attributes(self._schema)
-        await self._dynamodb.put_item(TableName=self._schema.name, Item=attributes, **condition)
-        self.ledger.writes += 1
+    def _told(self, final: Final) -> Iterator[tuple[str, tuple[str, str, str]]]:
+        """Say who must have been told of which deal, unless that is over by now."""
+        brands, categories = defaultdict(set), defaultdict(set)
+        for watch in final[BrandWatch]:
+            brands[watch.brand].add(watch.username)
+        for other in final[CategoryWatch]:
+            categories[other.category].add(other.username)
+        for deal in self.posted.values():
+            if deal.expires is not None and deal.expires <= final.now:
+                continue
+            for user in brands[deal.brand] | categories[deal.category]:
+                yield derive(deal.deal_id, user), ("unread", user, deal.deal_id)
+            for user in self.users if deal.deal_id in self.hot else ():
+                yield derive(deal.deal_id, user, "hot"), ("unread", user, deal.deal_id)
 
-    async def _replace(self, item: Entity) -> bool:
-        """Put an item if there is one; say whether there was."""
-        try:
-            await self._put(item, ConditionExpression="attribute_exists(PK)")
-        except self._dynamodb.exceptions.ConditionalCheckFailedException:
-            return False
-        return True
 
-    async def _delete(self, key: Key[Any]) -> None:
-        await self._dynamodb.delete_item(TableName=self._schema.name, Key=key.wire(self._schema))
-        self.ledger.writes += 1
+def _counts(final: Final) -> Iterator[Comparison]:
+    likes = Counter(like.brand for like in final[BrandLike]).items()
+    yield final.compare(BrandLikes, [BrandLikes(brand=b, likes=n) for b, n in likes])
+    watches = Counter(watch.brand for watch in final[BrandWatch]).items()
+    yield final.compare(BrandWatches, [BrandWatches(brand=b, watches=n) for b, n in watches])
+    likes = Counter(like.category for like in final[CategoryLike]).items()
+    yield final.compare(CategoryLikes, [CategoryLikes(category=c, likes=n) for c, n in likes])
+    watches = Counter(watch.category for watch in final[CategoryWatch]).items()
+    yield final.compare(
+        CategoryWatches, [CategoryWatches(category=c, watches=n) for c, n in watches]
+    )
+
+
+def _copies(final: Final) -> Iterator[Comparison]:
+    """Compare everything that shows deals with the deals."""
+    copies = {
+        deal.deal_id: FeaturedDeal(deal_id=deal.deal_id, title=deal.title, price=deal.price)
+        for deal in final[Deal]
+    }
+    recent = [RecentDeal(**dict(copy)) for copy in copies.values()]
+    yield final.compare(RecentDeal, recent)
+    latest = tuple(copies[deal_id] for deal_id in sorted(copies, reverse=True)[:LATEST])
+    numbers = range(1, CACHES + 1) if latest else ()
+    yield final.compare(DealsCache, [DealsCache(number=n, deals=latest) for n in numbers])
+    links = []
+    pages: tuple[tuple[type[Page], str, str], ...] = (
+        (Category, "CATEGORY", "category"),
+        (FrontPage, "FRONTPAGE", "number"),
+        (EditorsChoice, "EDITORSCHOICE", "number"),
+    )
+    for page, kind, name in pages:
+        wanted = []
+        for found in final[page]:
+            ids = [copy.deal_id for copy in found.featured]
+            mended = tuple(copies[deal_id] for deal_id in ids if deal_id in copies)
+            wanted.append(found.model_copy(update={"featured": mended}))
+            links += [
+                FeaturedOn(deal_id=deal_id, kind=kind, name=str(getattr(found, name)))
+                for deal_id in ids
+            ]
+        yield final.compare(page, wanted)
+    yield final.compare(FeaturedOn, links)
+
+
+async def _replace(writer: Writer, item: Entity) -> bool:
+    """Put an item if there is one; say whether there was."""
+    return await writer.write(Put(item).only_if(present))
 
 
 def _brand(rng: random.Random, brand: str) -> Brand:
@@ -245,8 +351,8 @@ def _price(rng: random.Random) -> Decimal:
     return Decimal(rng.randrange(100, 100_000)) / 100
 
 
-def _soon(rng: random.Random) -> datetime:
-    return datetime.now(UTC) + timedelta(seconds=rng.uniform(1, 4))
+def _soon(writer: Writer) -> datetime:
+    return writer.now + timedelta(seconds=writer.rng.uniform(1, 4))
 
 
 def _take(rng: random.Random, things: list[T]) -> T:

@@ -20,7 +20,9 @@ import anyio.abc
 
 from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.parked import Selection
 from streamkit.preflight import Surroundings, survey
+from streamkit.redrive import redrive
 from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
@@ -181,9 +183,15 @@ class _Play:
             await anyio.sleep(dice() * self.trouble.pause)
 
     async def _end(self, crew: "Crew") -> None:
-        """Come to rest, with nothing left that has expired."""
+        """Come to rest, with nothing left that has expired, and nothing that waits for a person.
+
+        A change under which workers were killed by chance is suspected, and parked unrun.
+        """
         for recorder in self.sent.values():
             recorder.trouble = 0.0
+        await crew.settle()
+        for consumer in (self.app, *self.app.listeners.values()):
+            await redrive(consumer, self.aws, Selection(error="WorkerKilled"))
         await crew.settle()
         while expired := self.world.control.expire(self.app.table):
             self.ran.met["expired"] += expired

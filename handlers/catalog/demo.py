@@ -1,0 +1,19 @@
+"""The demo: goods that come and go, products that move, brands that are renamed."""
+
+import sys
+
+from handlers.catalog.handlers import SHAPE, app
+from handlers.catalog.traffic import Traffic
+from handlers.playing import play
+from handlers.system import System
+
+SYSTEM = System(app, Traffic, SHAPE)
+
+
+def main(*, writes: int = 1_500, seed: int = 1) -> int:
+    """Run the demo; 0 if the table is as it must be, else 1."""
+    return play(SYSTEM, writes=writes, seed=seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

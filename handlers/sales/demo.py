@@ -1,0 +1,19 @@
+"""The demo: tills that sell, correct and cancel, and nine exact totals for each sale."""
+
+import sys
+
+from handlers.playing import play
+from handlers.sales.handlers import SHAPE, app
+from handlers.sales.traffic import Traffic
+from handlers.system import System
+
+SYSTEM = System(app, Traffic, SHAPE)
+
+
+def main(*, writes: int = 1_500, seed: int = 1) -> int:
+    """Run the demo; 0 if the table is as it must be, else 1."""
+    return play(SYSTEM, writes=writes, seed=seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""The entities of the shop: what the items of its table look like.
+
+An order stands in the collection of its customer, its items apart from it: `by_order` brings both
+together. `#` sorts before letters, so that a query of a customer's orders in descending order ends
+with the customer, and one in ascending order begins with the orders.
+"""
+
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import ClassVar
+
+from pydantic import BaseModel, Field
+
+from streamkit import Entity, Index
+
+
+class Status(StrEnum):
+    """How far an order is."""
+
+    PLACED = "PLACED"
+    PAID = "PAID"
+    SHIPPED = "SHIPPED"
+    DELIVERED = "DELIVERED"
+    CANCELLED = "CANCELLED"
+
+
+class Address(BaseModel):
+    """Where to send things."""
+
+    street: str
+    city: str
+    country: str
+
+
+class Customer(Entity, pk="CUSTOMER#{username}", sk="CUSTOMER#{username}"):
+    """A customer; addresses by the name that the customer gives them."""
+
+    username: str
+    name: str
+    email: str
+    addresses: dict[str, Address] = Field(default_factory=dict)
+
+
+class CustomerEmail(Entity, pk="CUSTOMEREMAIL#{email}", sk="CUSTOMEREMAIL#{email}"):
+    """An e-mail address is taken, by whom. The handlers keep it."""
+
+    email: str
+    username: str
+
+
+class Order(Entity, pk="CUSTOMER#{username}", sk="#ORDER#{order_id}"):
+    """An order. The handlers keep `total` and `items`, so the application sets the status alone."""
+
+    username: str
+    order_id: str
+    status: Status
+    created_at: datetime
+    total: Decimal = Decimal(0)
+    items: int = 0
+
+    by_order: ClassVar = Index("GSI1", pk="ORDER#{order_id}", sk="ORDER#{order_id}")
+
+
+class OrderItem(Entity, pk="ORDER#{order_id}#ITEM#{item_id}", sk="ORDER#{order_id}#ITEM#{item_id}"):
+    """One line of an order; the username says where the order is."""
+
+    order_id: str
+    item_id: str
+    username: str
+    price: Decimal
+    quantity: int = 1
+
+    by_order: ClassVar = Index("GSI1", pk="ORDER#{order_id}", sk="ITEM#{item_id}")
+
+    @property
+    def amount(self) -> Decimal:
+        """What the line costs."""
+        return self.price * self.quantity
