@@ -176,7 +176,7 @@ async def scenario(seed, habits, kill=0.0, splits=0, count=80):
     world.engine.call("dynamodb", "CreateTable", table_of(app))
     function = Function(world, app, rng, kill)
     mapping = EventSourceMapping(world, TABLE, function.invoke, rng, habits)
-    orders = write(world, TABLE, rng, count)
+    write(world, TABLE, rng, count)
     for _ in range(splits):
         world.control.split(TABLE)
         write(world, TABLE, rng, 30)
