@@ -41,6 +41,8 @@ class HeldLanes:
         for chunk, lanes in (await self.in_chunks(chunks)).items():
             for lane in lanes:
                 self.lanes[lane] = Hold(chunk)
+        if self.lanes:
+            self.began()
 
     async def in_chunks(self, chunks: Collection[str]) -> dict[str, list[str]]:
         """Return the lanes of each chunk that has any."""

@@ -73,7 +73,7 @@ class LaneRetries:
         self._busy: set[str] = set()
         self._serving: set[str] = set()
         self._foreign: set[tuple[str, str]] = set()
-        self._news = False
+        self._heard = self._learnt = 0
         self.wrote: Callable[[], object] = lambda: None
         self._runners = 0
         self._paused = False
@@ -117,7 +117,7 @@ class LaneRetries:
 
     def wake(self) -> None:
         """Look at once: a lane has begun to be held, and may be due."""
-        self._news = True
+        self._heard += 1
         self._woken.set()
 
     @property
@@ -125,7 +125,7 @@ class LaneRetries:
         """Whether something is due or under way here; what failed and waits for its turn is not."""
         if self._paused:
             return self._runners > 0
-        return self._news or bool(self._busy or self._serving)
+        return self._heard > self._learnt or bool(self._busy or self._serving)
 
     def unwatch(self, shard: str) -> None:
         """Leave a shard's lanes to its next owner; one that is being tried is finished."""
@@ -153,7 +153,7 @@ class LaneRetries:
 
     async def _round(self, group: anyio.abc.TaskGroup) -> None:
         """Learn of new lanes, and begin with those that are due, the longest due first."""
-        self._news = False
+        heard = self._heard
         if self._foreign:
             await self._look_again()
         held = {name for holder in self._holders.values() for name in holder.lanes()}
@@ -167,6 +167,7 @@ class LaneRetries:
         for _ in range(min(AT_ONCE - self._runners, len(self._waiting))):
             self._runners += 1
             group.start_soon(self._run)
+        self._learnt = heard
 
     def _rest(self) -> float:
         """Return the seconds until the next round."""

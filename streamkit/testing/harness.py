@@ -197,6 +197,11 @@ class Harness:
         return self._process.calls
 
     @property
+    def is_dead(self) -> bool:
+        """Whether the worker's process was killed, and no other started since."""
+        return self._process.dead.is_set()
+
+    @property
     def writes(self) -> list[int]:
         """Which calls of the worker's process may have written something, by number."""
         return self._process.writes
