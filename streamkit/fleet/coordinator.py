@@ -40,6 +40,10 @@ _EAGER = 0.4
 _LARGE = 20
 """Workers from which on each looks less often."""
 
+_SELDOM = 10
+"""Times as long as asked for that a look may be put off, however long the lease: one who joins
+waits for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
@@ -178,10 +182,11 @@ class Coordinator:
         Each look reads all members, so a large fleet looks less often; a worker that is alone has
         nothing to see but others that come.
         """
-        longest = max(self.rhythm.look, self.pulse.lease_seconds / 4)
+        look = self.rhythm.look
+        longest = max(look, min(self.pulse.lease_seconds / 4, _SELDOM * look))
         if self.me.state == "active" and len(self.members) == 1 and not eager:
             return longest
-        seconds = min(self.rhythm.look * max(1.0, len(self.members) / _LARGE), longest)
+        seconds = min(look * max(1.0, len(self.members) / _LARGE), longest)
         return seconds * _EAGER if eager else seconds
 
     async def look(self) -> None:

@@ -156,6 +156,18 @@ def test_workers_that_join_get_an_even_share_and_little_else_moves(seed, shape):
     run(joined, *shape, seed=seed)
 
 
+async def joined_a_worker_with_a_long_lease():
+    fleet = Fleet(4, lease=3600)
+    async with fleet.running("alone"):
+        await settled(fleet, "alone")
+        fleet.start("second")
+        await fleet.until_even("alone", "second", seconds=15)
+
+
+def test_a_worker_that_was_alone_shares_soon_however_long_its_lease():
+    run(joined_a_worker_with_a_long_lease, seed=0)
+
+
 # -- the lineage goes on ---------------------------------------------------------------------------
 
 
