@@ -1,0 +1,84 @@
+"""`streamkit iam`: the least-privilege policy of a host, computed from what the app registers."""
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamkit.cli.options import AppArgument
+
+if TYPE_CHECKING:
+    from streamkit.iam.document import Policy
+
+
+class Host(Enum):
+    """Who a policy is for."""
+
+    WORKER = "worker"
+    LAMBDA = "lambda"
+    MIGRATE = "migrate"
+    OPERATOR = "operator"
+
+
+def iam(
+    app: AppArgument = None,
+    *,
+    host: Annotated[
+        Host, typer.Option("--host", help="operator: all other commands, redrives included")
+    ] = Host.WORKER,
+    account: Annotated[str | None, typer.Option("--account", help="twelve digits")] = None,
+    region: Annotated[str | None, typer.Option("--region", help="any, without it")] = None,
+    table_arn: Annotated[
+        str | None, typer.Option("--table-arn", help="says account, Region and table at once")
+    ] = None,
+    function: Annotated[
+        str, typer.Option("--function", help="the Lambda function's name, for its log group")
+    ] = "*",
+    deny_application: Annotated[
+        bool,
+        typer.Option(
+            "--deny-application", help="print what keeps the application off streamkit's items"
+        ),
+    ] = False,
+    no_leading_keys: Annotated[
+        bool,
+        typer.Option("--no-leading-keys", help="do not limit keys; where these are binary"),
+    ] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="print the reason for each statement instead")
+    ] = False,
+) -> None:
+    """Print the IAM policy that a host of an app needs, as JSON.
+
+    AWS is not asked. What handlers write follows from their annotations, what they read from the
+    names that their code uses. What could not be computed is said on stderr.
+    """
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import app_named
+    from streamkit.iam.hosts import deny_application as denial
+    from streamkit.iam.hosts import policy_for
+    from streamkit.iam.place import Place
+
+    loaded = app_named(app)
+    place = Place.of(account=account, region=region, table_arn=table_arn)
+    if deny_application:
+        policy = denial(loaded, place)
+    else:
+        leading = not no_leading_keys
+        policy = policy_for(loaded, host.value, place, function=function, leading_keys=leading)
+    if why:
+        _describe(policy)
+    else:
+        print_json(policy.to_dict())
+    for note in policy.notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+def _describe(policy: "Policy") -> None:
+    from streamkit.cli.printing import table
+
+    rows = [
+        (one.sid, ", ".join(action.partition(":")[2] for action in one.actions), one.why)
+        for one in policy.statements
+    ]
+    table(("statement", "actions", "why"), rows)

@@ -1,0 +1,49 @@
+"""Place: where an app's tables and sinks are, as ARNs say it. Pure.
+
+In: an account and a Region, or the ARN of a table. Out: ARNs of everything else. What is not known
+is `*`, which IAM takes for any.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from streamkit.errors import ConfigurationError
+
+_TABLE_ARN = re.compile(r"arn:(aws[\w-]*):dynamodb:([\w-]+):(\d{12}):table/([\w.-]+)")
+_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An account's Region. `table` is a name for the app's table other than the app's own."""
+
+    account: str = "*"
+    region: str = "*"
+    partition: str = "aws"
+    table: str | None = None
+
+    @classmethod
+    def of(
+        cls, *, account: str | None = None, region: str | None = None, table_arn: str | None = None
+    ) -> Self:
+        """Say where; the ARN of the app's table says all of it.
+
+        Raises:
+            ConfigurationError: the ARN is not one of a table, or the account not twelve digits.
+        """
+        if table_arn is not None:
+            found = _TABLE_ARN.fullmatch(table_arn)
+            if found is None:
+                raise ConfigurationError(f"{table_arn!r} is not the ARN of a table")
+            partition, there, owner, name = found.groups()
+            return cls(owner, there, partition, name)
+        if account is not None and not re.fullmatch(r"\d{12}", account):
+            raise ConfigurationError(f"an account has twelve digits, not {account!r}")
+        region = region or "*"
+        named = (name for head, name in _PARTITIONS.items() if region.startswith(head))
+        return cls(account or "*", region, next(named, "aws"))
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of something of this account and Region."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"

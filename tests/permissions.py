@@ -1,0 +1,164 @@
+"""IAM as far as the policies here need it, and what each call of the engine asks of it.
+
+A small evaluator: Allow and Deny, `*` and `?` in actions, resources and patterns, and the two
+set operators on `dynamodb:LeadingKeys`. Transactions are authorised as the actions in them.
+"""
+
+import re
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from unittest import mock
+
+from streamkit.app import App
+from streamkit.testing.world import World
+
+ACCOUNT, REGION = "000000000000", "us-east-1"
+"""Those of the local engine."""
+
+_IN_TRANSACTIONS = {
+    "Put": "PutItem",
+    "Update": "UpdateItem",
+    "Delete": "DeleteItem",
+    "ConditionCheck": "ConditionCheckItem",
+}
+_NAMELESS = {"DescribeEndpoints", "ListStreams"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One action on one resource; `keys` are the partition keys that the call names."""
+
+    action: str
+    resource: str
+    keys: tuple[str, ...] = ()
+
+
+def allows(policy, request):
+    """Say whether a policy, in JSON's types, lets a request through."""
+    found = [s for s in policy["Statement"] if _applies(s, request)]
+    return bool(found) and all(statement["Effect"] == "Allow" for statement in found)
+
+
+def _applies(statement, request):
+    return (
+        any(_like(pattern, request.action) for pattern in statement["Action"])
+        and any(_like(pattern, request.resource) for pattern in statement["Resource"])
+        and all(
+            _holds(name, keys, request) for name, keys in statement.get("Condition", {}).items()
+        )
+    )
+
+
+def _holds(operator, keys, request):
+    ((name, patterns),) = keys.items()
+    assert name == "dynamodb:LeadingKeys"
+    each = [any(_like(pattern, key) for pattern in patterns) for key in request.keys]
+    return {"ForAllValues:StringLike": all, "ForAnyValue:StringLike": any}[operator](each)
+
+
+def _like(pattern, text):
+    parts = re.split(r"(\$\{[*?$]\}|[*?])", pattern)
+    wild = {"*": ".*", "?": "."}
+    made = (wild.get(p) or re.escape(p[2] if p.startswith("${") else p) for p in parts)
+    return re.fullmatch("".join(made), text, re.DOTALL) is not None
+
+
+@dataclass
+class Requests:
+    """What was asked of the engines of some worlds, by who asked, and the apps that ran there."""
+
+    by: dict[str, set[Request]] = field(default_factory=dict)
+    apps: dict[str, App] = field(default_factory=dict)
+    _iterators: dict[str, str] = field(default_factory=dict)
+
+    def of(self, *actors):
+        """Return what was asked by processes whose names begin so."""
+        return {r for name, found in self.by.items() if name.startswith(actors) for r in found}
+
+    def refused(self, policy_of):
+        """Return what workers asked for that no policy of the apps that ran allows."""
+        policies = [policy_of(app).to_dict() for app in self.apps.values()]
+        asked = self.of("worker")
+        return sorted(
+            (r for r in asked if not any(allows(policy, r) for policy in policies)), key=str
+        )
+
+    def note(self, world, call):
+        actor = world._caller[0] if world._caller else ""
+        self.by.setdefault(actor, set()).update(self._read(world.engine, call))
+
+    def _read(self, engine, call):
+        payload, name = call.payload, call.operation
+
+        def request(action, table, items, index=None):
+            pk = engine.tables[table].hash_name
+            arn = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{table}"
+            resource = arn + (f"/index/{index}" if index else "")
+            return Request(f"dynamodb:{action}", resource, tuple(str(i[pk]) for i in items))
+
+        if call.service == "dynamodbstreams" and name != "ListStreams":
+            if name == "GetRecords":
+                arn = self._iterators[payload["ShardIterator"]]
+                self._iterators[str(call.body.get("NextShardIterator"))] = arn
+            else:
+                arn = payload["StreamArn"]
+                self._iterators[str(call.body.get("ShardIterator"))] = arn
+            yield Request(f"dynamodb:{name}", arn)
+        elif name in ("CreateTable", "UpdateTimeToLive"):
+            return  # the test itself
+        elif name in _NAMELESS:
+            yield Request(f"dynamodb:{name}", "*")
+        elif name == "TransactWriteItems":
+            # AWS does not say whether it looks at each item alone, or at all keys of an action.
+            together = defaultdict(list)
+            for entry in payload["TransactItems"]:
+                ((verb, body),) = entry.items()
+                item = _texts(body.get("Item") or body["Key"])
+                together[_IN_TRANSACTIONS[verb], body["TableName"]].append(item)
+                yield request(_IN_TRANSACTIONS[verb], body["TableName"], [item])
+            for (action, table), items in together.items():
+                yield request(action, table, items)
+        elif name == "BatchGetItem":
+            for table, wanted in payload["RequestItems"].items():
+                yield request(name, table, map(_texts, wanted["Keys"]))
+        elif name == "BatchWriteItem":
+            for table, entries in payload["RequestItems"].items():
+                bodies = [body for entry in entries for body in entry.values()]
+                items = [_texts(body.get("Key") or body["Item"]) for body in bodies]
+                yield request(name, table, items)
+        elif name == "Query":
+            part = re.match(r"(#\w+) = (:\w+)", payload["KeyConditionExpression"])
+            value = payload["ExpressionAttributeValues"][part[2]]
+            index = payload.get("IndexName")
+            pk = engine.tables[payload["TableName"]].hash_name
+            yield request(name, payload["TableName"], [{pk: _text(value)}], index)
+        else:
+            items = [_texts(payload[k]) for k in ("Key", "Item") if k in payload]
+            yield request(name, payload["TableName"], items, payload.get("IndexName"))
+
+
+def _texts(item):
+    return {name: _text(value) for name, value in item.items()}
+
+
+def _text(value):
+    return next(iter(value.values()))
+
+
+@contextmanager
+def noted():
+    """Note what is asked of the engine of every world meanwhile."""
+    requests, saw, route = Requests(), World._saw, App.router
+
+    def seen(world, call):
+        saw(world, call)
+        requests.note(world, call)
+
+    def routed(app, schema):  # whatever runs an app asks for its router
+        whole = app._parent or app  # a listener runs with its app
+        requests.apps[whole.name] = whole
+        return route(app, schema)
+
+    with mock.patch.object(World, "_saw", seen), mock.patch.object(App, "router", routed):
+        yield requests

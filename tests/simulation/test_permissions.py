@@ -1,0 +1,191 @@
+"""The policies that `iam` computes, held against what the engine was asked."""
+
+import importlib
+from collections import defaultdict
+from datetime import UTC, datetime
+
+import pytest
+
+from handlers.shop.entities import Customer, Order, Status
+from handlers.shop.handlers import SHAPE
+from handlers.shop.handlers import app as shop_app
+from streamkit import App, Entity, Inserted
+from streamkit.budget import read_estimate
+from streamkit.consumers import (
+    delete_consumer,
+    list_consumers,
+    pause_consumer,
+    resume_consumer,
+)
+from streamkit.explanation import explain_item
+from streamkit.fan_outs import list_fan_outs
+from streamkit.iam.hosts import policy_for
+from streamkit.iam.place import Place
+from streamkit.inspection import inspect_app
+from streamkit.parked import Selection, list_parked, open_store
+from streamkit.redrive import discard, redrive
+from streamkit.settings import Settings
+from streamkit.spending import read_spending
+from streamkit.status import read_status
+from streamkit.testing import recording, trial
+from streamkit.testing.hosts import Functions
+from streamkit.testing.loop import EPOCH
+from streamkit.testing.migrations import migrate
+from streamkit.testing.world import Process
+from streamkit.verification import verify_aggregate
+from tests.permissions import ACCOUNT, REGION, allows, noted
+
+NOW = datetime.fromtimestamp(EPOCH, UTC)
+PLACE = Place.of(account=ACCOUNT, region=REGION)
+
+SYSTEMS = ("deals", "sales", "school", "sessions")
+"""Among them every kind of handler, mirrors, extremes, listeners to aggregates, emptied groups."""
+
+UNUSED = {
+    "FindService DescribeEndpoints": "asked by the command line, before a worker starts",
+    "FindService ListStreams": "the same",
+    "Items BatchWriteItem": "sweeps away what a rebuild leaves, days after it",
+    "ScanControl Scan": "the same, where there is no sort key, as in sessions",
+    "Indexes Scan": "deals names a Scan of an index, for an audience that these acts never called",
+    "ScanTable Scan": "a Scan that code names may be one of the table, too",
+}
+"""What no run of these may have asked for, and why it is granted."""
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """What the workers of each system asked for under traffic and trouble, with the policy."""
+    found = {}
+    for name in SYSTEMS:
+        system = importlib.import_module(f"handlers.{name}.demo").SYSTEM
+        with noted() as requests:
+            trial(system.app, system.traffic(), shape=system.shape, seed=1, acts=40)
+        found[name] = requests.of("worker"), policy_for(system.app, "worker", PLACE)
+    return found
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_worker_may_do_all_that_it_does(runs, name):
+    asked, policy = runs[name]
+    assert len(asked) > 50
+    assert [r for r in asked if not allows(policy.to_dict(), r)] == []
+
+
+def needed(policy, asked):
+    """Return the actions without which something is refused, by the statement that has them."""
+    for statement in policy.statements:
+        for action in statement.actions:
+            less = policy.to_dict()
+            (changed,) = [s for s in less["Statement"] if s["Sid"] == statement.sid]
+            changed["Action"].remove(action)
+            yield named(statement, action), not all(allows(less, request) for request in asked)
+
+
+def named(statement, action):
+    return f"{statement.sid.rstrip('0123456789')} {action.partition(':')[2]}"
+
+
+def test_what_is_granted_is_needed_by_some_system_or_has_a_reason(runs):
+    found = defaultdict(bool)
+    for asked, policy in runs.values():
+        for name, is_needed in needed(policy, asked):
+            found[name] |= is_needed
+    assert {name for name, is_needed in found.items() if not is_needed} == set(UNUSED)
+
+
+def test_functions_may_do_all_that_they_do():
+    system = importlib.import_module("handlers.deals.demo").SYSTEM
+    with noted() as requests:
+        trial(system.app, system.traffic(), shape=system.shape, acts=25, host=Functions)
+    policy = policy_for(system.app, "lambda", PLACE).to_dict()
+    asked = requests.of("function")
+    assert len(asked) > 50
+    assert [r for r in asked if not allows(policy, r)] == []
+
+
+class Bill(Entity, pk="BILL#{number}", sk="BILL"):
+    number: int
+    customer: str
+
+
+class BillOfCustomer(Entity, pk="CUSTOMER#{customer}", sk="BILL#{number}"):
+    number: int
+    customer: str
+
+
+class Billing:
+    """An application that goes on writing bills while they are moved."""
+
+    async def open(self, aws, schema, rng):
+        for number in range(15):
+            await self._write(aws, schema, number, rng)
+
+    async def act(self, aws, schema, rng, phase):
+        del phase
+        await self._write(aws, schema, rng.randrange(20), rng)
+
+    async def _write(self, aws, schema, number, rng):
+        item = Bill(number=number, customer=rng.choice("ab")).attributes(schema)
+        await aws.dynamodb.put_item(TableName=schema.name, Item=item)
+
+
+def test_a_migration_may_do_all_that_it_does_and_so_may_workers_meanwhile():
+    app = App("shop", table="Shop", entities=[BillOfCustomer])
+
+    @app.migration("0001", Bill, mode="rekey")
+    def move(bill: Bill) -> BillOfCustomer:
+        return BillOfCustomer(number=bill.number, customer=bill.customer)
+
+    @app.on
+    def seen(change: Inserted[Bill]) -> None:
+        del change
+
+    with noted() as requests:
+        migrate(app, "0001", Billing(), acts=6, segments=2, worker=True)
+    for host, actor in (("migrate", "migrator"), ("worker", "worker")):
+        policy = policy_for(app, host, PLACE).to_dict()
+        asked = requests.of(actor)
+        assert len(asked) > 20
+        assert [r for r in asked if not allows(policy, r)] == []
+
+
+async def everything(world, app, aws):
+    """Do what an operator may: look, redrive, discard, pause, verify, delete."""
+    clock = world.clock
+    await inspect_app(app, aws)
+    await read_status(app, aws, clock=clock)
+    await list_parked(await open_store(app, aws))
+    await list_fan_outs(app, aws)
+    await list_consumers(aws, app.table)
+    await read_estimate(app, aws, Settings())
+    await read_spending(app, aws)
+    await explain_item(app, aws, "CUSTOMER#bob", "CUSTOMER#bob", records=True)
+    await pause_consumer(app, aws, clock=clock)
+    await resume_consumer(app, aws)
+    await redrive(app, aws)
+    await discard(app, aws, Selection(), whole=True)
+    for aggregate in app.aggregates:
+        await verify_aggregate(app, aws, aggregate.__name__, looks=1, patience=1.0, clock=clock)
+    await delete_consumer(aws, app.table, app.name, clock=clock)
+
+
+def test_an_operator_may_do_all_that_the_commands_do(harness_of):
+    with noted() as requests, recording(shop_app):
+        harness = harness_of(shop_app, shape=SHAPE)
+        for name in ("ann", "bob"):  # the second is parked: the address is taken
+            harness.put(Customer(username=name, name=name, email="a@example.com"))
+            harness.put(Order(username=name, order_id=name, status=Status.PLACED, created_at=NOW))
+            harness.settle()
+        assert harness.parked()
+        harness.stop()
+
+        async def operate():
+            async with harness.world.clients(Process("operator")) as aws:
+                await everything(harness.world, shop_app, aws)
+
+        harness._run(operate())
+    asked, policy = requests.of("operator"), policy_for(shop_app, "operator", PLACE)
+    assert [r for r in asked if not allows(policy.to_dict(), r)] == []
+    found = {name for name, is_needed in needed(policy, asked) if is_needed}
+    assert found >= {"ReadStream GetRecords", "ReadItems GetItem", "ScanTable Scan"}
+    assert found >= {f"Items {verb}" for verb in ("PutItem", "UpdateItem", "DeleteItem")}

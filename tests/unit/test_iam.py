@@ -1,0 +1,452 @@
+"""What a policy allows follows from what handlers declare and what their code names."""
+
+from typing import Annotated, ClassVar
+
+import pytest
+
+from streamkit import (
+    Add,
+    Aggregate,
+    App,
+    Change,
+    Check,
+    Completed,
+    Completions,
+    Count,
+    Delete,
+    Effect,
+    Entity,
+    EventBridge,
+    Firehose,
+    Index,
+    Inserted,
+    Key,
+    Kinesis,
+    Loss,
+    Put,
+    Query,
+    S3Archive,
+    Set,
+    Sns,
+    Sqs,
+    Table,
+)
+from streamkit.errors import ConfigurationError
+from streamkit.iam.access import access_of, pattern_of
+from streamkit.iam.document import only_keys
+from streamkit.iam.hosts import deny_application, policy_for
+from streamkit.iam.place import Place
+from tests.permissions import Request, allows
+
+ACCOUNT = "123456789012"
+PLACE = Place.of(account=ACCOUNT, region="eu-central-1")
+TABLE = f"arn:aws:dynamodb:eu-central-1:{ACCOUNT}:table/Shop"
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    username: str = "ann"
+    by_user: ClassVar = Index("ByUser", pk="USER#{username}", sk="{number}")
+
+
+class Bare(Entity, pk="{name}", sk="BARE"):
+    name: str
+
+
+class Settings(Entity, pk="SETTINGS", sk="{name}"):
+    name: str
+
+
+class Notice(Entity, pk="NOTICE#{number}", sk="NOTICE"):
+    number: int
+
+
+def an_app(**options):
+    return App("shop", table="Shop", **options)
+
+
+def may(app, action, key=None, *, host="worker", resource=TABLE, **options):
+    keys = () if key is None else (key,)
+    request = Request(f"dynamodb:{action}", resource, keys)
+    return allows(policy_for(app, host, PLACE, **options).to_dict(), request)
+
+
+# -- writes ----------------------------------------------------------------------------------------
+
+
+def test_a_handler_may_write_what_its_annotation_says_and_in_that_way_only():
+    app = an_app()
+
+    @app.on
+    def told(change: Inserted[Order]) -> Put[Notice]:
+        return Put(Notice(number=change.new.number))
+
+    assert may(app, "PutItem", "NOTICE#1")
+    assert not may(app, "UpdateItem", "NOTICE#1")
+    assert not may(app, "DeleteItem", "NOTICE#1")
+    assert not may(app, "PutItem", "ORDER#1")
+    assert not may(app, "GetItem", "ORDER#1")
+
+
+def test_a_handler_that_does_not_say_what_it_writes_may_write_anything_and_a_note_says_so():
+    app = an_app()
+
+    @app.on
+    def vague(change: Inserted[Order]) -> list[Effect]:
+        return [Set(Order.key(number=change.new.number), username="bob")]
+
+    assert may(app, "UpdateItem", "ANYTHING")
+    assert not may(app, "DeleteItem", "ANYTHING")  # its code names no Delete
+    assert "vague" in policy_for(app, "worker", PLACE).notes[0]
+
+
+def test_an_aggregate_updates_its_groups_and_nothing_else():
+    app = an_app()
+
+    @app.aggregate
+    class PerUser(Aggregate[Order], pk="PER#{username}", sk="PER"):
+        username: str
+        orders: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, order: Order) -> Key["PerUser"]:
+            return cls.key(username=order.username)
+
+    assert may(app, "UpdateItem", "PER#ann")
+    assert not may(app, "PutItem", "PER#ann")
+    assert not may(app, "UpdateItem", "ORDER#1")
+    assert not may(app, "Query", "ORDER#1")
+
+
+def test_what_is_written_to_another_table_is_allowed_there():
+    app = an_app(tables=["Archive"])
+
+    @app.on(writes=())
+    def archive(change: Inserted[Order]) -> Put[Order]:
+        return Put(change.new).to("Archive")
+
+    there = TABLE.replace("Shop", "Archive")
+    assert may(app, "PutItem", "ORDER#1", resource=there)
+    assert not may(app, "PutItem", "_sk#shop#x", resource=there)
+    assert not may(app, "DeleteItem", "ORDER#1", resource=there)
+
+
+def test_a_shadow_handler_may_write_nothing_and_read_what_it_would_write():
+    app = an_app()
+
+    @app.on(shadow=True)
+    def told(change: Inserted[Order]) -> Put[Notice]:
+        return Put(Notice(number=change.new.number))
+
+    assert not may(app, "PutItem", "NOTICE#1")
+    assert may(app, "BatchGetItem", "NOTICE#1")
+
+
+# -- reads -----------------------------------------------------------------------------------------
+
+
+async def number_of_notices(table: Table) -> int:
+    return len([one async for one in table.scan(Notice)])
+
+
+def test_reads_follow_the_code_through_the_functions_that_it_calls():
+    app = an_app()
+
+    @app.on
+    async def counted(change: Inserted[Order], table: Table) -> Add[Settings] | None:
+        return Add(Settings.key(name="n"), n=await number_of_notices(table)) if change else None
+
+    for action in ("GetItem", "BatchGetItem", "Query", "ConditionCheckItem"):
+        assert may(app, action, "NOTICE#1")
+        assert may(app, action, "ORDER#1")
+        assert not may(app, action, "SECRET#1")
+    assert may(app, "Scan")
+    assert may(app, "Query", "USER#ann", resource=f"{TABLE}/index/ByUser")
+    assert not may(app, "Query", "USER#ann", resource=f"{TABLE}/index/Other")
+
+
+def test_what_mends_losses_may_read_what_its_code_names():
+    async def mend(loss: Loss, table: Table) -> None:
+        async for notice in table.query(Notice.query(number=1)):
+            del notice, loss
+
+    app = an_app(on_loss=mend)
+    assert may(app, "Query", "NOTICE#1")
+    assert not may(app, "Query", "ORDER#1")
+
+
+def test_without_a_scan_in_the_code_none_is_allowed():
+    app = an_app()
+
+    @app.on
+    async def read(change: Inserted[Order], table: Table) -> None:
+        await table.get(change.new.item_key)
+
+    assert not may(app, "Scan")
+    assert not may(app, "Scan", resource=f"{TABLE}/index/ByUser")
+    assert may(app, "Scan", host="operator")
+
+
+def test_a_check_is_allowed_on_what_the_code_names():
+    app = an_app()
+
+    @app.on
+    def checked(change: Inserted[Order]) -> Check[Notice]:
+        return Check(Notice.key(number=change.new.number), None)
+
+    assert may(app, "ConditionCheckItem", "NOTICE#1")
+    assert not may(app, "GetItem", "NOTICE#1")
+
+
+def orders_of(change: Inserted[Notice]) -> Query[Order]:
+    return Order.query(index=Order.by_user, username=str(change.new.number))
+
+
+def test_a_fan_out_reads_its_audience_and_writes_what_its_function_says():
+    app = an_app()
+
+    @app.fan_out(orders_of)
+    def tell(change: Inserted[Notice], to: Order) -> Put[Settings]:
+        return Put(Settings(name=f"{change.new.number}/{to.number}"))
+
+    assert may(app, "Query", "USER#1", resource=f"{TABLE}/index/ByUser")
+    assert may(app, "GetItem", "ORDER#1")
+    assert may(app, "PutItem", "SETTINGS")
+    assert not may(app, "UpdateItem", "SETTINGS")
+    assert not may(app, "DeleteItem", "SETTINGS")
+    assert not may(app, "PutItem", "ORDER#1")
+
+
+@pytest.mark.parametrize("gone", ["keep", "delete"])
+def test_a_mirror_sets_its_copies_and_deletes_them_only_if_it_says_so(gone):
+    app = an_app()
+
+    @app.mirror(
+        copies=lambda notice: Order.query(index=Order.by_user, username=str(notice.number)),
+        source=lambda order: Notice.key(number=order.number),
+        gone=gone,
+    )
+    def copy(notice: Notice, order: Order) -> Set[Order]:
+        return Set(order.item_key, username=str(notice.number))
+
+    assert may(app, "UpdateItem", "ORDER#1")
+    assert may(app, "DeleteItem", "ORDER#1") == (gone == "delete")
+    assert not may(app, "PutItem", "ORDER#1")
+    assert not may(app, "UpdateItem", "NOTICE#1")
+    assert may(app, "Query", "_sk##copies#copy#x")
+    assert may(app, "PutItem", "_sk##copies#copy#x")
+
+
+def test_derived_items_are_put_and_deleted_and_never_updated():
+    app = an_app()
+
+    @app.derive
+    def notice_of(order: Order) -> Notice:
+        return Notice(number=order.number)
+
+    assert may(app, "PutItem", "NOTICE#1")
+    assert may(app, "DeleteItem", "NOTICE#1")
+    assert not may(app, "UpdateItem", "NOTICE#1")
+
+
+# -- control items ---------------------------------------------------------------------------------
+
+
+def test_a_consumer_may_write_its_own_control_items_and_no_others():
+    app = an_app()
+    search = app.listener("search")
+
+    @search.on
+    def seen(change: Change[Order]) -> None:
+        del change
+
+    assert may(app, "UpdateItem", "_sk#shop#label#cursor#1")
+    assert may(app, "UpdateItem", "_sk#shop.search#label#cursor#1")
+    assert not may(app, "UpdateItem", "_sk#shopping#label#cursor#1")
+    assert not may(app, "UpdateItem", "_sk#-#-#done#1")
+    assert may(app, "UpdateItem", "_sk#shopping#label#cursor#1", host="operator")
+
+
+def test_completions_are_read_and_written_where_they_are_used():
+    app = an_app()
+
+    @app.on(delivery="at_least_once")
+    async def mail(change: Inserted[Order], completions: Completions) -> Completed | None:
+        return None if await completions.has(change) else Completed(change)
+
+    assert may(app, "PutItem", "_sk#-#-#done#1")
+
+
+def test_a_control_table_takes_the_control_items_instead():
+    app = an_app(control_table="Control")
+
+    @app.on
+    def told(change: Inserted[Order]) -> Put[Notice]:
+        return Put(Notice(number=change.new.number))
+
+    control = TABLE.replace("Shop", "Control")
+    assert may(app, "UpdateItem", "_sk#shop#x", resource=control)
+    assert not may(app, "UpdateItem", "_sk#shop#x")
+    denied = deny_application(app, PLACE).to_dict()
+    assert [s["Resource"] for s in denied["Statement"]] == [[TABLE], [control]]
+
+
+@pytest.mark.parametrize("sort", [None, "X"])
+def test_what_rebuilds_leave_is_swept_by_workers_alone_and_nothing_else_is(sort):
+    class Item(Entity, pk="ITEM#{name}", sk=sort):
+        name: str
+
+    app = an_app()
+
+    @app.aggregate
+    class Items(Aggregate[Item], pk="ITEMS#{name}", sk=sort):
+        name: str
+        items: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, item: Item) -> Key["Items"]:
+            return cls.key(name=item.name)
+
+    assert may(app, "BatchWriteItem", "_sk#shop#label#ledger")
+    assert not may(app, "BatchWriteItem", "ITEMS#x")
+    assert not may(app, "BatchWriteItem", "_sk#shop#label#ledger", host="lambda")
+    assert may(app, "Scan") == (sort is None)
+    assert may(app, "DeleteItem", "ITEMS#x", host="operator")  # a rebuild clears it
+    assert not may(app, "DeleteItem", "ITEMS#x")
+
+
+def test_the_application_is_denied_control_items_and_nothing_else():
+    everything = {"Effect": "Allow", "Action": ["dynamodb:*"], "Resource": ["*"]}
+    denied = deny_application(an_app(), PLACE).to_dict()
+    policy = {"Statement": [everything, *denied["Statement"]]}
+    for action in ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "PartiQLUpdate"):
+        name = f"dynamodb:{action}"
+        assert allows(policy, Request(name, TABLE, ("ORDER#1",)))
+        assert not allows(policy, Request(name, TABLE, ("ORDER#1", "_sk#shop#x")))
+    assert allows(policy, Request("dynamodb:GetItem", TABLE, ("_sk#shop#x",)))
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+def test_patterns_are_the_literal_beginnings_of_keys():
+    assert pattern_of(Order) == "ORDER#*"
+    assert pattern_of(Settings) == "SETTINGS"
+    assert pattern_of(Bare) is None
+
+
+def test_what_iam_would_read_as_a_wildcard_is_taken_as_it_is():
+    class Odd(Entity, pk="A*?${name}", sk="{name}"):
+        name: str
+
+    condition = only_keys([pattern_of(Odd)])
+    statement = {"Action": ["a"], "Resource": ["r"], "Effect": "Allow", "Condition": condition}
+    assert allows({"Statement": [statement]}, Request("a", "r", ("A*?$x",)))
+    assert not allows({"Statement": [statement]}, Request("a", "r", ("AbcdE",)))
+
+
+def test_an_entity_whose_keys_begin_with_a_field_leaves_no_key_out():
+    app = an_app()
+
+    @app.on
+    def told(change: Inserted[Order]) -> Put[Bare] | Put[Notice]:
+        return Put(Bare(name=str(change.new.number)))
+
+    assert access_of([app]).own == {"PutItem": None}
+
+
+def test_without_leading_keys_any_item_is_allowed():
+    app = an_app()
+
+    @app.on
+    def told(change: Inserted[Order]) -> Put[Notice]:
+        return Put(Notice(number=change.new.number))
+
+    assert may(app, "PutItem", "x", leading_keys=False)
+
+
+# -- sinks, places, hosts --------------------------------------------------------------------------
+
+ACCOUNT_OF_SINKS = "210987654321"
+SINKS = {
+    "sqs:SendMessage": (
+        Sqs("s", f"https://sqs.eu-west-1.amazonaws.com/{ACCOUNT_OF_SINKS}/orders.fifo"),
+        f"arn:aws:sqs:eu-west-1:{ACCOUNT_OF_SINKS}:orders.fifo",
+    ),
+    "sns:Publish": (Sns("s", "arn:aws:sns:eu-west-1:1:t"), "arn:aws:sns:eu-west-1:1:t"),
+    "events:PutEvents": (
+        EventBridge("s", "bus", source="shop", detail_type="x"),
+        f"arn:aws:events:eu-central-1:{ACCOUNT}:event-bus/bus",
+    ),
+    "kinesis:PutRecords": (
+        Kinesis("s", "live"),
+        f"arn:aws:kinesis:eu-central-1:{ACCOUNT}:stream/live",
+    ),
+    "firehose:PutRecordBatch": (
+        Firehose("s", "lake"),
+        f"arn:aws:firehose:eu-central-1:{ACCOUNT}:deliverystream/lake",
+    ),
+    "s3:PutObject": (
+        S3Archive("s", "bucket", prefix="orders/"),
+        "arn:aws:s3:::bucket/orders/date=2026-03-01/x.ndjson.gz",
+    ),
+}
+
+
+@pytest.mark.parametrize("action", SINKS)
+def test_each_sink_of_aws_may_be_sent_to_and_nothing_beside_it(action):
+    sink, arn = SINKS[action]
+    app = an_app()
+    app.sink(sink)
+    policy = policy_for(app, "worker", PLACE).to_dict()
+    assert allows(policy, Request(action, arn))
+    beside = "arn:aws:s3:::bucket/x" if action == "s3:PutObject" else arn[:-1]
+    assert not allows(policy, Request(action, beside))
+
+
+def test_a_queue_of_an_emulator_is_named_by_its_path():
+    app = an_app()
+    app.sink(Sqs("s", "http://localhost:9324/000000000000/q"))
+    (statement,) = [s for s in policy_for(app, "worker", PLACE).statements if s.sid == "Sink1"]
+    assert statement.resources == ("arn:aws:sqs:eu-central-1:000000000000:q",)
+
+
+def test_the_functions_may_write_their_log_and_a_worker_may_not():
+    group = f"arn:aws:logs:eu-central-1:{ACCOUNT}:log-group:/aws/lambda/deals"
+    request = Request("logs:PutLogEvents", f"{group}:log-stream:x")
+    functions = policy_for(an_app(), "lambda", PLACE, function="deals").to_dict()
+    assert allows(functions, request)
+    other = Request("logs:PutLogEvents", request.resource.replace("deals", "other"))
+    assert not allows(functions, other)
+    assert not allows(policy_for(an_app(), "worker", PLACE).to_dict(), request)
+
+
+@pytest.mark.parametrize("text", ["12345", "12345678901a", ""])
+def test_an_account_has_twelve_digits(text):
+    with pytest.raises(ConfigurationError, match="twelve digits"):
+        Place.of(account=text)
+
+
+def test_a_large_policy_says_that_it_is_too_large():
+    app = an_app()
+    for number in range(60):
+        entity = type(f"E{number}", (Entity,), {}, pk=f"{number:0100d}#", sk="x")
+
+        def told(change: Inserted[Order]) -> None:
+            del change
+
+        app.on(name=f"h{number}", writes=(entity,))(told)
+    found = policy_for(app, "worker", PLACE)
+    assert found.size > 6144
+    assert any("inline" in note for note in found.notes)
+
+
+def test_deleting_is_allowed_where_a_handler_deletes():
+    app = an_app()
+
+    @app.on
+    def drop(change: Inserted[Order]) -> Delete[Notice]:
+        return Delete(Notice.key(number=change.new.number))
+
+    assert may(app, "DeleteItem", "NOTICE#1")
+    assert not may(app, "PutItem", "NOTICE#1")
