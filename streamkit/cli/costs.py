@@ -1,12 +1,16 @@
-"""`streamkit cost`: what a fleet costs a month, from its settings, before it runs."""
+"""`streamkit cost`: what a fleet costs a month by its settings, and a day by its own counters."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamkit.cli.options import AppArgument, JsonOption, with_settings
 from streamkit.pricing import PRICED, Cost, Estimate
+
+if TYPE_CHECKING:
+    from streamkit.spending import Spending
 
 
 @with_settings
@@ -29,27 +33,36 @@ def cost(
     json: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Estimate what an app's fleet costs a month.
+    """Say what an app's fleet costs: a month by its settings, and a day by what it has counted.
 
-    What handlers write and read comes on top. --preset and every other setting of a worker count.
+    In the estimate, what handlers write and read comes on top. --preset and every other setting of
+    a worker count. The workers that run now tell in their heartbeats what all their calls have used
+    since they began; what handlers write and read is in that, and so are listeners, each by itself.
     """
+    from streamkit.aws import Aws
     from streamkit.budget import read_estimate
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, settings, with_aws
     from streamkit.pricing import estimate
+    from streamkit.spending import Spending, read_spending
 
     chosen = settings(**given)
+    counted: tuple[Spending, ...] = ()
     if shards is not None:
         found = estimate(chosen, shards=shards, workers=workers or 1, changes=changes)
     else:
         loaded = app_named(app)
-        found = with_aws(
-            lambda aws: read_estimate(loaded, aws, chosen, workers=workers, changes=changes)
-        )
+
+        async def read(aws: Aws) -> tuple[Estimate, tuple[Spending, ...]]:
+            expected = await read_estimate(loaded, aws, chosen, workers=workers, changes=changes)
+            return expected, await read_spending(loaded, aws)
+
+        found, counted = with_aws(read)
     if json:
-        print_json(_fields(found))
+        print_json(_fields(found) | {"counted": [one.to_dict() for one in counted]})
     else:
         _describe(found, chosen.preset)
+        _describe_counted(counted, found)
 
 
 def _describe(found: Estimate, preset: str) -> None:
@@ -65,6 +78,27 @@ def _describe(found: Estimate, preset: str) -> None:
     say(f"all in all: ${found.dollars:,.2f}, less ${found.free:,.2f} if the account's free tier")
     say("of 2.5 million stream reads a month is not used otherwise")
     say(f"Prices: {PRICED}. What handlers write and read comes on top.")
+
+
+def _describe_counted(counted: "Sequence[Spending]", found: Estimate) -> None:
+    from streamkit.cli.printing import say, seconds, table
+
+    if not any(one.workers for one in counted):
+        return
+    say()
+    say(f"A day, as the workers have counted; by the estimate it is ${found.dollars_a_day:,.2f}")
+    kinds = ("write", "read", "stream")
+    rows = [
+        (
+            one.consumer,
+            str(one.workers),
+            seconds(one.seconds),
+            *(f"{one.units[kind]:,.0f}" for kind in kinds),
+            f"{one.dollars:,.3f}",
+        )
+        for one in counted
+    ]
+    table(("consumer", "workers", "counted for", *kinds, "$ a day"), rows)
 
 
 def _row(one: Cost) -> tuple[str, ...]:
@@ -87,6 +121,7 @@ def _fields(found: Estimate) -> dict[str, Any]:
         "costs": costs,
         **each,
         "dollars": found.dollars,
+        "dollars_a_day": found.dollars_a_day,
         "free_dollars": found.free,
         "prices": PRICED,
     }

@@ -1,0 +1,110 @@
+"""`streamkit explain`: what an app makes of one item."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamkit.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from streamkit.explanation import Explanation, Listening, Sighting
+
+
+def explain(
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="where the app is")],
+    key: Annotated[
+        list[str], typer.Argument(metavar="KEY...", help="partition key, and sort key if there is")
+    ],
+    *,
+    records: Annotated[
+        bool, typer.Option("--records", help="look for its changes in the stream, too")
+    ] = False,
+    pages: Annotated[
+        int, typer.Option("--pages", min=1, help="pages of the stream to read at most")
+    ] = 200,
+    show_data: Annotated[bool, typer.Option("--show-data", help="print the item's values")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Explain an item: its entity, who listens to it, what is parked of it, who wrote it last.
+
+    With --records each shard is read from its oldest record; the service wants no more than two
+    readers a shard, so a worker may be slowed. Listeners of the app are looked at, too.
+    """
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import app_named, with_aws
+    from streamkit.explanation import explain_item
+
+    if len(key) > 2:
+        raise typer.BadParameter("a key is a partition key, and a sort key if the table has one")
+    loaded = app_named(app)
+    pk, sk = key[0], key[1] if len(key) > 1 else None
+    found = with_aws(
+        lambda aws: explain_item(
+            loaded, aws, pk, sk, records=records, pages=pages, show_data=show_data
+        )
+    )
+    if json:
+        print_json(found.to_dict())
+    else:
+        _describe(found)
+
+
+def _describe(found: "Explanation") -> None:
+    from streamkit.cli.printing import print_json, say, table
+
+    what = {"control": "an item of streamkit's own", "unknown": "of no entity that the app knows"}
+    say(f"{found.entity or what[found.kind]} {found.digest} on table {found.table}")
+    say(f"{len(found.attributes)} attributes" if found.exists else "it does not exist now")
+    if found.written_by:
+        say(f"last written by the handler {found.written_by}, {found.hops} handlers after a user")
+    if found.problem:
+        say(f"problem: {found.problem}")
+    say()
+    if found.listening:
+        columns = ("handler", "listens to", "when", "lane", "state", "parked", "error")
+        table(columns, [_row(one) for one in found.listening])
+    else:
+        say("no handler listens to it")
+    if found.groups:
+        say()
+        table(("counts in", "group"), [(one.aggregate, one.key) for one in found.groups])
+    say()
+    say(f"its next change comes through one of {found.shards} open shards")
+    if found.sightings is not None:
+        _describe_sightings(found.sightings, whole=found.whole)
+    if found.data is not None:
+        print_json(found.data)
+
+
+def _row(one: "Listening") -> tuple[str, ...]:
+    return (
+        f"{one.consumer}/{one.handler}",
+        "|".join(one.kinds),
+        one.when or "-",
+        one.lane,
+        one.state,
+        str(len(one.parked)),
+        (one.parked[0].error or "waits") if one.parked else "-",
+    )
+
+
+def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
+    from streamkit.cli.printing import moment, say, table
+
+    rows = [
+        (
+            f"{moment(int(one.created_at))}",
+            one.kind,
+            one.shard,
+            one.position.lstrip("0"),
+            f"{one.origin} ({one.hops})" if one.hops else one.origin,
+            ", ".join(f"{name} {'done' if done else 'to come'}" for name, done in one.done.items()),
+        )
+        for one in found
+    ]
+    if rows:
+        table(("made (UTC)", "change", "shard", "position", "by", "consumers"), rows)
+    else:
+        say("no change of it is in the stream")
+    if not whole:
+        say("not all of the stream was looked through; --pages reads more")

@@ -1,0 +1,48 @@
+"""Usage: the capacity units that one worker's calls have used, by the kinds that are billed. Pure.
+
+In: an operation and what AWS says that it consumed. Out: sums since the worker began, as a text
+that its heartbeat carries along, which makes no write that would not be made anyway.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+STREAM_READ = "GetRecords"
+"""Billed by the call."""
+_READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"})
+
+
+@dataclass(slots=True)
+class Usage:
+    """Units of each kind since `since` (epoch seconds), and calls that AWS `throttled`."""
+
+    since: int = 0
+    read: float = 0.0
+    write: float = 0.0
+    stream: float = 0.0
+    throttled: int = 0
+
+    def add(self, operation: str, units: float) -> None:
+        """Count what a call has used."""
+        if operation == STREAM_READ:
+            self.stream += units
+        elif operation in _READS:
+            self.read += units
+        else:
+            self.write += units
+
+    @property
+    def text(self) -> str:
+        """As a heartbeat carries it; nothing, if nobody counts."""
+        if not (self.read or self.write or self.stream or self.throttled):
+            return ""
+        return f"{self.since} {self.read:.1f} {self.write:.1f} {self.stream:.0f} {self.throttled}"
+
+    @classmethod
+    def of(cls, text: str) -> Self | None:
+        """Read it again; None if another version wrote something else."""
+        try:
+            since, read, write, stream, throttled = text.split()
+            return cls(int(since), float(read), float(write), float(stream), int(throttled))
+        except ValueError:
+            return None

@@ -1,0 +1,67 @@
+"""The questions in the README, each put to a shop in trouble, and what the answer must hold."""
+
+import re
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+
+ANSWERS = {
+    "How far behind is it?": r"lag \d+ s",
+    "Who reads which shard?": r"shardId-\S+ +active +\S+/\d+/[0-9a-f]{12}",
+    "Will changes be lost, and when?": r"2[34]\.\d h until the oldest unread change is trimmed",
+    "Were any lost?": r"no change is known to be lost",
+    "Why is it slow: a pause, throttled calls, one shard?": r"lag .*0 throttled calls.*paused",
+    "What is parked, and why?": r"journal +Order +RuntimeError",
+    "What does not heal by itself?": r"journal +Order +RuntimeError .* stuck ",
+    "What became of this one item?": r"shop/journal .* stuck +1 +RuntimeError[\s\S]*inserted",
+    "Which release is live?": r"shop +\S+ +1 +1 +1 ",
+    "What does it cost?": r"A day, as the workers have counted[\s\S]*shop +1 +\d+ s +[1-9]",
+    "Is the count right?": r"every group is what its items say",
+    "Is a migration running?": r"shop has no migration",
+    "May it do what it must?": r"(?m)^ok$",
+}
+OURS = {
+    "deals:app": "shop",
+    "BrandLikes": "PerStatus",
+    "'BRANDLIKE#APPLE#ann' 'BRANDLIKE#APPLE#ann'": "ORDER#1 ORDER",
+}
+
+
+def questions():
+    text = README.read_text().partition("### Questions at three in the morning")[2]
+    rows = re.findall(
+        r"^\| (.+\?) \| `streamkit (.+)` \|$", text.partition("\n### ")[0], re.MULTILINE
+    )
+    return dict(rows)
+
+
+def asked(shop, command):
+    for theirs, ours in {**OURS, "BigTimeDeals": shop.table}.items():
+        command = command.replace(theirs, ours)
+    extra = ["--looks", "1"] if "--watch" in command else []
+    done = shop.run(*command.split(), *extra)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_each_question_is_answered_by_its_one_command(shop):
+    found = questions()
+    assert set(found) == set(ANSWERS)
+    shop.touch("broken")
+    shop.put(1, "A")
+    with shop.start("worker", "shop") as worker:
+        worker.wait_for("handler.failed")
+        shop.remove("broken")
+        shop.put(2, "X")
+        shop.until(lambda: shop.journal(2) == "X")
+        shop.until(lambda: shop.json("cost", "shop")["counted"][0]["workers"])
+        wrong = {
+            question: answer
+            for question, command in found.items()
+            if question not in ("Why is it slow: a pause, throttled calls, one shard?")
+            if not re.search(ANSWERS[question], answer := asked(shop, command))
+        }
+        assert wrong == {}
+        assert shop.run("consumers", "pause", "shop").returncode == 0
+        slow = "Why is it slow: a pause, throttled calls, one shard?"
+        assert re.search(ANSWERS[slow], asked(shop, found[slow]))

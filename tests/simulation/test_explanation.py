@@ -1,0 +1,176 @@
+"""What `explain` says of an item is so, and it says nothing that it was not asked for."""
+
+import json
+from typing import Annotated
+
+import pytest
+
+from streamkit import (
+    Aggregate,
+    App,
+    Change,
+    Count,
+    Entity,
+    Inserted,
+    Key,
+    Modified,
+    PoisonChange,
+    Put,
+    became,
+)
+from streamkit.changes import ItemKey
+from streamkit.errors import ConfigurationError
+from streamkit.explanation import explain_item
+from streamkit.parking import lane_name
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+
+
+class Notice(Entity, pk="NOTICE#{number}", sk="NOTICE"):
+    number: int
+
+
+def make_app():
+    app = App("shop", table="Shop", entities=[Notice])
+
+    @app.aggregate
+    class PerStatus(Aggregate[Order], pk="PER#{status}", sk="PER"):
+        status: str
+        orders: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, order: Order) -> Key["PerStatus"]:
+            return cls.key(status=order.status)
+
+    @app.on(when=became("status", "SHIPPED"))
+    def shipped(change: Modified[Order]) -> Put[Notice]:
+        if change.new.number == 13:
+            raise PoisonChange("never")
+        return Put(Notice(number=change.new.number))
+
+    @app.on
+    def seen(change: Inserted[Notice]) -> None:
+        del change
+
+    search = app.listener("search")
+
+    @search.on
+    def indexed(change: Change[Order]) -> None:
+        del change
+
+    app.PerStatus = PerStatus
+    return app
+
+
+@pytest.fixture
+def shop(harness_of):
+    harness = harness_of(make_app())
+    for status in ("NEW", "SHIPPED", "BACK", "SHIPPED"):
+        harness.put(Order(number=13, status=status), Order(number=7, status=status))
+        harness.settle()
+    return harness
+
+
+def explained(shop, *key, **options):
+    return shop._run(explain_item(shop.app, shop._aws, *key, **options))
+
+
+def by_handler(found):
+    return {f"{one.consumer}/{one.handler}": one for one in found.listening}
+
+
+def test_it_names_the_entity_and_who_listens_with_lane_and_condition(shop):
+    found = explained(shop, "ORDER#7", "ORDER")
+    assert (found.kind, found.entity, found.exists) == ("entity", "Order", True)
+    listening = by_handler(found)
+    assert set(listening) == {"shop/PerStatus", "shop/shipped", "shop.search/indexed"}
+    shipped = listening["shop/shipped"]
+    assert shipped.when == "became('status', 'SHIPPED')"
+    assert shipped.kinds == ("modified",)
+    assert shipped.lane == lane_name("shipped", ItemKey("ORDER#7", "ORDER"))
+    assert found.held == ()
+
+
+def test_a_parked_change_shows_where_it_is_held_and_why(shop):
+    found = explained(shop, "ORDER#13", "ORDER")
+    (held,) = found.held
+    assert (held.handler, held.state, held.due) == ("shipped", "stuck", None)
+    assert [change.error for change in held.parked] == ["PoisonChange"] * 2
+
+
+def test_the_group_that_it_counts_in_is_told_by_its_hash_alone(shop):
+    found = explained(shop, "ORDER#7", "ORDER")
+    (group,) = found.groups
+    key = shop.app.PerStatus.key(status="SHIPPED")
+    assert (group.aggregate, group.key) == ("PerStatus", key.digest)
+
+
+def test_values_are_given_only_if_they_are_asked_for(shop):
+    plain = json.dumps(explained(shop, "ORDER#7", "ORDER", records=True).to_dict())
+    assert "SHIPPED" not in plain.replace("became('status', 'SHIPPED')", "")
+    shown = explained(shop, "ORDER#7", "ORDER", show_data=True)
+    assert shown.data["status"] == "SHIPPED"
+
+
+def test_an_item_that_a_handler_wrote_says_which(shop):
+    found = explained(shop, "NOTICE#7", "NOTICE")
+    assert (found.written_by, found.hops) == ("shipped", 1)
+    assert explained(shop, "ORDER#7", "ORDER").written_by is None
+
+
+def test_its_changes_in_the_stream_are_found_wherever_they_are(shop):
+    shop.split()
+    shop.put(Order(number=7, status="LOST"))
+    found = explained(shop, "ORDER#7", "ORDER", records=True)
+    assert [one.kind for one in found.sightings] == ["inserted", *["modified"] * 4]
+    assert [one.done["shop"] for one in found.sightings] == [True] * 4 + [False]
+    assert {one.origin for one in found.sightings} == {"application"}
+    assert found.whole
+    shop.settle()
+    shop.stop()  # it writes the positions that led to nothing, too
+    found = explained(shop, "ORDER#7", "ORDER", records=True)
+    assert all(done for one in found.sightings for done in one.done.values())
+
+
+def test_a_change_that_a_handler_made_says_so_in_the_stream(shop):
+    found = explained(shop, "NOTICE#7", "NOTICE", records=True).sightings
+    # The second notice is like the first: nothing but its mark is new.
+    assert [(one.origin, one.hops) for one in found] == [("handler", 1), ("mark only", 0)]
+
+
+def test_a_look_that_is_cut_short_says_that_it_is_not_whole(shop):
+    found = explained(shop, "ORDER#7", "ORDER", records=True, pages=1)
+    assert not found.whole
+
+
+def test_what_is_not_there_or_nobodys_is_said(shop):
+    missing = explained(shop, "ORDER#99", "ORDER")
+    assert (missing.entity, missing.exists, missing.groups) == ("Order", False, ())
+    assert len(missing.listening) == 3
+    unknown = explained(shop, "OTHER#1", "OTHER")
+    assert (unknown.kind, unknown.entity, unknown.listening) == ("unknown", None, ())
+    assert explained(shop, "_sk#shop#x", "_sk").kind == "control"
+
+
+def test_an_item_that_does_not_fit_its_entity_is_a_problem_and_no_error(shop):
+    wire = Order(number=8).attributes(shop.around.table)
+    wire["number"] = {"S": "eight"}
+    shop._run(shop._aws.dynamodb.put_item(TableName="Shop", Item=wire))
+    found = explained(shop, "ORDER#8", "ORDER")
+    assert "number" in found.problem
+    assert "eight" not in found.problem
+
+
+def test_a_key_must_be_as_the_tables_keys_are(shop):
+    with pytest.raises(ConfigurationError, match="sort key"):
+        explained(shop, "ORDER#7")
+
+
+def test_nothing_is_written_by_looking(shop):
+    shop.stop()
+    before = shop.world.items("Shop")
+    explained(shop, "ORDER#7", "ORDER", records=True)
+    assert shop.world.items("Shop") == before
