@@ -4,11 +4,18 @@
 pay before the first change is seen; so the import waits for the first log line.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 
 class Logger:
-    """A structlog logger, made when it is first used."""
+    """A structlog logger, made when it is first used.
+
+    `prepare` sets structlog up before the first line, for a host without a command line; not if the
+    program has done so itself.
+    """
+
+    prepare: ClassVar[Callable[[], None] | None] = None
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -16,6 +23,8 @@ class Logger:
     def __getattr__(self, method: str) -> Any:
         import structlog
 
+        if Logger.prepare is not None and not structlog.is_configured():
+            Logger.prepare()
         return getattr(structlog.get_logger(self._name), method)
 
 

@@ -46,6 +46,7 @@ def configure(
     level: str = "info",
     *,
     stream: TextIO | None = None,
+    others: bool = True,
 ) -> None:
     """Set logging up for this process.
 
@@ -53,6 +54,7 @@ def configure(
         format: `console`, `json`, or `auto`: the first if the stream is a terminal.
         level: debug, info, warning or error.
         stream: where to; stderr without it.
+        others: whether lines of other libraries take the same form; else they are left alone.
 
     Raises:
         ValueError: the format or the level is none of these.
@@ -78,7 +80,8 @@ def configure(
         logger_factory=_Named(stream),
         cache_logger_on_first_use=False,
     )
-    _take_in_other_libraries(before, renderer, stream, LEVELS[level])
+    if others:
+        _take_in_other_libraries(before, renderer, stream, LEVELS[level])
 
 
 def _name(logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:

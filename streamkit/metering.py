@@ -1,0 +1,60 @@
+"""Metering: what the calls of AWS use, and how often AWS asks for patience.
+
+In: open clients. Out: counters, for whoever makes the call (`meters.current`). Every call that may
+say so is asked for what it consumed, which costs nothing. A transaction that is cancelled uses
+units, too, and does not say how many: those are not counted. Each answer is looked at, before the
+SDK decides whether to try again by itself.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamkit.aws import Aws, is_throttled
+from streamkit.observe.meters import current
+
+_ASKED = (
+    "BatchGetItem",
+    "BatchWriteItem",
+    "DeleteItem",
+    "GetItem",
+    "PutItem",
+    "Query",
+    "Scan",
+    "TransactGetItems",
+    "TransactWriteItems",
+    "UpdateItem",
+)
+"""Operations that say what they consumed, if they are asked."""
+
+STREAM_READ = "GetRecords"
+"""Billed by the call."""
+
+
+def meter(aws: Aws) -> None:
+    """Count what goes through these clients from now on."""
+    for client in (aws.dynamodb, aws.beats):
+        for operation in _ASKED:
+            client.meta.events.register(f"provide-client-params.dynamodb.{operation}", _ask)
+        client.meta.events.register("response-received.dynamodb", _note)
+    aws.streams.meta.events.register("response-received.dynamodb-streams", _note)
+
+
+def _ask(params: Mapping[str, Any], **_: Any) -> dict[str, Any] | None:
+    if current.get() is None or "ReturnConsumedCapacity" in params:
+        return None
+    return {**params, "ReturnConsumedCapacity": "TOTAL"}
+
+
+def _note(parsed_response: Mapping[str, Any] | None, event_name: str, **_: Any) -> None:
+    meters = current.get()
+    if meters is None or parsed_response is None:
+        return
+    operation = event_name.rpartition(".")[2]
+    used = parsed_response.get("ConsumedCapacity")
+    if used is not None:
+        parts = (used,) if isinstance(used, Mapping) else used
+        meters.use(operation, sum(part.get("CapacityUnits", 0.0) for part in parts))
+    elif operation == STREAM_READ and "Page" in parsed_response:
+        meters.use(operation, 1.0)
+    elif "Error" in parsed_response and is_throttled(parsed_response):
+        meters.throttle(operation)

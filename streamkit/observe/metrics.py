@@ -1,0 +1,253 @@
+"""Metrics: what streamkit counts and measures, and the hook that is told.
+
+`METRICS` is the one list of names, units and labels; they are never changed, only added to. A hook
+is anything that fits `Metrics`: it hands out instruments, once for each combination of labels, and
+these are told numbers while changes flow. So whoever counts pays for one call of a bound method.
+Labels are consumers, handlers and operations of AWS; never keys, nor anything else of an item.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+MetricKind = Literal["counter", "gauge", "histogram"]
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of a histogram's buckets: from a pure function to a handler's usual time-out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `unit` is `seconds`, or what is counted; `text` says what it means."""
+
+    name: str
+    kind: MetricKind
+    unit: str
+    labels: tuple[str, ...]
+    text: str
+
+
+_ALL = (
+    Metric(
+        "streamkit_lag_seconds",
+        "gauge",
+        "seconds",
+        ("consumer",),
+        "age of the oldest change that this worker has read and not committed, or is yet to read",
+    ),
+    Metric(
+        "streamkit_time_to_loss_seconds",
+        "gauge",
+        "seconds",
+        ("consumer",),
+        "what is left until the oldest unread change of this worker's shards is trimmed",
+    ),
+    Metric(
+        "streamkit_changes_total",
+        "counter",
+        "changes",
+        ("consumer", "handler"),
+        "changes committed for a handler, parked ones included",
+    ),
+    Metric(
+        "streamkit_commits_total", "counter", "commits", ("consumer",), "commits that were applied"
+    ),
+    Metric(
+        "streamkit_commit_conflicts_total",
+        "counter",
+        "commits",
+        ("consumer",),
+        "commits cancelled because another transaction was at an item; they are sent again",
+    ),
+    Metric(
+        "streamkit_fenced_total",
+        "counter",
+        "commits",
+        ("consumer",),
+        "commits refused because another worker owns the shard",
+    ),
+    Metric(
+        "streamkit_throttles_total",
+        "counter",
+        "calls",
+        ("consumer", "operation"),
+        "calls that AWS throttled, each try of the SDK by itself",
+    ),
+    Metric(
+        "streamkit_parked",
+        "gauge",
+        "items",
+        ("consumer",),
+        "items with parked changes that this worker's shards hold",
+    ),
+    Metric(
+        "streamkit_stuck",
+        "gauge",
+        "items",
+        ("consumer",),
+        "those of them that wait for a person",
+    ),
+    Metric(
+        "streamkit_shards", "gauge", "shards", ("consumer",), "shards that this worker reads now"
+    ),
+    Metric(
+        "streamkit_unread_shards",
+        "gauge",
+        "shards",
+        ("consumer",),
+        "open shards that nobody reads, as the leader last saw; 0 on all others",
+    ),
+    Metric(
+        "streamkit_lost_total",
+        "counter",
+        "losses",
+        ("consumer",),
+        "times that records were lost to the retention, or may have been",
+    ),
+    Metric(
+        "streamkit_handler_seconds",
+        "histogram",
+        "seconds",
+        ("consumer", "handler"),
+        "how long one run of a handler took",
+    ),
+    Metric(
+        "streamkit_units_total",
+        "counter",
+        "units",
+        ("consumer", "operation"),
+        "capacity units that AWS says were used; calls, for `GetRecords`",
+    ),
+)
+
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
+"""Every metric by its name."""
+
+
+class Counter(Protocol):
+    """Only grows."""
+
+    def add(self, amount: float = 1.0, /) -> None:
+        """Count more."""
+
+
+class Gauge(Protocol):
+    """Goes up and down."""
+
+    def set(self, value: float, /) -> None:
+        """Say what it is now; NaN if it is not known."""
+
+
+class Histogram(Protocol):
+    """Remembers how values are spread."""
+
+    def record(self, value: float, /) -> None:
+        """Take in one value."""
+
+
+class Metrics(Protocol):
+    """A hook for metrics. Names and labels are those of `METRICS`; all is called on the loop.
+
+    It must not raise: an error is that of whatever was about to be counted.
+    """
+
+    def counter(self, name: str, labels: Mapping[str, str], /) -> Counter:
+        """Return the counter with these labels; the same one each time."""
+
+    def gauge(self, name: str, labels: Mapping[str, str], /) -> Gauge:
+        """Return the gauge with these labels; the same one each time."""
+
+    def histogram(self, name: str, labels: Mapping[str, str], /) -> Histogram:
+        """Return the histogram with these labels; the same one each time."""
+
+
+class _Nothing:
+    """Every instrument, of nobody."""
+
+    def add(self, amount: float = 1.0, /) -> None:
+        """Forget it."""
+
+    def set(self, value: float, /) -> None:
+        """Forget it."""
+
+    def record(self, value: float, /) -> None:
+        """Forget it."""
+
+
+_NOTHING = _Nothing()
+
+
+class NoMetrics:
+    """Metrics that nobody wants."""
+
+    def counter(self, _name: str, _labels: Mapping[str, str], /) -> Counter:
+        """Return one that forgets."""
+        return _NOTHING
+
+    def gauge(self, _name: str, _labels: Mapping[str, str], /) -> Gauge:
+        """Return one that forgets."""
+        return _NOTHING
+
+    def histogram(self, _name: str, _labels: Mapping[str, str], /) -> Histogram:
+        """Return one that forgets."""
+        return _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    all: Sequence[Counter]
+
+    def add(self, amount: float = 1.0, /) -> None:
+        for one in self.all:
+            one.add(amount)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gauges:
+    all: Sequence[Gauge]
+
+    def set(self, value: float, /) -> None:
+        for one in self.all:
+            one.set(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Histograms:
+    all: Sequence[Histogram]
+
+    def record(self, value: float, /) -> None:
+        for one in self.all:
+            one.record(value)
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralMetrics:
+    """Tells several hooks the same."""
+
+    hooks: tuple[Metrics, ...]
+
+    def counter(self, name: str, labels: Mapping[str, str], /) -> Counter:
+        """Return one that tells all."""
+        return _Counters([hook.counter(name, labels) for hook in self.hooks])
+
+    def gauge(self, name: str, labels: Mapping[str, str], /) -> Gauge:
+        """Return one that tells all."""
+        return _Gauges([hook.gauge(name, labels) for hook in self.hooks])
+
+    def histogram(self, name: str, labels: Mapping[str, str], /) -> Histogram:
+        """Return one that tells all."""
+        return _Histograms([hook.histogram(name, labels) for hook in self.hooks])
+
+
+def join(*hooks: Metrics | None) -> Metrics:
+    """Return one hook that stands for several; nothing is added where there is only one."""
+    several = tuple(hook for hook in hooks if hook is not None)
+    if len(several) == 1:
+        return several[0]
+    return SeveralMetrics(several) if several else NoMetrics()
+
+
+def is_known(value: float) -> bool:
+    """Say whether a gauge's value is worth telling."""
+    return not math.isnan(value)
