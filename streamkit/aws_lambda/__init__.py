@@ -1,12 +1,30 @@
 """The Lambda host: the same handlers on an event source mapping.
 
     handler = streamkit.aws_lambda.handler(app)
+    migration = streamkit.aws_lambda.migration_handler(app)
 
 Lambda reads the shards and keeps the position; what is done of each item is kept in the table, in
 the same transactions as the effects. See `batch` for how a batch becomes commits, `marks` for what
-is kept.
+is kept, `trials` for changes that end their function.
 """
 
-from streamkit.aws_lambda.host import handler, maintenance_handler
+from collections.abc import Callable, Mapping
+from typing import Any
 
-__all__ = ["handler", "maintenance_handler"]
+from streamkit.app import App
+from streamkit.aws_lambda.host import handler, late_handler, maintenance_handler
+from streamkit.aws_lambda.runtime import Context
+
+__all__ = ["handler", "late_handler", "maintenance_handler", "migration_handler"]
+
+
+def migration_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, Any]]:
+    """Return the function that runs slices of an app's migrations; see `migration`.
+
+    Raises:
+        DiscoveryError: a file of a migration is wrong.
+    """
+    # A migration runs a worker's parts; the functions of a mapping start faster without them.
+    from streamkit.aws_lambda.migration import migration_handler as made
+
+    return made(app)

@@ -2,15 +2,18 @@
 
     records ─► not done yet ─► lanes, handlers ─► plan ─► marks + effects, one transaction ─► …
 
-In: records in order. Out: None, or the first record that has to come again: nothing after it of its
-item has been applied. What is done of the batch stays done, whatever comes again. On failure: as
-the handlers' policies say; parking advances the mark. `block` is that first record.
+In: records in order. Out: what is `left`: None, or the first record that has to come again, after
+which nothing of its item has been applied. That holds at every moment, so that a run may be
+cancelled. What is done of the batch stays done, whatever comes again. On failure: as the handlers'
+policies say; parking advances the mark. `block` is that first record.
 """
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 import anyio
 
@@ -31,96 +34,158 @@ from streamkit.refusal import contended, refuse
 from streamkit.tables import Tables
 from streamkit.transaction import transact
 
-_ALL = 1_000_000
+_AT_FIRST = 48
+"""Changes of the first plan: each with a mark and an effect, they fill a transaction."""
+_WORTH_IT = 1.2
+"""A plan is made again if so many times its changes would fit."""
+_CONTENDED_SECONDS = 0.02
+"""Before a result is made again that was refused for what it read; twice as long each time."""
 
 
 @dataclass
 class BatchRun:
-    """Processes one batch. `out_of_time` is set when what is not committed is to come again."""
+    """Processes one batch, some records at a time.
+
+    `todo` are the records that are not known to be done, `behind` those that a mark had passed.
+    Handlers are cut off at the `deadline` (of the loop's clock); what they have answered by then is
+    still committed. `cut` says that one was.
+    """
 
     dispatcher: Dispatcher
     planner: Planner
     marks: Marks
     tables: Tables
     rng: random.Random
-    out_of_time: anyio.Event
+    deadline: float
+    todo: deque[Record]
     works: deque[Work] = field(default_factory=deque)
-    _most: int = _ALL
+    behind: list[Record] = field(default_factory=list)
+    cut: bool = False
+    _most: int = _AT_FIRST
     _split: bool = False
+    _narrowing: bool = False
 
     def __post_init__(self) -> None:
         """Hold what the marks of the batch's items say is held."""
         self.held = HeldLanes(self.marks.store, self.planner.holds)
 
-    async def run(self, records: Sequence[Record]) -> Record | None:
-        """Process records; return the first one that has to come again."""
-        wanted = [record for record in records if self.dispatcher.wants(record)]
-        await self.marks.read({record.item_key for record in wanted})
-        fresh = [r for r in wanted if not self.marks.is_done(r.item_key, r.position)]
-        self._hold(fresh)
-        shard = self.planner.shard
-        works, later, _ = self.dispatcher.works(Page(tuple(fresh)), shard)
-        await self.dispatcher.run_lanes(
-            later, works, shard, held=self.held.holds, until=self.out_of_time
-        )
-        return await self._commit(works)
+    @property
+    def left(self) -> Record | None:
+        """The first record that is not known to be done; None if there is none.
 
-    async def _commit(self, works: Sequence[Work]) -> Record | None:
-        self.works.extend(works)
-        self._drop_done()
-        while self.works:
-            if self.out_of_time.is_set() or not await self._commit_once():
-                return self.works[0].record
-        return None
+        Known at every moment, whatever is cut off.
+        """
+        if self.works:
+            return self.works[0].record
+        return self.todo[0] if self.todo else None
 
-    async def park(self, record: Record, failure: Failure) -> Record | None:
-        """Park a change unrun, for every handler that listens to it."""
-        self.dispatcher.wants(record)
-        await self.marks.read({record.item_key})
-        if self.marks.is_done(record.item_key, record.position):
-            return None
-        self._hold([record])
-        return await self._commit(self.dispatcher.unrun(record, failure))
+    @property
+    def stalled(self) -> bool:
+        """Whether the first record left is one that a handler did not answer in time.
 
-    def _hold(self, records: Sequence[Record]) -> None:
-        for record in records:
+        One that waits because its handler's policy is `block` does what it is to do.
+        """
+        waiting = [o for o in self.works[0].outcomes if o.waiting] if self.works else []
+        blocks = self.dispatcher.failures.blocks
+        return self.cut and bool(waiting) and not any(blocks(o.handler) for o in waiting)
+
+    async def begin(self) -> None:
+        """Read the marks, and leave out what is done."""
+        await self.marks.read({record.item_key for record in self.todo})
+        fresh: deque[Record] = deque()
+        for record in self.todo:
+            done = self.marks.is_done(record.item_key, record.position)
+            (self.behind if done else fresh).append(record)
+        self.todo = fresh
+        self._hold()
+
+    def _hold(self) -> None:
+        """Hold the lanes that the marks of what is to do say are held."""
+        for record in self.todo:
             for lane in self.marks.known[record.item_key].lanes:
-                self.held.lanes.setdefault(lane, Hold(f"{self.planner.shard}.0"))
+                # Where it is listed is read with its tail, before anything queues there.
+                self.held.lanes.setdefault(lane, Hold(""))
 
-    def _drop_done(self) -> None:
+    async def advance(self, count: int) -> bool:
+        """Process the next records; return whether all of them are done."""
+        some = list(islice(self.todo, count))
+        shard = self.planner.shard
+        works, later, _ = self.dispatcher.works(Page(tuple(some)), shard)
+        self.works = deque(works)
+        if later:
+            lanes = self.dispatcher.run_lanes(later, works, shard, held=self.held.holds)
+            await self._in_time(lanes)
+        return await self._commit(len(some))
+
+    async def park(self, failure: Failure) -> bool:
+        """Park the next change unrun, for every handler that listens to it; return whether it is.
+
+        Whatever their policies are: the change would come again for ever.
+        """
+        self.works = deque(self.dispatcher.unrun(self.todo[0], failure))
+        return await self._commit(1)
+
+    async def _commit(self, count: int) -> bool:
+        """Commit the works, which are of the next `count` records, as far as they are ready."""
+        self._drop_done(self.works)
+        while self.works:
+            if not await self._commit_once():
+                return False
+        for _ in range(count):
+            self.todo.popleft()
+        return True
+
+    async def _in_time(self, doing: Coroutine[Any, Any, object]) -> None:
+        """Do something that waits for the application's code, until the deadline."""
+        with anyio.CancelScope(deadline=self.deadline) as scope:
+            await doing
+        self.cut = self.cut or scope.cancelled_caught
+
+    def _drop_done(self, works: Iterable[Work]) -> None:
         """Leave out the handlers that an earlier invocation was done with."""
-        for work in self.works:
+        for work in works:
             if work.key is not None:
                 done = self.marks.known[work.key].done
-                self._finish(work, done)
-
-    def _finish(self, work: Work, done: frozenset[str]) -> None:
-        if done:
-            work.outcomes = [
-                o for o in work.outcomes if f"{work.position}:{o.handler.name}" not in done
-            ]
+                if done:
+                    named = [(f"{work.position}:{o.handler.name}", o) for o in work.outcomes]
+                    work.outcomes = [outcome for name, outcome in named if name not in done]
 
     # -- one transaction -----------------------------------------------------------------------
 
     async def _commit_once(self) -> bool:
-        """Plan and commit; False: a handler's policy is that its change comes again."""
+        """Plan and commit; False: the first change left has to come again."""
         await self.held.learn_tails(self.works)
         plan = self.planner.plan(self.works, Cursor("batch"), most=self._most, split=self._split)
         if isinstance(plan, Rerun):
-            return await self._rerun(plan)
-        if plan.sends:
-            shard = self.planner.shard
-            if not await self.dispatcher.sending.send_all(plan.sends, shard, self.out_of_time):
-                return not any(outcome.waiting for _, outcome in plan.sends)
+            return not self.cut and await self._rerun(plan)
+        if plan.sends and not await self._deliver(plan):
+            return not self.cut and not any(outcome.waiting for _, outcome in plan.sends)
         then = self._marks_after(plan)
-        if len(plan.actions) + len(then) > ITEMS_MAX + 1:
-            self._most = max(1, min(plan.changes, self._most) // 2)
-            self._split = self._split or plan.changes <= 1
+        if not self._is_full(plan, len(plan.actions) + len(then)):
             return True
         if plan.actions or plan.sends or plan.cursor.done or plan.plain:
             return await self._send(plan, then)
         self._taken(plan, then)
         return True
+
+    def _is_full(self, plan: Batch, items: int) -> bool:
+        """Say whether a plan is as large as it can be with its marks; else plan another size."""
+        fitting = plan.changes * (ITEMS_MAX + 1) // max(items, 1)
+        if items > ITEMS_MAX + 1:
+            self._most = max(1, min(fitting, plan.changes - 1))
+            self._split = self._split or plan.changes <= 1
+            return False
+        more = plan.changes == self._most < len(self.works) and not self._narrowing
+        if more and fitting > _WORTH_IT * self._most:
+            self._most = fitting
+            return False
+        return True
+
+    async def _deliver(self, plan: Batch) -> bool:
+        """Deliver what a plan sends; return whether all is delivered."""
+        shard, never = self.planner.shard, anyio.Event()
+        await self._in_time(self.dispatcher.sending.send_all(plan.sends, shard, never))
+        return all(outcome.sent for _, outcome in plan.sends)
 
     def _marks_after(self, plan: Batch) -> dict[ItemKey, tuple[str, Mark]]:
         """Return, for the items of a plan, their first change in it and their marks after it."""
@@ -142,6 +207,8 @@ class BatchRun:
 
     def _lanes(self, work: Work, plan: Batch) -> frozenset[str]:
         """Return the lanes of an item that are held after a plan."""
+        if not self.held.lanes and not plan.held:
+            return frozenset()
         assert work.key is not None  # noqa: S101 - looked at by the caller
         names = (lane_name(handler.name, work.key) for handler in self.dispatcher.handlers)
         return frozenset(name for name in names if name in self.held.lanes or name in plan.held)
@@ -151,11 +218,15 @@ class BatchRun:
             self.marks.move(key, first, mark) for key, (first, mark) in then.items()
         ]
         dynamodb = self.marks.store.dynamodb
-        verdict = await transact(dynamodb, self.tables, [*moves, *plan.actions], self.rng)
+        with self.dispatcher.tracing.commit(self.planner.shard, plan, self.works):
+            verdict = await transact(dynamodb, self.tables, [*moves, *plan.actions], self.rng)
         if verdict is None:
+            self.dispatcher.meters.commits.add()
+            for key, (_, mark) in then.items():
+                self.marks.moved(key, mark)
+            self._taken(plan, then)
             if plan.plain:
                 await write_plainly(dynamodb, self.tables, plan.plain)
-            self._taken(plan, then)
             return True
         if isinstance(verdict, Invalid):
             return self._narrow(plan)
@@ -163,28 +234,23 @@ class BatchRun:
 
     def _taken(self, plan: Batch, then: dict[ItemKey, tuple[str, Mark]]) -> None:
         """Go on behind what is committed."""
-        for key, (_, mark) in then.items():
-            if plan.actions or plan.sends or plan.cursor.done:
-                self.marks.moved(key, mark)
         self.held.begin(plan.held)
         for _ in range(plan.changes):
-            self.works.popleft()
-        if self.works:
-            self._finish(self.works[0], plan.cursor.done)
-        self._most, self._split = _ALL, False
+            self.dispatcher.committed(self.works.popleft())
+        if self.works and self.works[0].key in then:
+            self._drop_done([self.works[0]])
+        if self._narrowing or self._split:
+            self._most, self._split, self._narrowing = _AT_FIRST, False, False
 
     # -- what did not go through ---------------------------------------------------------------
 
     async def _rerun(self, rerun: Rerun) -> bool:
         outcome = rerun.outcome
         if not contended(outcome):
-            await self.dispatcher.run(
-                rerun.work,
-                outcome,
-                tuple(self.works),
-                self.planner.shard,
-                until=self.out_of_time,
-            )
+            if outcome.refusals > 1:
+                await anyio.sleep(_CONTENDED_SECONDS * 2**outcome.refusals * self.rng.random())
+            works, shard = tuple(self.works), self.planner.shard
+            await self._in_time(self.dispatcher.run(rerun.work, outcome, works, shard))
         return not outcome.waiting
 
     async def _refused(self, refused: Refused) -> bool:
@@ -198,6 +264,7 @@ class BatchRun:
             else:
                 results.setdefault((source.position, source.handler), set()).add(source.effect)
         if behind:
+            self.dispatcher.meters.fenced.add()
             await self._look_again()
             return True
         for work in self.works:
@@ -210,15 +277,19 @@ class BatchRun:
     async def _look_again(self) -> None:
         """Another invocation was faster with some items: leave out what it has done."""
         await self.marks.read({work.key for work in self.works if work.key is not None})
-        self.works = deque(
-            work
-            for work in self.works
-            if work.key is None or not self.marks.is_done(work.key, work.position)
-        )
-        self._drop_done()
+        left: deque[Work] = deque()
+        for work in self.works:
+            if work.key is not None and self.marks.is_done(work.key, work.position):
+                self.behind += [work.record] if work.record is not None else []
+            else:
+                left.append(work)
+        self.works = left
+        self._hold()
+        self._drop_done(self.works)
 
     def _narrow(self, plan: Batch) -> bool:
         """Halve the transaction until the handler is alone whose result cannot be stored."""
+        self._narrowing = True
         if plan.changes > 1:
             self._most = plan.changes // 2
         elif not self._split:

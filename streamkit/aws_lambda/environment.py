@@ -5,6 +5,7 @@ and every maintenance run of this environment.
 """
 
 import random
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,17 +14,23 @@ from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
+from streamkit.decode import Record
 from streamkit.dispatch import Dispatcher, Tools
 from streamkit.errors import ConfigurationError
-from streamkit.fleet.generation import Founding, join_generation
+from streamkit.fleet.generation import Founding, join_generation, newest_generation
 from streamkit.injection import injector
 from streamkit.loss import Losses
+from streamkit.metering import meter
+from streamkit.observe.emf import EmfMetrics
 from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import Meters
+from streamkit.observe.metrics import join
 from streamkit.parked import LAMBDA_CHUNKS
 from streamkit.preflight import Surroundings, findings, require, survey
 from streamkit.redriver import Redriver
 from streamkit.sinks.outlets import Outlets, open_outlets
 from streamkit.table import Table
+from streamkit.tracing import Tracing
 
 log = get_logger("streamkit.lambda")
 
@@ -44,6 +51,25 @@ class Environment:
     clock: Clock
     rng: random.Random
     shard: str
+    emf: EmfMetrics | None = None
+    since: int = 0
+
+    def takes(self, record: Record) -> bool:
+        """Say whether a handler listens to a record, made since the consumer starts."""
+        before = 0 < record.created_at < self.since
+        return not before and self.dispatcher.wants(record)
+
+    @property
+    def meters(self) -> Meters:
+        """What invocations count with."""
+        return self.dispatcher.meters
+
+    def tell(self) -> None:
+        """Print what was counted since the last time, for CloudWatch to read from the log."""
+        line = None if self.emf is None else self.emf.line(self.clock.time())
+        if line is not None:
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
 
     def redriver(self) -> Redriver:
         """Make what tries parked changes that are due."""
@@ -56,6 +82,8 @@ class Environment:
             self.clock,
             automatic=True,
             outlets=self.outlets,
+            meters=self.dispatcher.meters,
+            tracing=self.dispatcher.tracing,
         )
 
 
@@ -73,12 +101,15 @@ async def open_environment(
         ConfigurationError: the app does not fit its table, or may not use it.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
+    emf = EmfMetrics(app.name) if app.telemetry.emf else None
+    meters = Meters(join(emf, app.telemetry.metrics), app.name)
     async with connect_with() as aws:
+        meter(aws)
         around = await survey(app, aws)
         async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
             require(findings(app, around, resources))
             store = CursorStore(aws.dynamodb, around.space(app))
-            await _join(app, around, store, clock, aws)
+            since = await _join(app, around, store, clock, aws)
             tools = injector(aws.dynamodb, around.table, resources, around.schemas)
             dispatcher = Dispatcher(
                 app.handlers,
@@ -90,15 +121,21 @@ async def open_environment(
                 outlets=outlets,
                 tables=around.schemas,
                 cascades=app.cascades(),
+                meters=meters,
+                tracing=Tracing.of(app.telemetry, app.name),
             )
             shard = rng.choice(LAMBDA_CHUNKS).removesuffix(".0")
             yield Environment(
-                app, aws, around, store, tools, outlets, dispatcher, clock, rng, shard
+                app, aws, around, store, tools, outlets, dispatcher, clock, rng, shard, emf, since
             )
 
 
-async def _join(app: App, around: Surroundings, store: CursorStore, clock: Clock, aws: Aws) -> None:
-    """Enter the generation of this code, as a worker does, so that `status` tells of it."""
+async def _join(app: App, around: Surroundings, store: CursorStore, clock: Clock, aws: Aws) -> int:
+    """Enter the generation of this code, as a worker does, so that `status` tells of it.
+
+    Returns:
+        From when on changes are the consumer's, in epoch seconds; 0 for all there are.
+    """
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     losses = Losses(app.on_loss, Table(aws.dynamodb, around.table), store, aggregates)
     founding = Founding(app.table, app.start, clock, losses)
@@ -107,17 +144,31 @@ async def _join(app: App, around: Surroundings, store: CursorStore, clock: Clock
     )
     if joined is None:
         log.warning("worker.stands_by", app=app.name)
+        joined = await newest_generation(store)
+    return joined.since if joined else 0
+
+
+class StreamReplaced(ConfigurationError):
+    """The table had another stream when the environment was opened, or the event is of an old one.
+
+    Marks are kept for each stream: under those of another one a change would be done twice.
+    """
 
 
 def check_stream(environment: Environment, arn: str | None) -> None:
-    """Refuse events of another stream than the app's table has.
+    """Refuse events of another stream than the app's table had when the environment was opened.
 
     Raises:
         ConfigurationError: says which stream the mapping is of.
     """
     own = environment.around.table.stream_arn
-    if arn is not None and own is not None and arn.split("/stream/")[0] != own.split("/stream/")[0]:
+    if arn is None or own is None or arn == own:
+        return
+    if arn.split("/stream/")[0] != own.split("/stream/")[0]:
         raise ConfigurationError(
             f"the event is of {arn}, and the app's table is {environment.app.table}: the mapping"
             " belongs to another function"
         )
+    raise StreamReplaced(
+        f"the event is of {arn}, and the table's stream is {own}: delete the mapping of the old one"
+    )

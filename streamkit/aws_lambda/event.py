@@ -1,10 +1,12 @@
 """Events: what a DynamoDB event source mapping sends, as records.
 
 Lambda's JSON is that of `GetRecords` with two differences: `userIdentity` has members in lower
-case, and each record says the ARN of its stream, which `GetRecords` does not. Images stay bytes.
+case, and each record says the ARN of its stream, which `GetRecords` does not. A mapping with
+tumbling windows adds the shard's id and a state, which has to be in the answer. Images stay bytes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,35 +14,71 @@ import msgspec
 from streamkit.decode import Record
 from streamkit.errors import ConfigurationError
 
-_RECORDS = msgspec.json.Decoder(list[Record])
+_RECORDS = msgspec.json.Decoder(tuple[Record, ...])
+_SOURCE = "aws:dynamodb"
 
 
-def read_records(event: Mapping[str, Any]) -> list[Record]:
-    """Return the records of an event, in order.
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its records in order, and the ARN of their stream, if it is said anywhere.
+
+    `shard` and `state` are there with tumbling windows only, and None otherwise.
+    """
+
+    records: tuple[Record, ...]
+    stream: str | None = None
+    shard: str | None = None
+    state: Mapping[str, Any] | None = None
+
+
+def read_event(event: Mapping[str, Any]) -> Event:
+    """Read an event; one that closes a window may have no records.
 
     Raises:
-        ConfigurationError: it is no event of a DynamoDB stream; says what it is of.
+        ConfigurationError: it is no event of a DynamoDB stream; says what it is of, or what is
+            missing.
     """
     given = event.get("Records")
-    if not isinstance(given, Sequence):
+    if not isinstance(given, list | tuple):
         raise ConfigurationError(
             "the event has no Records: this function is for an event source mapping of a DynamoDB"
             " stream"
         )
-    sources = {str(record.get("eventSource")) for record in given} - {"aws:dynamodb", "None"}
+    sources = set(_sources(given)) - {_SOURCE, "None"}
     if sources:
         raise ConfigurationError(
             f"the event is of {', '.join(sorted(sources))}, and not of a DynamoDB stream"
         )
+    windowed = "window" in event
+    return Event(
+        read_records(given),
+        _stream_of(event, given),
+        event.get("shardId") if windowed else None,
+        (event.get("state") or {}) if windowed else None,
+    )
+
+
+def read_records(given: object) -> tuple[Record, ...]:
+    """Read records in Lambda's JSON.
+
+    Raises:
+        ConfigurationError: one lacks what every record has; says which and what.
+    """
     try:
         return _RECORDS.decode(msgspec.json.encode(given))
     except msgspec.MsgspecError as error:
         raise ConfigurationError(f"the event's records cannot be read: {error}") from None
 
 
-def stream_of(event: Mapping[str, Any]) -> str | None:
-    """Return the ARN of the stream that an event is of, if it has any records."""
-    for record in event.get("Records", ()):
-        arn: str | None = record.get("eventSourceARN")
-        return arn
-    return None
+def _sources(given: list[Any] | tuple[Any, ...]) -> Iterator[str]:
+    for record in given:
+        if not isinstance(record, Mapping):
+            yield f"something else (its records are of type {type(record).__name__})"
+        else:
+            yield str(record.get("eventSource", record.get("EventSource")))  # SNS writes it so
+
+
+def _stream_of(event: Mapping[str, Any], given: list[Any] | tuple[Any, ...]) -> str | None:
+    arns = (record.get("eventSourceARN") for record in given)
+    found: str | None = next((arn for arn in arns if arn), event.get("eventSourceARN"))
+    return found

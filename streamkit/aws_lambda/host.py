@@ -5,208 +5,110 @@
 
     handler = streamkit.aws_lambda.handler(app)                 # of the event source mapping
     maintenance = streamkit.aws_lambda.maintenance_handler(app)  # of a schedule, every minute
+    late = streamkit.aws_lambda.late_handler(app)                # only of an on-failure destination
 
 The first needs `ReportBatchItemFailures`. One event loop, one set of clients and one app serve all
 invocations of an execution environment. The second goes on with what is in lanes: parked changes
-that are due, fan-outs and mirrors of large audiences.
+that are due, fan-outs and mirrors of large audiences. The third takes what a mapping gave up.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import anyio
 
 from streamkit.app import App
-from streamkit.aws_lambda.batch import BatchRun
-from streamkit.aws_lambda.environment import Environment, check_stream, open_environment
-from streamkit.aws_lambda.event import read_records, stream_of
-from streamkit.aws_lambda.marks import Marks
-from streamkit.aws_lambda.trials import DEADLY, SUSPICIOUS, Trials
+from streamkit.aws_lambda.environment import Environment, check_stream
+from streamkit.aws_lambda.event import Event, read_event
+from streamkit.aws_lambda.invocation import run_records
+from streamkit.aws_lambda.late import process_late
+from streamkit.aws_lambda.maintenance import maintain
+from streamkit.aws_lambda.runtime import Context, Runtime, seconds_of
 from streamkit.decode import Record
+from streamkit.fleet.hosting import LAMBDA, claim
 from streamkit.observe.logger import get_logger
-from streamkit.parked import held_lanes
-from streamkit.parking import Failure
-from streamkit.planning import Planner
+from streamkit.start import RETENTION_SECONDS
+
+__all__ = ["handler", "late_handler", "maintain", "maintenance_handler", "process_batch"]
 
 log = get_logger("streamkit.lambda")
 
-T = TypeVar("T")
-
-_RESERVE_SECONDS = 2.0
-"""What is left for ending in an orderly way, of the time that Lambda gives."""
-_RESERVE_SHARE = 0.25
-"""At most this part of it, for functions with a short time-out."""
-_DEFAULT_SECONDS = 60.0
-
-
-class Context(Protocol):
-    """What is used of Lambda's context."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Return how long the invocation may still take."""
-
-
-Response = dict[str, list[dict[str, str]]]
-"""`batchItemFailures`: empty, or the sequence number from which on records come again."""
+Response = dict[str, Any]
+"""`batchItemFailures`: empty, or the sequence number from which on records come again; with
+tumbling windows `state`, as it came."""
 
 
 async def process_batch(
-    environment: Environment, event: Mapping[str, Any], seconds: float = _DEFAULT_SECONDS
+    environment: Environment, event: Mapping[str, Any], seconds: float = 60.0
 ) -> Response:
     """Process one event of the mapping.
 
     Args:
         environment: of this function.
         event: as Lambda gives it.
-        seconds: after which what is not committed is asked for again.
+        seconds: within which this returns; what is not committed by then is asked for again.
 
     Raises:
-        ConfigurationError: the event is of something else, or the table refuses commits.
+        ConfigurationError: the event is of something else, the table refuses commits, or workers
+            run the consumer.
+        TimeoutError: the table does not answer at all.
     """
-    check_stream(environment, stream_of(event))
-    dispatcher = environment.dispatcher
-    records = [record for record in read_records(event) if dispatcher.wants(record)]
-    if not records:  # also of a batch of streamkit's own, which must not lead to another one
-        return {"batchItemFailures": []}
-    trials = Trials(environment.store, environment.clock)
-    first = records[0].position
-    careful = await trials.begin("batch", first) >= SUSPICIOUS
-    out_of_time = anyio.Event()
-    async with anyio.create_task_group() as group:
-        group.start_soon(_set_after, seconds, out_of_time)
-        if careful:
-            left = await _one_by_one(environment, records, trials, out_of_time)
-        else:
-            left = await _run(environment, out_of_time).run(records)
-        group.cancel_scope.cancel()
-    if left is None:
-        return {"batchItemFailures": []}
-    await trials.end("batch", left.position)
-    log.info("batch.partial", records=len(records), from_record=records.index(left))
-    return {"batchItemFailures": [{"itemIdentifier": left.sequence_number}]}
+    given = read_event(event)
+    check_stream(environment, given.stream)
+    wanted = [record for record in given.records if environment.takes(record)]
+    if not wanted:  # also of a batch of streamkit's own, which must not lead to another one
+        return _response(given, None)
+    lag = max(0.0, environment.clock.time() - wanted[0].created_at)
+    environment.meters.lag.set(lag)
+    environment.meters.time_to_loss.set(max(0.0, RETENTION_SECONDS - lag))
+    began = anyio.current_time()
+    with anyio.fail_after(seconds):
+        await claim(environment.store, LAMBDA)
+    left = seconds - (anyio.current_time() - began)
+    batch = await run_records(environment, wanted, given.shard, left)
+    if batch.left is not None:
+        log.info("batch.partial", records=len(wanted), left=len(batch.todo))
+    return _response(given, batch.left)
 
 
-def _run(environment: Environment, out_of_time: anyio.Event) -> BatchRun:
-    space, clock = environment.store.space, environment.clock
-    return BatchRun(
-        environment.dispatcher,
-        Planner(space, clock, environment.shard),
-        Marks(environment.store, clock),
-        environment.around.schemas,
-        environment.rng,
-        out_of_time,
-    )
-
-
-async def _one_by_one(
-    environment: Environment, records: Sequence[Record], trials: Trials, out_of_time: anyio.Event
-) -> Record | None:
-    """Take records alone, and park one unrun that has ended its function several times."""
-    log.warning("batch.suspected", records=len(records))
-    for record in records:
-        run = _run(environment, out_of_time)
-        before = await trials.begin("change", record.position)
-        if before >= DEADLY:
-            text = f"{before} invocations in a row ended while they ran this change"
-            left = await run.park(record, Failure("FunctionKilled", text, before, heals=False))
-        else:
-            left = await run.run([record])
-        await trials.end("change", record.position)
-        if left is not None:
-            return left
-    return None
-
-
-async def maintain(environment: Environment, seconds: float = _DEFAULT_SECONDS) -> dict[str, int]:
-    """Go on with what is in lanes, each as far as it is due, for some seconds.
-
-    Returns:
-        How many lanes there are, how many changes left them, and how many failed again.
-    """
-    redriver = environment.redriver()
-    counts = {"lanes": 0, "done": 0, "failed": 0}
-    with anyio.move_on_after(seconds):
-        lanes = await held_lanes(environment.store)
-        counts["lanes"] = len(lanes)
-        todo = [lane.name for lane in lanes]
-        while todo:
-            again = []
-            for lane in todo:
-                report = await redriver.redrive(lane)
-                counts["done"] += report.done
-                counts["failed"] += report.failed
-                if report.serving:
-                    again.append(lane)
-            todo = again
-    return counts
+def _response(event: Event, left: Record | None) -> Response:
+    # Empty, missing or unknown identifiers would let the whole batch fail.
+    failures = [] if left is None else [{"itemIdentifier": left.sequence_number}]
+    response: Response = {"batchItemFailures": failures}
+    if event.state is not None:
+        response["state"] = event.state
+    return response
 
 
 def handler(app: App) -> Callable[[Mapping[str, Any], Context], Response]:
     """Return the function for a DynamoDB event source mapping with `ReportBatchItemFailures`."""
-    loop = _Loop(app)
+    runtime = Runtime(app)
 
     def handle(event: Mapping[str, Any], context: Context) -> Response:
-        seconds = _seconds(context)
-        return loop.run(lambda environment: process_batch(environment, event, seconds))
+        return runtime.run(lambda env: process_batch(env, event, seconds_of(context)))
 
     return handle
 
 
 def maintenance_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, int]]:
     """Return the function for a schedule: it goes on with parked changes and large audiences."""
-    loop = _Loop(app)
+    runtime = Runtime(app)
 
     def handle(event: Mapping[str, Any], context: Context) -> dict[str, int]:  # noqa: ARG001
-        seconds = _seconds(context)
-        return loop.run(lambda environment: maintain(environment, seconds))
+        return runtime.run(lambda env: maintain(env, seconds_of(context)))
 
     return handle
 
 
-class _Loop:
-    """One event loop and one environment for all invocations; both last as long as the process."""
+def late_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, Any]]:
+    """Return the function for the on-failure destination of a mapping that gives up.
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._runner: asyncio.Runner | None = None
-        self._keeper: asyncio.Task[None] | None = None
-        self._environment: Environment | None = None
+    It takes the SQS or SNS event, or the record itself, as its file in S3 has it. What was never
+    begun is processed; what may have been is parked as `Late`, and never applied.
+    """
+    runtime = Runtime(app)
 
-    def run(self, work: Callable[[Environment], Awaitable[T]]) -> T:
-        """Do something in the environment.
+    def handle(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        return runtime.run(lambda env: process_late(env, event, seconds_of(context)))
 
-        Raises:
-            ConfigurationError: the environment cannot be opened; the next call tries again.
-        """
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        return self._runner.run(self._within(work))
-
-    async def _within(self, work: Callable[[Environment], Awaitable[T]]) -> T:
-        if self._environment is None:
-            opened = asyncio.Event()
-            self._keeper = asyncio.create_task(self._keep(opened))
-            waiting = asyncio.create_task(opened.wait())
-            await asyncio.wait((self._keeper, waiting), return_when=asyncio.FIRST_COMPLETED)
-            if self._environment is None:
-                waiting.cancel()
-                await self._keeper  # it has failed, and raises why
-        assert self._environment is not None  # noqa: S101 - the keeper has set it
-        return await work(self._environment)
-
-    async def _keep(self, opened: asyncio.Event) -> None:
-        """Hold the environment open, in a task that does not end with an invocation."""
-        async with open_environment(self._app) as self._environment:
-            opened.set()
-            await asyncio.Event().wait()
-
-
-async def _set_after(seconds: float, event: anyio.Event) -> None:
-    await anyio.sleep(seconds)
-    event.set()
-
-
-def _seconds(context: Context) -> float:
-    left = context.get_remaining_time_in_millis() / 1000
-    return left - min(_RESERVE_SECONDS, left * _RESERVE_SHARE)
+    return handle

@@ -10,11 +10,11 @@ week after their last change: long after anything of theirs could come again.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamkit.actions import MARK_GUARD, Action, GuardSource
+from streamkit.actions import MARK_GUARD, OURS, Action, GuardSource, Verb, render
 from streamkit.changes import ItemKey
 from streamkit.clock import Clock
 from streamkit.conditions import Attr, Condition, absent, any_of
@@ -24,6 +24,9 @@ from streamkit.effects import Guard
 
 KEPT_SECONDS = 7 * 86_400
 """A stream keeps records for a day, and a mapping retries no longer."""
+
+_NAME, _FIRST, _THEN, _UNTIL = "?name", "?first", "?then", "?until"
+"""What stands for the values in the shape of a bare mark's update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class Mark:
         """The position as text that sorts: nothing is before the beginning."""
         return "" if self.position == START else self.position
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it says nothing but the position."""
+        return not self.done and not self.lanes
+
 
 @dataclass
 class Marks:
@@ -51,6 +59,7 @@ class Marks:
     store: CursorStore
     clock: Clock
     known: dict[ItemKey, Mark] = field(default_factory=dict)
+    _shape: dict[str, Any] | None = None
 
     async def read(self, keys: Iterable[ItemKey]) -> None:
         """Read the marks of items, strongly consistent."""
@@ -68,20 +77,48 @@ class Marks:
     def move(self, key: ItemKey, first: str, then: Mark) -> Action:
         """Return the action that moves an item's mark, IF it is still before the change `first`."""
         now, name = self.known[key], mark_name(key)
+        until = str(int(self.clock.time()) + KEPT_SECONDS)
+        if now.is_bare and then.is_bare:
+            action = Action(self.store.space.ref("mark", name), Verb.UPDATE)
+            texts = {_NAME: name, _FIRST: first, _THEN: then.token, _UNTIL: until}
+            action.body = self._filled(action, texts)
+        else:
+            action = self._update(name, then, until)
+        source = GuardSource(first, name, MARK_GUARD)
+        action.guards.append((Guard(_before(now, first)), source))
+        return action
+
+    def _update(self, name: str, then: Mark, until: str) -> Action:
         action = self.store.space.update("mark", name)
         action.sets |= {
             "name": {"S": name},
             "position": {"S": then.token},
-            "expires": {"N": str(int(self.clock.time()) + KEPT_SECONDS)},
+            "expires": {"N": until},
         }
         for attribute, texts in (("done", then.done), ("lanes", then.lanes)):
             if texts:
                 action.sets[attribute] = {"SS": sorted(texts)}
             else:
                 action.removes.add(attribute)
-        source = GuardSource(first, name, MARK_GUARD)
-        action.guards.append((Guard(_before(now, first)), source))
         return action
+
+    def _filled(self, action: Action, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return the update of a bare mark: that of another one, with other values.
+
+        Nearly all marks are bare, and to render each costs more than all else that is done with it.
+        """
+        schema = self.store.space.schema
+        if self._shape is None:
+            sample = self._update(_NAME, Mark(_THEN), _UNTIL)
+            sample.guards.append((Guard(_before(Mark(), _FIRST)), OURS))
+            (self._shape,) = render(sample, schema).values()
+        values = {
+            placeholder: {kind: texts.get(text, text)}
+            for placeholder, value in self._shape["ExpressionAttributeValues"].items()
+            for kind, text in value.items()
+        }
+        key = action.ref.key(schema)
+        return {**self._shape, "Key": key, "ExpressionAttributeValues": values}
 
     def moved(self, key: ItemKey, then: Mark) -> None:
         """A commit has moved the mark."""
@@ -89,9 +126,14 @@ class Marks:
 
 
 def _before(now: Mark, first: str) -> Condition:
-    """Return the condition that an item's mark is before a change, and as it was read."""
-    done = Attr("done").eq(set(now.done)) if now.done else Attr("done").not_exists()
-    return any_of(absent, Attr("position").lt(first) & done)
+    """Return the condition that an item's mark is before a change, and else as it was read.
+
+    With the same lanes held: the change before this one may have been parked meanwhile.
+    """
+    before: Any = Attr("position").lt(first)
+    for name, texts in (("done", now.done), ("lanes", now.lanes)):
+        before &= Attr(name).eq(set(texts)) if texts else Attr(name).not_exists()
+    return any_of(absent, before)
 
 
 def mark_name(key: ItemKey) -> str:

@@ -52,7 +52,8 @@ class EventSourceMapping:
     habits: Habits = field(default_factory=Habits)
     invocations: int = 0
     _delivered: list[list[Event]] = field(default_factory=list)
-    _read: set[str] = field(default_factory=set)
+    _after: dict[str, str] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
         """Deliver everything that is in the stream now, to the end of each shard's lineage."""
@@ -90,9 +91,11 @@ class EventSourceMapping:
             request["ExclusiveStartShardId"] = last
 
     def _records(self, shard: str) -> list[Event]:
-        """Read a shard from its oldest record to its end, or to where it is now."""
+        """Read a shard on from where it was read to, to its end or to where it is now."""
+        if shard in self._ended:
+            return []
         arn = self._arn
-        request = {"StreamArn": arn, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
+        request = {"StreamArn": arn, "ShardId": shard, **self._where(shard)}
         iterator = self._call("GetShardIterator", request)["ShardIterator"]
         found: list[Event] = []
         empty = 0
@@ -101,9 +104,18 @@ class EventSourceMapping:
             empty = 0 if page["Records"] else empty + 1
             found += [_as_lambda(record, arn) for record in page["Records"]]
             iterator = page.get("NextShardIterator")
-        fresh = [record for record in found if record["eventID"] not in self._read]
-        self._read |= {record["eventID"] for record in fresh}
-        return fresh
+        if not iterator:
+            self._ended.add(shard)
+        if found:
+            self._after[shard] = found[-1]["dynamodb"]["SequenceNumber"]
+        return found
+
+    def _where(self, shard: str) -> Event:
+        """Say where a shard is read on: the first time at its oldest record."""
+        if shard not in self._after:
+            return {"ShardIteratorType": "TRIM_HORIZON"}
+        number = self._after[shard]
+        return {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": number}
 
     async def _shard(self, shard: str, late: anyio.abc.TaskGroup) -> None:
         lanes: dict[int, _Lane] = {}

@@ -1,0 +1,135 @@
+"""Invocations: one batch within the time that Lambda gives.
+
+    marks read ─► some records at a time ─► …        in the end, what is left comes again
+                  one by one, if functions were killed here before; the one that does it is parked
+
+In: records, and seconds. Out: the batch's run; its `left` is the record from which on they come
+again. Handlers are cut off a while before the time is over, everything else when it is.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+import anyio
+
+from streamkit.aws_lambda.batch import BatchRun
+from streamkit.aws_lambda.environment import Environment
+from streamkit.aws_lambda.marks import Marks
+from streamkit.aws_lambda.trials import DEADLY, Trials
+from streamkit.decode import Record
+from streamkit.observe.logger import get_logger
+from streamkit.parked import LAMBDA_CHUNKS
+from streamkit.parking import Failure
+from streamkit.planning import Planner
+
+log = get_logger("streamkit.lambda")
+
+TOGETHER = 200
+"""Records whose handlers run before the first of them is committed; a transaction holds 99.
+
+Of handlers that wait no more than run at once, so that some are done however long they take.
+"""
+_COMMIT_SECONDS = 2.0
+"""What handlers leave of the time for commits."""
+_COMMIT_SHARE = 0.25
+"""At most this part of it, for functions with a short time-out."""
+_LAST_SECONDS = 0.3
+"""What is left for taking back a trial when the time was not enough."""
+
+
+async def run_records(
+    environment: Environment, records: Iterable[Record], shard: str | None, seconds: float
+) -> BatchRun:
+    """Process records under the marks of their items.
+
+    Args:
+        environment: of this function.
+        records: in order; those that a handler listens to, which puts their keys in order.
+        shard: the records' shard, where it is known.
+        seconds: after which this returns.
+
+    Raises:
+        ConfigurationError: the table refuses commits.
+    """
+    invocation = _Invocation(environment, records, shard, seconds)
+    try:
+        with anyio.move_on_after(seconds):
+            await invocation.run()
+    finally:
+        await invocation.end()
+    return invocation.batch
+
+
+class _Invocation:
+    """One invocation; `counted` is the trial that it began, while nothing of it is done."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        records: Iterable[Record],
+        shard: str | None,
+        seconds: float,
+    ) -> None:
+        self._environment = environment
+        store, clock = environment.store, environment.clock
+        self.deadline = (
+            anyio.current_time() + seconds - min(_COMMIT_SECONDS, seconds * _COMMIT_SHARE)
+        )
+        self.trials = Trials(store, clock)
+        self.counted: Record | None = None
+        self.batch = BatchRun(
+            environment.dispatcher,
+            Planner(store.space, clock, shard or environment.shard, chunks=LAMBDA_CHUNKS),
+            Marks(store, clock),
+            environment.around.schemas,
+            environment.rng,
+            self.deadline,
+            deque(records),
+        )
+
+    async def run(self) -> None:
+        """Process what is not done yet, until the time is over or a change has to come again."""
+        await self.batch.begin()
+        careful, more = await self._is_suspected(), self.batch.left is not None
+        dispatcher = self._environment.dispatcher
+        wait = any(handler.is_async for handler in dispatcher.handlers)
+        together = min(TOGETHER, dispatcher.concurrency) if wait else TOGETHER
+        while more and self.batch.left is not None and anyio.current_time() < self.deadline:
+            more = await (self._one() if careful else self.batch.advance(together))
+            if more and not careful:
+                self.counted = None
+        environment = self._environment
+        shadows = environment.dispatcher.shadows
+        await shadows.compare(environment.aws.dynamodb, environment.around.schemas)
+
+    async def end(self) -> None:
+        """Take the trial back, unless a handler would not answer: that is as good as killed."""
+        if self.counted is not None and not self.batch.stalled:
+            with anyio.move_on_after(_LAST_SECONDS):
+                await self.trials.end(self.counted)
+
+    async def _is_suspected(self) -> bool:
+        """Count this invocation, if it may be a repetition; say whether too many were killed."""
+        first = self.batch.left
+        if first is None or not self.trials.counts(first):
+            return False
+        suspected = await self.trials.begin(first)
+        self.counted = first
+        if suspected:
+            log.warning("batch.suspected", records=len(self.batch.todo))
+        return suspected
+
+    async def _one(self) -> bool:
+        """Take the next record alone; park it unrun if it has ended its function several times."""
+        batch, record = self.batch, self.batch.todo[0]
+        before = await self.trials.begin_alone(record)
+        self.counted = record
+        if before >= DEADLY:
+            text = f"{before} invocations in a row ended while they ran this change"
+            done = await batch.park(Failure("FunctionKilled", text, before, heals=False))
+            log.error("change.suspected", position=record.position, tries=before)
+        else:
+            done = await batch.advance(1)
+        if done:
+            self.counted = None
+        return done

@@ -1,0 +1,160 @@
+"""Late payloads: what a mapping that gives up has put into its on-failure destination.
+
+A mapping with `MaximumRetryAttempts` drops a batch that failed so often, and goes on behind it. Of
+a change in it whose item has had no later one, the mark says for certain whether it was done: if
+not, it is processed now. Of every other one nobody can say whether an invocation that was thought
+dead has applied it. Such a change is parked as `Late`, in a lane of its own that holds nothing up:
+a person looks at it and discards it; it is never applied.
+
+In: the event of a queue or topic, or the record itself, with its payload (a file in S3) or without:
+then its records are read from the stream, which keeps them for a day. Out: the messages of a queue
+that have to come again.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamkit.aws import Aws
+from streamkit.aws_lambda.environment import Environment, check_stream
+from streamkit.aws_lambda.event import read_records
+from streamkit.aws_lambda.invocation import run_records
+from streamkit.aws_lambda.marks import KEPT_SECONDS
+from streamkit.decode import Record
+from streamkit.errors import ConfigurationError, RetryableError
+from streamkit.fleet.hosting import LAMBDA, claim
+from streamkit.observe.logger import get_logger
+from streamkit.outcome import Outcome, Work
+from streamkit.parked import LAMBDA_CHUNKS
+from streamkit.parking import LATE, Failure, ParkedRecord, lane_name, park, stored
+from streamkit.payload import records_between
+from streamkit.planning import chunk_of
+from streamkit.transaction import transact
+
+log = get_logger("streamkit.lambda")
+
+_SURE_SECONDS = KEPT_SECONDS - 3600
+"""A record that is older may have had a mark that is gone by now."""
+_NOTE = "the mapping gave it up, and a later change of its item is done: it may be applied already"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A batch that a mapping gave up; `message` is that of the queue, where there is one."""
+
+    body: Mapping[str, Any]
+    message: str | None = None
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Shard, sequence numbers and stream of the batch.
+
+        Raises:
+            ConfigurationError: it is no on-failure record of a DynamoDB stream.
+        """
+        info = self.body.get("DDBStreamBatchInfo")
+        if not isinstance(info, Mapping):
+            raise ConfigurationError(
+                "the event is no record of a DynamoDB mapping's on-failure destination: it has no"
+                " DDBStreamBatchInfo"
+            )
+        return info
+
+    @property
+    def payload(self) -> Any:
+        """The event that failed, where the destination keeps it; None elsewhere."""
+        found = self.body.get("payload")
+        return json.loads(found) if isinstance(found, str) else found
+
+
+async def process_late(
+    environment: Environment, event: Mapping[str, Any], seconds: float = 60.0
+) -> dict[str, Any]:
+    """Process what a mapping gave up; see the module.
+
+    Raises:
+        ConfigurationError: the event is of something else, or workers run the consumer.
+        RetryableError: the time was not enough, and there is no queue that could be told.
+    """
+    await claim(environment.store, LAMBDA)
+    failures = []
+    batches = list(_given_up(event))
+    for given in batches:
+        done = await _process(environment, given, seconds / len(batches))
+        if not done and given.message is None:
+            raise RetryableError("the batch is not done yet; invoke the function again with it")
+        if not done:
+            failures.append({"itemIdentifier": given.message})
+    return {"batchItemFailures": failures}
+
+
+def _given_up(event: Mapping[str, Any]) -> Iterator[GivenUp]:
+    if "Records" not in event:
+        yield GivenUp(event)
+        return
+    for message in event["Records"]:
+        if "Sns" in message:
+            yield GivenUp(json.loads(message["Sns"]["Message"]))
+        elif "body" in message:
+            yield GivenUp(json.loads(message["body"]), message.get("messageId"))
+        else:
+            raise ConfigurationError(
+                "the event is not of a queue or a topic; of a file in S3, give its content"
+            )
+
+
+async def _process(environment: Environment, given: GivenUp, seconds: float) -> bool:
+    info, payload = given.info, given.payload
+    check_stream(environment, info.get("streamArn"))
+    if payload is not None:
+        records = read_records(payload["Records"])
+    else:
+        records = await _in_stream(environment.aws, info)
+    shard: str = info["shardId"]
+    wanted = [record for record in records if environment.takes(record)]
+    now = environment.clock.time()
+    old = [record for record in wanted if now - record.created_at >= _SURE_SECONDS]
+    sure = [record for record in wanted if now - record.created_at < _SURE_SECONDS]
+    batch = await run_records(environment, sure, shard, seconds)
+    marks = batch.marks.known
+    passed = [r for r in batch.behind if marks[r.item_key].position != r.position]
+    for record in (*old, *passed):
+        await _park(environment, record, shard)
+    log.warning("batch.late", records=len(wanted), parked=len(old) + len(passed))
+    return batch.left is None
+
+
+async def _in_stream(aws: Aws, info: Mapping[str, Any]) -> tuple[Record, ...]:
+    """Read a batch from the stream again."""
+    first, last = info["startSequenceNumber"], info["endSequenceNumber"]
+    return await records_between(aws, info["streamArn"], info["shardId"], first, last)
+
+
+async def _park(environment: Environment, record: Record, shard: str) -> None:
+    """Park a change as late for each of its handlers, in lanes of its own, once."""
+    failure = Failure(LATE, _NOTE, 0, heals=False)
+    for work in environment.dispatcher.unrun(record, failure):
+        for outcome in work.outcomes:
+            await _park_for(environment, work, outcome, shard)
+
+
+async def _park_for(environment: Environment, work: Work, outcome: Outcome, shard: str) -> None:
+    store, handler = environment.store, outcome.handler
+    if work.record is None or work.entity is None or work.key is None:
+        return
+    lane = f"{lane_name(handler.name, work.key)}-{work.position}"
+    parked = ParkedRecord(
+        handler=handler.name,
+        entity=work.entity.__name__,
+        shard=shard,
+        position=work.position,
+        record=stored(work.record, handler.policy.payload),
+        failure=outcome.failure,
+        at=int(environment.clock.time()),
+        due=None,
+        payload=handler.policy.payload,
+    )
+    actions = park(store.space, lane, parked, chunk_of(lane, LAMBDA_CHUNKS))
+    # Refused means that it is parked already.
+    await transact(store.dynamodb, environment.around.schemas, actions, environment.rng)

@@ -1,0 +1,88 @@
+"""Maintenance: what is in lanes goes on, in a deployment that has no worker.
+
+In: an environment, and seconds. Out: counts. Parked changes that are due are tried again, and large
+audiences are served on, some lanes at a time; when the time is over, whatever is under way stays as
+its last transaction left it. Two runs at the same time do no harm.
+
+On failure: a table that throttles delays a lane until the next run; a broken lane is left to a
+person, and the others go on. Missing permissions end the run.
+"""
+
+from collections import deque
+
+import anyio
+
+from streamkit.aws import AwsError, code_of, trouble_of
+from streamkit.aws_lambda.environment import Environment
+from streamkit.errors import InvariantError, RetryableError
+from streamkit.observe.logger import get_logger
+from streamkit.parked import held_lanes
+from streamkit.redriver import LaneReport, Redriver
+from streamkit.retrying import AT_ONCE, PASSING
+
+log = get_logger("streamkit.lambda")
+
+_PAUSE_SECONDS = 0.05
+"""At least this long a lane that is served on waits, if no other one is due."""
+
+
+class _Round:
+    """One run over the lanes that are due."""
+
+    def __init__(self, redriver: Redriver, lanes: deque[str], counts: dict[str, int]) -> None:
+        self._redriver, self._lanes, self._counts = redriver, lanes, counts
+
+    async def run(self) -> None:
+        """Try lanes until none is left."""
+        while self._lanes:
+            lane = self._lanes.popleft()
+            report = await self._try(lane)
+            if report is None:
+                continue
+            self._note(report)
+            if report.serving:
+                pause = (report.due or 0.0) - self._redriver.clock.time()
+                await anyio.sleep(max(pause, 0.0 if self._lanes else _PAUSE_SECONDS))
+                self._lanes.append(lane)
+
+    async def _try(self, lane: str) -> LaneReport | None:
+        try:
+            return await self._redriver.redrive(lane)
+        except InvariantError:
+            log.exception("lane.broken", lane=lane)
+        except (*AwsError, RetryableError) as error:
+            if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
+                raise
+            log.warning("lane.delayed", lane=lane, code=code_of(error))
+        return None
+
+    def _note(self, report: LaneReport) -> None:
+        self._counts["done"] += report.done
+        self._counts["failed"] += report.failed
+        if report.empty and report.done:
+            log.info("lane.lifted", lane=report.lane, handler=report.handler, done=report.done)
+        elif report.failed and report.stuck:
+            kind = report.failure.kind if report.failure else ""
+            log.error("lane.stuck", lane=report.lane, handler=report.handler, error=kind)
+
+
+async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str, int]:
+    """Go on with what is in lanes, each as far as it is due, for some seconds.
+
+    Returns:
+        How many `lanes` there are and how many of them are `stuck`; how many changes left them, as
+        `done`, and how many `failed` again.
+    """
+    counts = {"lanes": 0, "stuck": 0, "done": 0, "failed": 0}
+    with anyio.move_on_after(seconds):
+        lanes = await held_lanes(environment.store)
+        counts |= {"lanes": len(lanes), "stuck": sum(lane.stuck for lane in lanes)}
+        environment.meters.parked.set(counts["lanes"])
+        environment.meters.stuck.set(counts["stuck"])
+        now = environment.clock.time()
+        due = deque(lane.name for lane in lanes if not lane.stuck and lane.due <= now)
+        some = _Round(environment.redriver(), due, counts)
+        async with anyio.create_task_group() as group:
+            for _ in range(min(AT_ONCE, len(due))):
+                group.start_soon(some.run)
+    return counts

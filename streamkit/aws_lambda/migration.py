@@ -1,0 +1,98 @@
+"""A migration on Lambda: each invocation is a slice of it, until its time is nearly over.
+
+    migration = streamkit.aws_lambda.migration_handler(app)
+
+In: `{"migration": "0003"}`; with `max_wcu` and `max_rcu`, units a second, for a migration that
+nobody has begun yet. Out: what `Slice` says, `done` and `segments_left` among it: whoever invokes
+it asks again until it is done. Any number of invocations may run at once.
+
+On failure: as `streamkit migrate apply`; the next invocation goes on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+from streamkit.app import App
+from streamkit.aws import Aws, connect
+from streamkit.aws_lambda.runtime import Context, seconds_of
+from streamkit.clock import Clock
+from streamkit.errors import ConfigurationError
+from streamkit.metering import meter
+from streamkit.migrate.commands import Limit, begin, migration_of, open_book
+from streamkit.migrate.discovery import discover
+from streamkit.migrate.slices import Slice, run_slice
+
+T = TypeVar("T")
+
+
+async def process_slice(
+    app: App,
+    aws: Aws,
+    event: Mapping[str, Any],
+    seconds: float = 60.0,
+    *,
+    clock: Clock | None = None,
+) -> Slice:
+    """Run a slice of the migration that an event names.
+
+    Args:
+        app: whose migration.
+        aws: open clients.
+        event: as the module says.
+        seconds: within which this returns.
+        clock: tells when.
+
+    Raises:
+        ConfigurationError: there is no such migration, or the table, the permissions or the
+            definition are wrong.
+    """
+    number = event.get("migration")
+    if not isinstance(number, str):
+        raise ConfigurationError('the event names no migration, as in {"migration": "0003"}')
+    migration = migration_of(app, number)
+    if (await (await open_book(app, aws)).read(number)).phase == "new":
+        limit = Limit(event.get("max_rcu"), event.get("max_wcu"))
+        await begin(app, aws, migration, limit=limit, by="lambda", clock=clock)
+    return await run_slice(app, aws, migration, seconds, clock=clock)
+
+
+def migration_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, Any]]:
+    """Return the function that runs slices of an app's migrations.
+
+    The files of the migrations are run at once, so that one which is wrong fails at deployment.
+
+    Raises:
+        DiscoveryError: a file of a migration is wrong.
+    """
+    discover(app)
+    clients = _Clients()
+
+    def handle(event: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        return clients.run(
+            lambda aws: process_slice(app, aws, event, seconds_of(context))
+        ).to_dict()
+
+    return handle
+
+
+class _Clients:
+    """One event loop and one set of clients for all invocations of an execution environment."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+        self._stack = AsyncExitStack()
+        self._aws: Aws | None = None
+
+    def run(self, work: Callable[[Aws], Awaitable[T]]) -> T:
+        """Do something with the clients, which stay open."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(self._with_clients(work))
+
+    async def _with_clients(self, work: Callable[[Aws], Awaitable[T]]) -> T:
+        if self._aws is None:
+            self._aws = await self._stack.enter_async_context(connect())
+            meter(self._aws)
+        return await work(self._aws)

@@ -1,0 +1,109 @@
+"""The runtime of an execution environment: one event loop, and one environment for all invocations.
+
+In: an app, and what to do in each invocation. Out: what that returns. Both last as long as the
+process; between invocations everything stands still. On failure: the next call opens what could not
+be opened; a stream that was replaced lets the environment be opened anew.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+from streamkit.app import App
+from streamkit.aws_lambda.environment import Environment, StreamReplaced, open_environment
+from streamkit.observe.logger import Logger
+from streamkit.observe.meters import current
+
+T = TypeVar("T")
+
+_RESERVE_SECONDS = 0.5
+"""What is left for answering, of the time that Lambda gives."""
+_RESERVE_SHARE = 0.15
+"""At most this part of it, for functions with a short time-out."""
+
+
+class Context(Protocol):
+    """What is used of Lambda's context."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return how long the invocation may still take."""
+
+
+class Runtime:
+    """Runs invocations of one app's function, one after the other, as Lambda does."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._runner: asyncio.Runner | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._environment: Environment | None = None
+        Logger.prepare = _set_up_logs
+
+    def run(self, work: Callable[[Environment], Awaitable[T]]) -> T:
+        """Do something in the environment.
+
+        Raises:
+            ConfigurationError: the environment cannot be opened; the next call tries again.
+        """
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(self._within(work))
+
+    async def _within(self, work: Callable[[Environment], Awaitable[T]]) -> T:
+        fresh = self._environment is None
+        try:
+            return await _counted(work, await self._open())
+        except StreamReplaced:
+            await self._close()
+            if fresh:
+                raise
+        return await _counted(work, await self._open())
+
+    async def _open(self) -> Environment:
+        if self._environment is None:
+            opened = asyncio.Event()
+            self._keeper = asyncio.create_task(self._keep(opened))
+            waiting = asyncio.create_task(opened.wait())
+            await asyncio.wait((self._keeper, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if self._environment is None:
+                waiting.cancel()
+                await self._keeper  # it has failed, and raises why
+        assert self._environment is not None  # noqa: S101 - the keeper has set it
+        return self._environment
+
+    async def _keep(self, opened: asyncio.Event) -> None:
+        """Hold the environment open, in a task that does not end with an invocation."""
+        async with open_environment(self._app) as self._environment:
+            opened.set()
+            await asyncio.Event().wait()
+
+    async def _close(self) -> None:
+        keeper, self._keeper, self._environment = self._keeper, None, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.wait((keeper,))
+
+
+def _set_up_logs() -> None:
+    """Let streamkit's lines be JSON without item data; those of others are Lambda's business."""
+    from streamkit.observe.logs import LEVELS, configure
+
+    level = os.environ.get("STREAMKIT_LOG_LEVEL", "info")
+    configure("json", level if level in LEVELS else "info", others=False)
+
+
+async def _counted(work: Callable[[Environment], Awaitable[T]], environment: Environment) -> T:
+    """Do something, and print what it counted: the environment may never be asked again."""
+    mine = current.set(environment.meters)
+    try:
+        return await work(environment)
+    finally:
+        current.reset(mine)
+        environment.tell()
+
+
+def seconds_of(context: Context) -> float:
+    """Return the seconds within which an invocation has to be done, from now on."""
+    left = context.get_remaining_time_in_millis() / 1000
+    return left - min(_RESERVE_SECONDS, left * _RESERVE_SHARE)

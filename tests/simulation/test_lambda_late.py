@@ -1,0 +1,250 @@
+"""What a mapping gave up: processed if it was never done, else parked as late and never applied."""
+
+import json
+
+import anyio
+import pytest
+
+from streamkit import (
+    App,
+    ConfigurationError,
+    Entity,
+    Inserted,
+    Modified,
+    PoisonChange,
+    RetentionLost,
+    RetryableError,
+    Set,
+)
+from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.late import process_late
+from streamkit.parked import Selection, list_parked
+from streamkit.redrive import discard, redrive
+from streamkit.testing.chance import repeatable
+from streamkit.testing.loop import run_virtually
+from tests.simulation.lambdas import (
+    Stream,
+    environment_of,
+    event,
+    number_of,
+    own_items,
+    sqs,
+    world_of,
+)
+
+TABLE = "Shop"
+WEEK = 7 * 86_400
+
+
+class Order(Entity, pk="ORDER#{order}", sk="ORDER#{order}"):
+    order: str
+    amount: int = 0
+
+
+class Log(Entity, pk="LOG#{order}", sk="LOG#{order}"):
+    order: str
+    amount: int = 0
+
+
+def make_app(runs):
+    app = App("shop", table=TABLE, entities=[Log])
+
+    @app.on
+    def log(change: Inserted[Order] | Modified[Order]) -> Set[Log]:
+        runs.append((change.new.order, change.new.amount))
+        if change.new.amount < 0:
+            raise PoisonChange("negative")
+        return Set(Log.key(order=change.new.order), amount=change.new.amount)
+
+    return app
+
+
+def put(world, order, amount):
+    key = {"S": f"ORDER#{order}"}
+    item = {"PK": key, "SK": key, "order": {"S": order}, "amount": {"N": str(amount)}}
+    world.engine.call("dynamodb", "PutItem", {"TableName": TABLE, "Item": item})
+
+
+def logged(world):
+    logs = (item for item in world.items(TABLE) if item["PK"]["S"].startswith("LOG#"))
+    return {item["order"]["S"]: int(item["amount"]["N"]) for item in logs}
+
+
+def given_up(stream, records, *, payload=False):
+    """The record of an on-failure destination; that in S3 has the payload."""
+    body = {
+        "requestContext": {"requestId": "r", "condition": "RetryAttemptsExhausted"},
+        "responseContext": {"statusCode": 200, "functionError": "Unhandled"},
+        "version": "1.0",
+        "DDBStreamBatchInfo": {
+            "shardId": stream.shards[0],
+            "startSequenceNumber": number_of(records[0]),
+            "endSequenceNumber": number_of(records[-1]),
+            "batchSize": len(records),
+            "streamArn": stream.arn,
+        },
+    }
+    return body | ({"payload": json.dumps(event(records))} if payload else {})
+
+
+def simulated(main):
+    with repeatable(1):
+        return run_virtually(main)
+
+
+def scenario(check):
+    """Orders a 1, b 1, a 2; the mapping gives up the first two and goes on with the third."""
+
+    async def main():
+        runs = []
+        app = make_app(runs)
+        world = world_of(app)
+        stream = Stream(world, TABLE)
+        for order, amount in (("a", 1), ("b", 1), ("a", 2)):
+            put(world, order, amount)
+        records = stream.business()
+        async with environment_of(world, app) as environment:
+            await process_batch(environment, event(records[2:]))
+            assert logged(world) == {"a": 2}
+            await check(world, environment, stream, records, runs)
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("payload", [True, False])
+def test_what_was_never_done_is_processed_and_what_was_passed_is_parked_as_late(payload):
+    async def check(world, environment, stream, records, runs):
+        body = given_up(stream, records[:2], payload=payload)
+        message = body if payload else sqs(body)
+        assert await process_late(environment, message) == {"batchItemFailures": []}
+        assert logged(world) == {"a": 2, "b": 1}
+        (parked,) = await list_parked(environment.store)
+        assert (parked.error, int(parked.position)) == ("Late", int(number_of(records[0])))
+        assert ("a", 1) not in runs
+        await process_late(environment, message)
+        assert len(await list_parked(environment.store)) == 1, "once, however often it comes"
+
+    scenario(check)
+
+
+def test_a_late_change_holds_nothing_up_and_is_never_applied():
+    async def check(world, environment, stream, records, runs):
+        await process_late(environment, given_up(stream, records[:1], payload=True))
+        await anyio.sleep(3_600)
+        assert await maintain(environment) == {"lanes": 1, "stuck": 1, "done": 0, "failed": 0}
+        (report,) = await redrive(environment.app, environment.aws, clock=world.clock)
+        assert report.stuck
+        assert report.failure.kind == "Late"
+        assert logged(world) == {"a": 2}
+        put(world, "a", 3)
+        await process_batch(environment, event(stream.business()))
+        assert logged(world) == {"a": 3}
+        (gone,) = await discard(environment.app, environment.aws, Selection(error="Late"))
+        assert gone.empty
+        assert await list_parked(environment.store) == []
+        assert ("a", 1) not in runs
+
+    scenario(check)
+
+
+def test_an_items_last_change_that_is_done_is_known_to_be_done():
+    async def check(world, environment, stream, records, runs):
+        before = list(runs)
+        await process_late(environment, given_up(stream, records[2:], payload=True))
+        assert runs == before
+        assert await list_parked(environment.store) == []
+
+    scenario(check)
+
+
+def test_what_is_older_than_marks_live_is_late_even_where_there_is_no_mark():
+    async def check(world, environment, stream, records, runs):
+        await anyio.sleep(WEEK)
+        await process_late(environment, given_up(stream, records[1:2], payload=True))
+        (parked,) = await list_parked(environment.store)
+        assert parked.error == "Late"
+        assert logged(world) == {"a": 2}
+
+    scenario(check)
+
+
+def test_a_change_that_is_passed_while_its_payload_is_processed_is_late_and_not_lost():
+    """The mark is read, and another invocation moves it before the transaction."""
+
+    async def check(world, environment, stream, records, runs):
+        put(world, "b", 9)
+        later = stream.business()[-1]
+        transact, first = environment.aws.dynamodb.transact_write_items, []
+
+        async def overtaken(**request):
+            if not first:
+                first.append(True)
+                await process_batch(environment, event([later]))
+            return await transact(**request)
+
+        environment.aws.dynamodb.transact_write_items = overtaken
+        await process_late(environment, given_up(stream, records[1:2], payload=True))
+        assert logged(world) == {"a": 2, "b": 9}
+        (parked,) = await list_parked(environment.store)
+        assert (parked.error, int(parked.position)) == ("Late", int(number_of(records[1])))
+
+    scenario(check)
+
+
+def test_a_batch_whose_records_are_gone_says_so():
+    async def check(world, environment, stream, records, runs):
+        message = sqs(given_up(stream, records[:2]))
+        world.control.split(TABLE)
+        await anyio.sleep(30 * 3_600)
+        with pytest.raises(RetentionLost, match="does not keep"):
+            await process_late(environment, message)
+
+    scenario(check)
+
+
+def test_messages_that_are_not_done_come_again_alone():
+    async def check(world, environment, stream, records, runs):
+        body = given_up(stream, records[1:2], payload=True)
+        message = sqs(given_up(stream, records[2:], payload=True), body)
+
+        async def never(**request):
+            await anyio.sleep(1_000)
+
+        patched, real = environment.aws.dynamodb, environment.aws.dynamodb.transact_write_items
+        patched.transact_write_items = never
+        assert await process_late(environment, message, 10) == {
+            "batchItemFailures": [{"itemIdentifier": "m1"}]
+        }
+        with pytest.raises(RetryableError, match="not done"):
+            await process_late(environment, body, 10)
+        patched.transact_write_items = real
+        assert await process_late(environment, message, 10) == {"batchItemFailures": []}
+        assert logged(world) == {"a": 2, "b": 1}
+
+    scenario(check)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {},
+        {"Records": [{"eventSource": "aws:s3", "s3": {}}]},
+        {"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": '{"hello": 1}'}]},
+    ],
+)
+def test_an_event_of_something_else_is_refused(message):
+    async def check(world, environment, stream, records, runs):
+        with pytest.raises(ConfigurationError):
+            await process_late(environment, message)
+
+    scenario(check)
+
+
+def test_a_topics_message_is_read_too():
+    async def check(world, environment, stream, records, runs):
+        body = json.dumps(given_up(stream, records[1:2]))
+        await process_late(environment, {"Records": [{"Sns": {"Message": body}}]})
+        assert logged(world) == {"a": 2, "b": 1}
+        assert len(own_items(world, TABLE, "mark")) == 2
+
+    scenario(check)

@@ -1,0 +1,81 @@
+"""Marks: what moves one, and what is read of it."""
+
+import pytest
+
+from streamkit.actions import render
+from streamkit.aws_lambda.marks import KEPT_SECONDS, Mark, Marks, mark_name
+from streamkit.changes import ItemKey
+from streamkit.control import ControlSpace
+from streamkit.cursor import CursorStore
+from streamkit.schema import TableSchema
+
+KEY = ItemKey("ORDER#1", "ORDER#1")
+
+
+class Clock:
+    def time(self):
+        return 1_800_000_000.5
+
+
+def marks_of(*, ttl=None, sk="SK"):
+    schema = TableSchema("T", "PK", sk, "S", sk and "S", {}, ttl)
+    space = ControlSpace.of(schema, "shop", "label")
+    return Marks(CursorStore(None, space), Clock()), schema
+
+
+def position(number):
+    return str(number).zfill(40)
+
+
+def moved(marks, schema, now, first, then):
+    marks.known[KEY] = now
+    (body,) = render(marks.move(KEY, first, then), schema).values()
+    names = body["ExpressionAttributeNames"]
+    assert set(names.values()) - {schema.ttl} == {
+        f"_sk_{name}" for name in ("kind", "name", "position", "expires", "done", "lanes")
+    }
+    return body
+
+
+@pytest.mark.parametrize("ttl", [None, "ttl"])
+@pytest.mark.parametrize("sk", [None, "SK"])
+def test_a_bare_mark_is_moved_as_any_other_with_its_own_values(ttl, sk):
+    """The shape is that of another mark; it is held against one that is rendered for itself."""
+    marks, schema = marks_of(ttl=ttl, sk=sk)
+    moved(marks, schema, Mark(position(1)), position(2), Mark(position(3)))
+    body = moved(marks, schema, Mark(position(7)), position(8), Mark(position(9)))
+    rendered = marks._update(mark_name(KEY), Mark(position(9)), str(1_800_000_000 + KEPT_SECONDS))
+    rendered.guards = marks.move(KEY, position(8), Mark(position(9))).guards
+    assert render(rendered, schema) == {"Update": body}
+    values = [
+        text for value in body["ExpressionAttributeValues"].values() for text in value.values()
+    ]
+    assert {position(8), position(9), mark_name(KEY), str(1_800_000_000 + KEPT_SECONDS)} <= {
+        *values
+    }
+    assert not any(text.startswith("?") for text in values)
+
+
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        (Mark(position(1), lanes=frozenset({"a"})), Mark(position(2))),
+        (Mark(position(1)), Mark(position(2), lanes=frozenset({"a", "b"}))),
+        (Mark(position(1), done=frozenset({"x"})), Mark(position(2))),
+        (Mark(position(1)), Mark(position(1), done=frozenset({"x"}))),
+    ],
+)
+def test_what_else_a_mark_says_is_in_its_condition_and_in_what_is_written(now, then):
+    marks, schema = marks_of()
+    body = moved(marks, schema, now, position(2), then)
+    sets = [set(v["SS"]) for v in body["ExpressionAttributeValues"].values() if "SS" in v]
+    expected = [set(texts) for mark in (then, now) for texts in (mark.done, mark.lanes) if texts]
+    assert sorted(map(sorted, sets)) == sorted(map(sorted, expected))
+
+
+def test_a_change_is_done_if_its_items_mark_is_at_it_or_behind_it():
+    marks, _ = marks_of()
+    marks.known[KEY] = Mark()
+    assert not marks.is_done(KEY, position(1))
+    marks.known[KEY] = Mark(position(5))
+    assert [marks.is_done(KEY, position(number)) for number in (4, 5, 6)] == [True, True, False]
