@@ -16,6 +16,7 @@ from streamkit.effects import (
     Delete,
     Effect,
     Put,
+    Remove,
     RemoveFromSet,
     Send,
     Set,
@@ -40,7 +41,10 @@ from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.buckets import Until, bucket
 from streamkit.kinds.extremes import First, Last, Max, Min, Top
 from streamkit.kinds.measures import Avg, Count, Distinct, Sum
+from streamkit.kinds.migration import Item
 from streamkit.loss import Loss
+from streamkit.observe.metrics import Metrics
+from streamkit.observe.traces import Telemetry, Tracer
 from streamkit.shape import IndexShape, TableShape
 from streamkit.sinks.eventbridge import EventBridge
 from streamkit.sinks.firehose import Firehose
@@ -83,6 +87,7 @@ __all__ = [
     "IndexShape",
     "Inserted",
     "InvariantError",
+    "Item",
     "ItemKey",
     "Key",
     "Kinesis",
@@ -90,12 +95,14 @@ __all__ = [
     "LeaseLost",
     "Loss",
     "Max",
+    "Metrics",
     "Min",
     "Modified",
     "PoisonChange",
     "Policy",
     "Put",
     "Query",
+    "Remove",
     "RemoveFromSet",
     "Removed",
     "RetentionLost",
@@ -112,8 +119,10 @@ __all__ = [
     "Sum",
     "Table",
     "TableShape",
+    "Telemetry",
     "TooManyHops",
     "Top",
+    "Tracer",
     "UndeclaredWrite",
     "Until",
     "Webhook",

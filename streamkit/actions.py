@@ -102,7 +102,8 @@ class Action:
 
     `item` holds all attributes of a PUT. An UPDATE has `sets`, `removes`, `adds` (numbers),
     `unions` and `subtractions` (wire sets), each by attribute name and disjoint. A `plain` action
-    is no part of the transaction, but sent alone after it.
+    is no part of the transaction, but sent alone after it. `body` is what `render` returns for it,
+    where many are so much alike that it is known.
     """
 
     ref: ItemRef
@@ -115,6 +116,7 @@ class Action:
     subtractions: dict[str, Wire] = field(default_factory=dict)
     guards: list[tuple[Guard, GuardSource]] = field(default_factory=list)
     plain: bool = False
+    body: dict[str, Any] | None = None
 
     @property
     def is_control(self) -> bool:
@@ -209,6 +211,8 @@ def _compile(effect: Effect, schema: TableSchema) -> Action:
                 action.sets[name] = dict(value)
         return action
     if isinstance(effect, Set | Add | AddToSet | RemoveFromSet):
+        if effect.key is None:
+            raise TypeError("a Set without a key is for migrations; here say which item it sets")
         action = _upsert(effect.key, schema)
         attributes = effect.key.entity.set_attributes(schema, effect.fields)
         for name, value in attributes.items():
@@ -253,6 +257,8 @@ def render(action: Action, schema: TableSchema) -> dict[str, dict[str, Any]]:
     Attributes of control items get a prefix, here and nowhere else: the table's keys, indexes and
     TTL may have any names, and must not meet ours.
     """
+    if action.body is not None:
+        return {action.verb.value: action.body}
     if action.is_control:
         action = _prefixed(action, schema)
     body: dict[str, Any] = {"TableName": schema.name}

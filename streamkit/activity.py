@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import anyio
 import anyio.abc
 
+from streamkit.errors import LeaseLost
+
 T = TypeVar("T")
 
 
@@ -70,3 +72,16 @@ class Activity:
         if not self._scopes and not self._ended:
             self.rested()
         return result
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that ended a task group: a lost lease only if there is nothing worse."""
+    flat: list[BaseException] = []
+    todo: list[BaseException] = [errors]
+    while todo:
+        error = todo.pop()
+        if isinstance(error, BaseExceptionGroup):
+            todo += error.exceptions
+        else:
+            flat.append(error)
+    return min(flat, key=lambda error: isinstance(error, LeaseLost))

@@ -16,15 +16,19 @@ from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.recount import measure_names
 from streamkit.preflight import survey
 
-State = Literal["not started", "live", "needs rebuild", "approximate"]
-"""`live`: it follows its source exactly since its consumer began to count; `needs rebuild`: it has
-missed changes, or its definition has changed; `approximate` was asked for; `not started`: no worker
-of this generation of the app has run yet."""
+State = Literal["not started", "live", "building", "needs rebuild", "approximate"]
+"""`live`: it follows its source exactly since its consumer began to count, or over all there is if
+it was rebuilt; `building`: a rebuild is under way, and it holds less than it will; `needs rebuild`:
+it has missed changes, or its definition has changed; `approximate` was asked for; `not started`: no
+worker of this generation of the app has run yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateFacts:
-    """One aggregate: `measures` by attribute, `spread` over so many items a group."""
+    """One aggregate: `measures` by attribute, `spread` over so many items a group.
+
+    `rebuilt` is when its last rebuild had counted everything (epoch seconds), 0 for never.
+    """
 
     name: str
     state: State
@@ -33,6 +37,7 @@ class AggregateFacts:
     spread: int
     onto: str | None
     declared: str
+    rebuilt: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types."""
@@ -53,7 +58,10 @@ async def list_aggregates(app: App, aws: Aws) -> list[AggregateFacts]:
     for aggregate in app.aggregates:
         name, options = aggregate.__name__, aggregate.__options__
         state: State = "live" if known else "not started"
-        if name in rebuild:
+        build = generation.builds.get(name) if generation else None
+        if build is not None and build.under_way and name not in rebuild:
+            state = "building"
+        elif name in rebuild:
             state = "needs rebuild"
         elif options.approximate:
             state = "approximate"
@@ -66,6 +74,7 @@ async def list_aggregates(app: App, aws: Aws) -> list[AggregateFacts]:
                 spread=options.spread,
                 onto=options.onto.__name__ if options.onto else None,
                 declared=str(aggregate.__declaration__),
+                rebuilt=build.scanned if build else 0,
             )
         )
     return found

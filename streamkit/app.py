@@ -25,6 +25,7 @@ from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
 from streamkit.handler import Policy
 from streamkit.loss import OnLoss, check_on_loss
+from streamkit.observe.traces import Telemetry
 from streamkit.registration import Registration
 from streamkit.schema import TableSchema
 from streamkit.start import Start, check_start
@@ -51,12 +52,13 @@ class App(Registration):
         on_loss: what happens when records may have been trimmed unread: `halt` the worker,
             `resume` at the oldest one there is, or an async function that is called with a `Loss`
             and a `Table` first.
+        telemetry: hooks for metrics and traces, and where writers leave their trace.
 
     Raises:
         DeclarationError: the name, `start` or `on_loss` cannot be.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each by its name, and each may be left out
         self,
         name: str,
         *,
@@ -68,6 +70,7 @@ class App(Registration):
         policy: Policy | None = None,
         start: Start = "trim_horizon",
         on_loss: OnLoss = "halt",
+        telemetry: Telemetry | None = None,
     ) -> None:
         if not name or "#" in name:
             raise DeclarationError(f"App({name!r}): the name is part of keys; leave out '#'")
@@ -77,6 +80,7 @@ class App(Registration):
         self.table = table
         self.start = start
         self.on_loss = on_loss
+        self.telemetry = telemetry or Telemetry()
         self.type_attribute = type_attribute
         self.control_table = control_table
         self.tables = tuple(tables)
@@ -124,6 +128,7 @@ class App(Registration):
             policy=policy or self._policy,
             start=self.start if start is None else start,
             on_loss=on_loss or self.on_loss,
+            telemetry=self.telemetry,
         )
         child._parent = self
         self.listeners[name] = child

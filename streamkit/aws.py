@@ -7,7 +7,7 @@ versions. `TransactionCanceledException` is never retried there; `commit` classi
 
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -104,6 +104,14 @@ def code_of(error: BaseException) -> str:
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "ClientError"))
     return type(error).__name__
+
+
+def is_throttled(reply: Mapping[str, Any]) -> bool:
+    """Say whether an error's reply asks for patience; of a transaction, whether any part does."""
+    reasons = reply.get("CancellationReasons", ())
+    codes = [reply["Error"].get("Code"), *(reason.get("Code") for reason in reasons)]
+    slow = {"ProvisionedThroughputExceeded", "ThrottlingError"}
+    return any(_CODES.get(code) is Trouble.THROTTLED or code in slow for code in codes)
 
 
 async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE_MAX) -> T:
@@ -217,6 +225,16 @@ def _session(profile: str | None) -> AioSession:
     return session
 
 
+def _boto(profile: str | None, region: str | None) -> Any:
+    session = _session(profile)
+    session.register_component("response_parser_factory", _StreamParserFactory())
+    return aioboto3.Session(botocore_session=session, region_name=region)
+
+
+_shared_boto = lru_cache(maxsize=4)(_boto)
+"""For clients without keys: a session of botocore's takes 10 ms, and nothing else in it differs."""
+
+
 def _options(read_seconds: float) -> dict[str, Any]:
     """Return what all clients have in common."""
     return {
@@ -264,13 +282,13 @@ async def connect(
     Account-based stream hosts are switched off, so that allow-lists and VPC endpoints keep
     working.
     """
-    session = _session(profile)
-    session.register_component("response_parser_factory", _StreamParserFactory())
     options = _options(READ_SECONDS)
-    if http_session is not None:
-        options |= {"http_session_cls": http_session, "signature_version": UNSIGNED}
     region = region or _region()
-    boto = aioboto3.Session(botocore_session=session, region_name=region)
+    if http_session is None:
+        boto = _boto(profile, region)
+    else:
+        options |= {"http_session_cls": http_session, "signature_version": UNSIGNED}
+        boto = _shared_boto(profile, region)
     arguments: dict[str, Any] = {}
     if endpoint_url is not None:
         arguments["endpoint_url"] = endpoint_url

@@ -76,9 +76,13 @@ class Cascades:
         written = {entity for handler in self.handlers for entity in handler.writes or ()}
         return frozenset(e for e in listened if any(self.same(e, other) for other in written))
 
-    def mark(self, handler: str, position: str, hops: int) -> str:
-        """Return what a handler's effects leave that a change of so many hops has led to."""
-        return Mark("handler", hops + 1).text(handler, f"{self.app}/{position.lstrip('0')}")
+    def mark(self, handler: str, position: str, hops: int, trace: str = "") -> str:
+        """Return what a handler's effects leave that a change of so many hops has led to.
+
+        `trace` is the `traceparent` of the handler's run, if it was traced.
+        """
+        mark = Mark("handler", hops + 1, trace)
+        return mark.text(handler, f"{self.app}/{position.lstrip('0')}")
 
 
 @dataclass(frozen=True, slots=True)

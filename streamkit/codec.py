@@ -99,6 +99,15 @@ def decode_image(raw: bytes | msgspec.Raw) -> dict[str, Any]:
     return decode_item(item)
 
 
+def wire_image(raw: bytes | msgspec.Raw) -> dict[str, AttributeValue]:
+    """An item as it stands in a wire document, as an SDK has it: with binary values as bytes.
+
+    Raises:
+        ValueError: it is not JSON, or not an item.
+    """
+    return {name: encode(value, name) for name, value in decode_image(raw).items()}
+
+
 def decode_number(text: str) -> int | Decimal:
     """An `int` when the number is integral, else a `Decimal`; never rounded."""
     # The first two cases are what DynamoDB nearly always sends; they only save time.

@@ -24,6 +24,7 @@ from streamkit.control import ControlSpace, Cursor, read_cursor
 from streamkit.cursor import lease_guard
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.parking import Hold
 from streamkit.plain import write_plainly
 from streamkit.probing import failing
@@ -105,12 +106,14 @@ class Committer:
         cursor: Cursor,
         schemas: Mapping[str, TableSchema],
         rng: random.Random,
+        meters: Meters = UNMETERED,
     ) -> None:
         self.cursor = cursor
         self._dynamodb = dynamodb
         self._space = space
         self._schemas = schemas
         self._rng = rng
+        self._meters = meters
         self._sent: dict[str, Batch] = {}
 
     async def commit(self, batch: Batch) -> Verdict:
@@ -120,6 +123,18 @@ class Committer:
             LeaseLost: the cursor is not this worker's any more, or holds an unknown commit.
             ConfigurationError: the credentials may not write.
         """
+        try:
+            verdict = await self._send(batch)
+        except LeaseLost:
+            self._meters.fenced.add()
+            raise
+        if isinstance(verdict, Applied):
+            self._meters.commits.add()
+        elif isinstance(verdict, Again) and not verdict.throttled:
+            self._meters.conflicts.add()
+        return verdict
+
+    async def _send(self, batch: Batch) -> Verdict:
         self._sent[batch.id] = batch
         if len(self._sent) > _SENT_MAX:
             del self._sent[next(iter(self._sent))]
@@ -236,6 +251,7 @@ class Committer:
 def _optional(cursor: Cursor) -> dict[str, Wire]:
     """Return what a commit may change of a cursor and is absent when it is empty."""
     sets = {"done": cursor.done, "holds": cursor.holds, "children": cursor.children}
+    sets["live"] = cursor.live
     numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}
     found: dict[str, Wire] = {name: {"SS": sorted(names)} for name, names in sets.items() if names}
     found |= {name: {"N": str(number)} for name, number in numbers.items() if number}

@@ -107,7 +107,8 @@ class CommitStage:
     async def _send(self, batch: Batch) -> None:
         seen = self.seen if batch.changes == len(self.works) else self.cursor.seen
         batch.cursor = self._advanced(replace(batch.cursor, seen=seen))
-        verdict = await self.committer.commit(batch)
+        with self._dispatcher.tracing.commit(self.shard, batch, self.works):
+            verdict = await self.committer.commit(batch)
         if isinstance(verdict, Applied):
             await self._adopt(verdict.batch)
         elif isinstance(verdict, Refused):
@@ -156,7 +157,7 @@ class CommitStage:
         while position != START and self.works and self.works[0].position <= position:
             work = self.works.popleft()
             self._position = work.position
-            self._dispatcher.shadows.committed(work)
+            self._dispatcher.committed(work)
             if work.page_bytes:
                 self._budget.release(self.shard, work.page_bytes)
 
@@ -284,6 +285,12 @@ class CommitStage:
             advance=False,
         )
         return tries
+
+    async def turn(self, live: frozenset[str]) -> None:
+        """Write down for which builds the shard is live; everything read has to be committed."""
+        await self._write(
+            lambda: replace(self.cursor, position=self._position, seen=self._known, live=live)
+        )
 
     async def note_loss(self, seen: int) -> None:
         """Write down that records before `seen` (epoch seconds) may have been lost."""

@@ -115,6 +115,8 @@ def _concrete(condition: Condition, pk_name: str) -> ConditionBase:
 
 def all_of(conditions: list[Condition], pk_name: str) -> ConditionBase:
     """Join conditions with AND, each once; `pk_name` is what `absent` and `present` look at."""
+    if len(conditions) == 1:
+        return _concrete(conditions[0], pk_name)
     different = {identity(condition): condition for condition in conditions}
     joined, *others = (_concrete(condition, pk_name) for condition in different.values())
     for condition in others:

@@ -5,6 +5,7 @@ items of one were deleted. All is found through directories, never by a scan. De
 the leaves to the consumer's own item, so that a second try finds what a first one has left.
 """
 
+import random
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from streamkit.parked import LAMBDA_CHUNKS, held_lanes, list_parked
 from streamkit.preflight import Finding, describe, survey
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import start_text
+from streamkit.sweeping import Sweeping
 
 _AT_ONCE = 16
 """Deletions in flight."""
@@ -40,7 +42,7 @@ class Consumer:
     `current`: the stream is the one the table has now. `workers` have a heartbeat item, which one
     that was killed leaves behind. Times are epoch seconds: changes count from `since` (0: all),
     `lost` is when the whole stream was last said to have lost some, `paused` since when it reads
-    nothing (0: never, not).
+    nothing (0: never, not), `host` who runs it: workers, Lambda functions, or a move for now.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Consumer:
     lost: int
     paused: int
     needs_rebuild: tuple[str, ...]
+    host: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types."""
@@ -121,6 +124,7 @@ async def _consumer(ledgers: Ledgers, entry: Entry) -> Consumer:
         lost=generation.lost if generation else 0,
         paused=seen.paused,
         needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
+        host=generation.host if generation else "",
     )
 
 
@@ -188,7 +192,7 @@ async def _delete(ledgers: Ledgers, entry: Entry) -> int:
     lanes = await held_lanes(store, cursors)
     parked = await list_parked(store, lanes)
     chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
-    deleted = 0
+    deleted = await Sweeping(store, SystemClock(), random.Random()).delete_all()
     for layer in (
         [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],
         [("parked", p.lane, p.position) for p in parked],

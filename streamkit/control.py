@@ -5,13 +5,15 @@ They live in the streamed table itself (or in the app's `control_table`) under t
 table brings the control items of another stream. None has an attribute of an index. Kinds:
 
     consumer   generation, fingerprints of the handlers seen so far
-    cursor     a shard's position, lease and state; the lister is a cursor too
+    cursor     a shard's position, lease and state; the lister is a cursor too, and so is each
+               segment of a scan
     dir        string sets of cursor names: directories are items, never scans; finished cursors
                with children are left out, they are found as the parents of their children
     members    the workers' heartbeats, one item each where the table has a sort key
     holds      lanes that are held, referenced by cursors
     lane       a held lane: head and tail of its parked changes
     parked     one parked change (its record in `part` items when large)
+    ledger     what of one source item an aggregate holds, while it is rebuilt; see `ledger`
 """
 
 import hashlib
@@ -41,6 +43,9 @@ class Cursor:
     commit. `seen` is when the shard was last known to be read up to its tip, `since` from when on
     changes are this consumer's, `lost` when changes may have been lost, all in epoch seconds.
 
+    `live` names the builds of aggregates that the shard counts for without their ledger, see
+    `builds`.
+
     `seat` is what the shard is assigned to workers by: an only child sits where its parent sat, so
     that shards that roll stay where they are. `takes` counts owners in a row under whom nothing was
     committed; `trying` and `tries` say which change an owner was about to run when it vanished.
@@ -57,6 +62,7 @@ class Cursor:
     done: frozenset[str] = frozenset()
     holds: frozenset[str] = frozenset()
     children: frozenset[str] = frozenset()
+    live: frozenset[str] = frozenset()
     seen: int = 0
     ended: int = 0
     seat: str = ""
@@ -180,6 +186,7 @@ def cursor_attributes(cursor: Cursor) -> dict[str, Wire]:
         ("done", cursor.done),
         ("holds", cursor.holds),
         ("children", cursor.children),
+        ("live", cursor.live),
     ):
         if names:
             attributes[name] = {"SS": sorted(names)}
@@ -210,6 +217,7 @@ def read_cursor(item: Mapping[str, Any]) -> Cursor:
         done=names("done"),
         holds=names("holds"),
         children=names("children"),
+        live=names("live"),
         seen=number("seen"),
         ended=number("ended"),
         seat=text("seat") or item["name"]["S"],
@@ -232,14 +240,15 @@ def child_of(
 ) -> Cursor:
     """Make the cursor of a newly found shard: the one place where cursors come from.
 
-    A child copies what its parent's finished cursor carries: generation, holds, from when on
-    changes count, and up to when all is read, because its own records are younger than its
-    parent's. A shard whose parent is gone starts afresh, at the oldest record that is still there.
+    A child copies what its parent's finished cursor carries: holds, for which builds it is live,
+    from when on changes count, and up to when all is read, because its own records are younger than
+    its parent's. A shard whose parent is gone starts afresh, at the oldest record that is still
+    there. None starts in an older generation than its parent's, or than that of who makes it.
 
     Args:
         name: the shard.
         parent: its parent's cursor, if there is one.
-        generation: of a cursor without a parent.
+        generation: of who makes it.
         parent_name: the parent's shard, if it has one.
         since: of a cursor without a parent.
         heir: the child sits where its parent sat; one child does.
@@ -249,8 +258,9 @@ def child_of(
         return fresh
     return replace(
         fresh,
-        generation=parent.generation,
+        generation=max(parent.generation, generation),
         holds=parent.holds,
+        live=parent.live,
         seen=parent.seen,
         since=parent.since,
         seat=parent.seat if heir else name,

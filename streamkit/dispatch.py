@@ -12,21 +12,23 @@ succeeds.
 import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import Any
 
 import anyio
 
 from streamkit.attempts import Attempts
 from streamkit.cascades import Cascades
-from streamkit.changes import Change, ItemKey, Kind
+from streamkit.changes import ItemKey, Kind
 from streamkit.clock import Clock, SystemClock
-from streamkit.decode import CONTROL, ImageDecoder, Page, Record, Router
-from streamkit.effects import Result, as_effects
+from streamkit.decode import CONTROL, Page, Record, Router
+from streamkit.effects import Effect, Result, Send, as_effects
 from streamkit.entity import Entity
 from streamkit.errors import RetryableError
 from streamkit.failures import Counts, Failures
 from streamkit.handler import DEFER, Defer, Handler
 from streamkit.lanes import into_lanes
+from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.origin import UNMARKED, Mark, read_mark
 from streamkit.outcome import Aim, Outcome, Work, resolve
 from streamkit.parking import Failure
@@ -36,9 +38,19 @@ from streamkit.sending import Sending
 from streamkit.shadow import Shadows
 from streamkit.sinks.outlets import Outlets
 from streamkit.tables import Tables
+from streamkit.tracing import NO_TRACING, UNTRACED, Tracing
+from streamkit.typed import TypedChanges, source_of
 
 Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
 """Makes the keyword arguments that a handler's signature asks for."""
+
+AsRun = Callable[[Handler, Record], Handler | None]
+"""Returns the handler that runs in a handler's place for a record of this shard; None if none."""
+
+
+def as_registered(handler: Handler, record: Record) -> Handler | None:  # noqa: ARG001
+    """Run the handler itself."""
+    return handler
 
 
 @dataclass(slots=True)
@@ -66,8 +78,9 @@ class Dispatcher:
     outlets: Outlets = field(default_factory=Outlets)
     tables: Tables | None = None
     cascades: Cascades = field(default_factory=Cascades)
+    meters: Meters = UNMETERED
+    tracing: Tracing = NO_TRACING
     _listeners: dict[tuple[type[Entity], Kind], tuple[Handler, ...]] = field(default_factory=dict)
-    _decoders: dict[type[Entity], ImageDecoder[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Index the handlers by what they listen to."""
@@ -75,18 +88,22 @@ class Dispatcher:
         self.shadows = Shadows(self.clock, self.counts.shadow)
         self._aim = Aim(self.tables or Tables(self.schema), self.cascades)
         self._fed = self.cascades.fed()
+        self._raw = any(handler.raw for handler in self.handlers)
+        self._typed = TypedChanges(self.handlers, self.schema)
+        self.change_of = self._typed.change_of
+        self._traced = self.tracing.is_on
         self.attempts = Attempts(self.failures, self.rng)
         self.sending = Sending(self.outlets, self.attempts)
         for handler in self.handlers:
             for kind in handler.kinds:
                 there = self._listeners.get((handler.entity, kind), ())
                 self._listeners[handler.entity, kind] = (*there, handler)
-            if handler.entity not in self._decoders:
-                self._decoders[handler.entity] = ImageDecoder(handler.entity, self.schema)
         self._limiter = anyio.Semaphore(self.concurrency)
 
-    def works(self, page: Page, shard_id: str) -> tuple[list[Work], list[Run], int]:
-        """Route a page and run its pure handlers.
+    def works(
+        self, page: Page, shard_id: str, as_run: AsRun = as_registered
+    ) -> tuple[list[Work], list[Run], int]:
+        """Route a page and run its pure handlers, as the shard runs them.
 
         Returns:
             The works with anything to do, the runs left for `run_lanes`, and how many records of
@@ -104,37 +121,48 @@ class Dispatcher:
             if entity is None:
                 self.counts.unknown += 1
                 continue
-            listeners = self._listeners.get((entity, record.kind))
-            if listeners is None:
+            marked = page.marked and not self._raw
+            written = record.counting() if marked else record
+            listeners = written and self._listeners.get((entity, written.kind))
+            if written is None or not listeners:
                 self.counts.unwanted += 1
                 continue
             mark = UNMARKED
-            if entity in self._fed:
-                written = read_mark(record.old_image, record.new_image)
-                if written is None:  # nothing but the mark has changed
+            if marked or entity in self._fed:
+                read = read_mark(record.old_image, record.new_image)
+                if read is None:  # nothing but the mark has changed
                     self.counts.unwanted += 1
                     continue
-                mark = written
-            work = self._work(record, entity, listeners, shard_id, mark)
+                mark = read
+            record = written  # noqa: PLW2901 - as handlers see it
+            running = [found for h in listeners if (found := as_run(h, record)) is not None]
+            work = self._work(record, entity, running, shard_id, mark)
             if work.outcomes:
                 self.counts.changes += 1
                 works.append(work)
                 later += self._run_pure(work, shard_id, now)
         return works, later, business
 
+    def committed(self, work: Work) -> None:
+        """Note that a change is done with: its effects are in the table, or it is parked."""
+        self.shadows.committed(work)
+        for outcome in work.outcomes:
+            self.meters.handler(outcome.handler.name).changes.add()
+
     def wants(self, record: Record) -> bool:
         """Say whether a handler listens to such a change; its `when` is not looked at."""
         entity = self.router.route(record)
         return isinstance(entity, type) and (entity, record.kind) in self._listeners
 
-    def unrun(self, record: Record, failure: Failure) -> list[Work]:
+    def unrun(self, record: Record, failure: Failure, as_run: AsRun = as_registered) -> list[Work]:
         """Return the work of a change whose handlers are not to be run: each of them has failed."""
         entity = self.router.route(record)
         if not isinstance(entity, type):
             return []
         work = Work(record.position, record, entity, record.item_key)
-        for handler in self._listeners.get((entity, record.kind), ()):
-            if not handler.shadow:
+        for listener in self._listeners.get((entity, record.kind), ()):
+            handler = as_run(listener, record)
+            if handler is not None and not handler.shadow:
                 work.outcomes.append(Outcome(handler))
                 work.outcomes[-1].fail(failure)
         return [work]
@@ -148,11 +176,15 @@ class Dispatcher:
         mark: Mark,
     ) -> Work:
         work = Work(record.position, record, entity, record.item_key, mark=mark)
+        if self._traced:
+            work.trace = self.tracing.read(record, mark)
         aim = replace(self._aim, hops=mark.hops) if mark.hops else self._aim
         for handler in listeners:
+            if mark.origin == "migration" and not handler.hears_migrations:
+                continue
             outcome = Outcome(handler, waiting=True, aim=aim)
             try:
-                if handler.when is not None and not self._wanted(record, entity, handler):
+                if handler.when is not None and not self._typed.wanted(record, entity, handler):
                     continue
             except Exception as error:  # noqa: BLE001 - two values may not be comparable
                 if handler.shadow:
@@ -164,14 +196,6 @@ class Dispatcher:
                 self.failures.end_loop(outcome, mark.hops, shard_id)
             work.outcomes.append(outcome)
         return work
-
-    def _wanted(self, record: Record, entity: type[Entity], handler: Handler) -> bool:
-        if handler.when is None:
-            return True
-        decoder, fields = self._decoders[entity], handler.when.fields
-        images = (record.old_image, record.new_image)
-        old, new = (None if i is None else decoder.values(i, fields) for i in images)
-        return handler.when.holds(old, new)
 
     def _run_pure(self, work: Work, shard_id: str, now: float) -> list[Run]:
         later = []
@@ -189,10 +213,9 @@ class Dispatcher:
     def _run_sync(self, work: Work, outcome: Outcome, shard_id: str, now: float) -> None:
         outcome.run += 1
         try:
-            change = self.change_of(work, outcome.handler, shard_id)
-            tools = self.tools(outcome.handler, ReadTracker()) if outcome.handler.needs else {}
-            result: Any = outcome.handler.run(change, **tools)
-            resolve(outcome, as_effects(result), (), work.position, self.schema)
+            with self.tracing.run(work, outcome) if work.trace else UNTRACED:
+                effects = self._effects(work, outcome.handler, shard_id)
+                resolve(outcome, effects, (), work.position, self.schema)
         except RetryableError:
             return  # it still waits, and is run again before its commit
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
@@ -279,27 +302,48 @@ class Dispatcher:
 
     async def _attempt(self, work: Work, outcome: Outcome, pending: Pending, shard_id: str) -> None:
         handler = outcome.handler
-        if handler.when is not None and not self._wanted(*_source(work), handler):
+        if handler.when is not None and not self._typed.wanted(*source_of(work), handler):
             outcome.drop()
             return
-        if not handler.is_async:
-            change = self.change_of(work, handler, shard_id)
-            tools = self.tools(handler, ReadTracker()) if handler.needs else {}
-            pure: Any = handler.run(change, **tools)
-            resolve(outcome, as_effects(pure), (), work.position, self.schema)
-            return
+        with self.tracing.run(work, outcome):
+            if handler.is_async:
+                await self._attempt_async(work, outcome, pending, shard_id)
+            else:
+                effects = self._effects(work, handler, shard_id)
+                resolve(outcome, effects, (), work.position, self.schema)
+
+    def _effects(self, work: Work, handler: Handler, shard_id: str) -> tuple[Effect, ...]:
+        """Run a pure handler, and note how long it took."""
+        change = self.change_of(work, handler, shard_id)
+        tools = self.tools(handler, ReadTracker()) if handler.needs else {}
+        began = perf_counter()
+        try:
+            result: Any = handler.run(change, **tools)
+            return _allowed(as_effects(result), work, handler)
+        finally:
+            self.meters.handler(handler.name).seconds.record(perf_counter() - began)
+
+    async def _attempt_async(
+        self, work: Work, outcome: Outcome, pending: Pending, shard_id: str
+    ) -> None:
+        handler = outcome.handler
         tracker = ReadTracker(pending)
         change = self.change_of(work, handler, shard_id)
         # Not held between attempts: one handler that waits for its downstream stops no other.
         async with self._limiter:
-            with anyio.fail_after(handler.policy.timeout_seconds):
-                running: Any = handler.run(change, **self.tools(handler, tracker))
-                result: Result | Defer = await running
+            began = self.clock.monotonic()
+            try:
+                with anyio.fail_after(handler.policy.timeout_seconds):
+                    running: Any = handler.run(change, **self.tools(handler, tracker))
+                    result: Result | Defer = await running
+            finally:
+                self.meters.handler(handler.name).seconds.record(self.clock.monotonic() - began)
         if result is DEFER:
             outcome.defer()
             return
         try:
-            resolve(outcome, as_effects(result), tracker.reads, work.position, self.schema)
+            effects = _allowed(as_effects(result), work, handler)
+            resolve(outcome, effects, tracker.reads, work.position, self.schema)
         except ValueError:
             if handler.broadcast is None:
                 raise
@@ -317,27 +361,9 @@ class Dispatcher:
         except Exception:  # noqa: BLE001 - the run itself will fail, with its retries
             return frozenset({(handler.name, key)})
 
-    def change_of(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
-        """Build the typed change for a handler; its images are decoded now, once for all handlers.
 
-        An entity that was declared mutable is decoded for each, so that none sees another's edits.
-
-        Raises:
-            DecodeError: an image does not fit the entity.
-        """
-        record, entity = _source(work)
-        if work.images is None or not entity.model_config.get("frozen"):
-            decoder = self._decoders[entity]
-            old = None if record.old_image is None else decoder.decode(record.old_image)
-            new = None if record.new_image is None else decoder.decode(record.new_image)
-            work.images = (old, new)
-        old, new = work.images
-        return Change.of(
-            record, old=old, new=new, shard_id=shard_id, handler=handler.name, mark=work.mark
-        )
-
-
-def _source(work: Work) -> tuple[Record, type[Entity]]:
-    assert work.record is not None  # noqa: S101 - marks have no outcomes
-    assert work.entity is not None  # noqa: S101
-    return work.record, work.entity
+def _allowed(effects: tuple[Effect, ...], work: Work, handler: Handler) -> tuple[Effect, ...]:
+    """Leave out what would notify somebody of a migration."""
+    if work.mark.origin != "migration" or handler.migrations != "default":
+        return effects
+    return tuple(effect for effect in effects if not isinstance(effect, Send))

@@ -102,23 +102,33 @@ class _FieldEffect(Effect, Generic[E_co]):
     fields: dict[str, Any]
 
     def __init__(self, key: Key[E_co], /, **fields: Any) -> None:
+        if key is not None:  # a migration's `Set` is for the item that it was given
+            self._check_fields(key, fields)
+        object.__setattr__(self, "guard", None)
+        object.__setattr__(self, "table", None)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "fields", fields)
+
+    def _check_fields(self, key: Key[E_co], fields: Mapping[str, Any]) -> None:
         unknown = fields.keys() - key.entity.model_fields.keys()
         if unknown:
             raise ValueError(
                 f"{type(self).__name__}: {key.entity.__name__} has no field"
                 f" {', '.join(sorted(unknown))}"
             )
-        object.__setattr__(self, "guard", None)
-        object.__setattr__(self, "table", None)
-        object.__setattr__(self, "key", key)
-        object.__setattr__(self, "fields", fields)
 
 
 class Set(_FieldEffect[E_co]):
     """Set the named fields, creating the item if it is not there; `None` removes the attribute.
 
     Keys of indexes are not recomputed: a field that an index template uses is set by `Put`.
+
+    In a migration the key is left out: it sets fields, or attributes by their names in the table,
+    of the item that the migration was given.
     """
+
+    def __init__(self, key: Key[E_co] | None = None, /, **fields: Any) -> None:
+        super().__init__(key, **fields)  # type: ignore[arg-type]
 
 
 class Add(_FieldEffect[E_co]):
@@ -142,6 +152,18 @@ class Delete(Effect, Generic[E_co]):
     """
 
     key: Key[E_co]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Remove(Effect, Generic[E_co]):
+    """In a migration: remove attributes of the item, by field or by their names in the table."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "guard", None)
+        object.__setattr__(self, "table", None)
+        object.__setattr__(self, "names", names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +227,13 @@ class Completed(Effect):
     def to(self, table: str) -> Self:  # noqa: ARG002
         """Refuse: it is kept where streamkit keeps its own items."""
         raise TypeError("a Completed is kept with streamkit's own items, not in another table")
+
+
+@dataclass(frozen=True, slots=True)
+class Noted(Effect):
+    """Write an item of streamkit's own along: `action` says how, see `actions`."""
+
+    action: Any
 
 
 class Named(Protocol):

@@ -30,6 +30,13 @@ Shadow = bool | Literal["log"]
 Delivery = Literal["exactly_once", "at_least_once"]
 """What a handler says of what it does outside the table: nothing, or more than once if need be."""
 
+Migrations = Literal["default", "deliver", "suppress"]
+"""Whether a handler sees the changes that a migration makes.
+
+By default they lead to effects in the table, but notify nobody: fan-outs and handlers with I/O of
+their own do not run for them, and what others `Send` is left out.
+"""
+
 Payload = Literal["whole", "keys"]
 """What is stored of a parked change: its record, or the record without its images.
 
@@ -132,7 +139,12 @@ class Handler:
     change its effects on each can lead to (all but expiries, if it is not there). `effects` is
     false if it says that it returns none. A cycle through a handler that `converges` ends by
     itself, and one through `cycle="bounded"` is meant. One that `sees_parts` knows what a change of
-    a spread group's part means. A `shadow` handler's effects are not applied.
+    a spread group's part means. A `shadow` handler's effects are not applied. A `raw` one takes
+    images as items in wire form, copies of a migration included. `migrations` says whether it sees
+    what migrations write.
+
+    `in_build(number)` makes the handler that takes its place while a build of it is under way; that
+    one says which in `build`, and parks and retries as itself.
     """
 
     name: str
@@ -156,4 +168,16 @@ class Handler:
     shadow: Shadow = False
     delivery: Delivery | None = None
     broadcast: Broadcast | None = None
+    raw: bool = False
+    migrations: Migrations = "default"
     together: Callable[[Change[Any]], Iterable[Hashable]] | None = None
+    build: int = 0
+    in_build: "Callable[[int], Handler] | None" = None
+
+    @property
+    def hears_migrations(self) -> bool:
+        """Whether it runs for changes that a migration makes."""
+        if self.migrations != "default":
+            return self.migrations == "deliver"
+        notifies = self.broadcast is not None and not self.converges
+        return not notifies and self.delivery != "at_least_once"

@@ -7,8 +7,10 @@ run. A `Table` is made for each run, because it notes what that run reads.
 from typing import Any
 
 from streamkit.completion import Completions
+from streamkit.control import ControlSpace
 from streamkit.dispatch import Tools
 from streamkit.handler import Handler
+from streamkit.ledger import Ledger
 from streamkit.reading import ReadTracker
 from streamkit.schema import TableSchema
 from streamkit.table import Table
@@ -23,8 +25,12 @@ def injector(
     schema: TableSchema,
     resources: tuple[Any, ...],
     tables: Tables | None = None,
+    space: ControlSpace | None = None,
 ) -> Tools:
-    """Return the function that makes the arguments of a run; `preflight` has seen they exist."""
+    """Return the function that makes the arguments of a run; `preflight` has seen they exist.
+
+    `space` is where the ledgers of builds are, for whoever may meet one.
+    """
     known = tables or Tables(schema)
 
     def tool(wanted: type[Any], tracker: ReadTracker) -> Any:
@@ -32,6 +38,8 @@ def injector(
             return Table(dynamodb, schema, tracker, known)
         if wanted is Completions:
             return Completions(dynamodb, known.control)
+        if wanted is Ledger:
+            return Ledger(dynamodb, space, tracker)
         return next(found for found in resources if isinstance(found, wanted))
 
     def tools(handler: Handler, tracker: ReadTracker) -> dict[str, Any]:

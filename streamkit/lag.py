@@ -4,12 +4,13 @@ In: a cursor. Out: the age of the oldest change behind it that a handler waits f
 none; and with it the time that is left until that change is trimmed. A cursor's item alone gives
 only an upper bound, because a quiet shard's position is written once an hour, so a few pages after
 the position are looked at. That costs some `GetRecords` calls, and the service wants no more than
-two readers a shard: it is for people who ask, not for workers.
+two readers a shard: it is for people who ask. A worker knows it of its own shards: `Behind`.
 """
 
+import math
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
@@ -31,6 +32,56 @@ _EMPTY_MAX = 5
 _READS_MAX = 25
 """Pages looked at before the last record's own age is answered."""
 _PAUSE_SECONDS = 0.05
+_FIRST_PAGE_SECONDS = 30.0
+"""How long the first page of a shard that was taken may need."""
+
+
+@dataclass(slots=True)
+class Behind:
+    """How far a shard that is being read is behind, as its pages show; nothing is asked for that.
+
+    `seen` (epoch seconds, 0 if unknown) is up to when its cursor says that all was read; it may be
+    an hour behind the truth, so that it counts only where no page comes. An empty page alone does
+    not mean the tip: until some came in a row, what was the case counts on.
+    """
+
+    clock: Clock
+    seen: float
+    _since: float = field(init=False)
+    _read_at: float = 0.0
+    _behind: float = 0.0
+    _empty: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin to wait for a page."""
+        self._since = self.clock.time()
+
+    def note(self, records: Sequence[Record]) -> None:
+        """Take in a page that was just read."""
+        self._read_at = self.clock.time()
+        if records:
+            behind = self._read_at - records[-1].created_at
+            self._empty, self._behind = 0, behind if behind > _FRESH_SECONDS else 0.0
+        elif self._empty < _EMPTY_MAX:
+            self._empty += 1
+            if self._empty == _EMPTY_MAX:
+                self._behind = 0.0
+
+    def lag(self, oldest: float | None) -> float:
+        """Return the lag in seconds; NaN if nothing is known yet.
+
+        Args:
+            oldest: when the oldest change was made that is read and not committed; None if there
+                is none.
+        """
+        now = self.clock.time()
+        if oldest is not None:
+            return max(0.0, now - oldest)
+        if self._read_at:
+            return max(0.0, self._behind + now - self._read_at)
+        waited = now - self._since > _FIRST_PAGE_SECONDS
+        return max(0.0, now - self.seen) if waited and self.seen else math.nan
+
 
 Measure = Literal["measured", "at most", "unread", "lost"]
 

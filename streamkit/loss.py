@@ -22,6 +22,8 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import DeclarationError, LeaseLost, RetentionLost
 from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import UNMETERED
+from streamkit.observe.metrics import Counter
 from streamkit.table import Table
 
 log = get_logger("streamkit.loss")
@@ -86,12 +88,16 @@ async def settle_loss(lost: RetentionLost, policy: OnLoss, table: Table) -> bool
 
 @dataclass
 class Losses:
-    """Settles the losses of one worker. `settled` counts them, `halted` is what it stops for."""
+    """Settles the losses of one worker. `settled` counts them, `halted` is what it stops for.
+
+    `lost` counts both for whoever watches.
+    """
 
     policy: OnLoss
     table: Table
     store: CursorStore
     aggregates: frozenset[str] = frozenset()
+    lost: Counter = UNMETERED.lost
     settled: int = 0
     halted: RetentionLost | None = None
     _pauses: dict[str, float] = field(default_factory=dict)
@@ -114,9 +120,11 @@ class Losses:
             return pause
         if not goes_on:
             self.halted = lost
+            self.lost.add()
             raise lost
         self._pauses.pop(lost.shard, None)
         self.settled += 1
+        self.lost.add()
         await mark_rebuild(self.store, self.aggregates)
         log.error(
             "retention.lost",

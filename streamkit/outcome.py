@@ -14,7 +14,7 @@ from streamkit.commit import BYTES_MAX, ITEMS_MAX
 from streamkit.completion import completion
 from streamkit.conditions import Condition
 from streamkit.decode import Record
-from streamkit.effects import Completed, Effect, Guard, Send
+from streamkit.effects import Completed, Effect, Guard, Noted, Send
 from streamkit.entity import Entity
 from streamkit.fold import merge_within
 from streamkit.handler import Handler
@@ -54,6 +54,7 @@ class Outcome:
     so that whoever saw an earlier run's pending effects is found out. `sent` says that its `sends`
     are delivered. `deferred` leaves the change to its lane, without a failure: it is parked, due at
     once, and goes on there beside the shard. `trial` is what a shadow handler would have done.
+    `trace` is the `traceparent` of the handler's last run, if its change was traced.
     """
 
     handler: Handler
@@ -70,6 +71,7 @@ class Outcome:
     deferred: bool = False
     aim: Aim | None = None
     trial: tuple[Action, ...] = ()
+    trace: str = ""
 
     @property
     def parks(self) -> bool:
@@ -108,7 +110,8 @@ class Outcome:
 class Work:
     """One change and its outcomes; without a record it only marks how far a page reaches.
 
-    `images` are the old and the new one, once a handler has wanted them. `mark` says who made it.
+    `images` are the old and the new one, once a handler has wanted them. `mark` says who made it,
+    `trace` is the `traceparent` of whoever did.
     """
 
     position: str
@@ -119,6 +122,7 @@ class Work:
     page_bytes: int = 0
     images: tuple[Entity | None, Entity | None] | None = None
     mark: Mark = UNMARKED
+    trace: str = ""
 
 
 def resolve(
@@ -171,11 +175,15 @@ def _compile(effect: Effect, outcome: Outcome, source: GuardSource, schema: Tabl
     aim = outcome.aim or Aim(Tables(schema), Cascades())
     if isinstance(effect, Completed):
         return completion(effect, aim.tables.control)
+    if isinstance(effect, Noted):
+        noted: Action = effect.action
+        return noted
     table = aim.tables.known(effect.table)
     action = compile_effect(effect, table, source)
     entity = entity_of(effect)
     if entity is not None and table is schema and aim.cascades.marks(entity):
-        action.mark(aim.cascades.mark(source.handler, source.position, aim.hops))
+        trace = outcome.trace
+        action.mark(aim.cascades.mark(source.handler, source.position, aim.hops, trace))
     return action
 
 

@@ -35,6 +35,9 @@ from streamkit.handler import Payload, Policy
 PART_BYTES = 300_000
 """A larger record is cut into items of this size; an item holds 400 KB."""
 
+LATE = "Late"
+"""The kind of failure of a change that may have been applied, and is therefore never run again."""
+
 _GROWTH = 3
 """Each pause between two tries of a parked change is so many times the one before."""
 
@@ -110,7 +113,8 @@ class ParkedRecord:
     """What is stored of a parked change: enough to run the handler without the stream.
 
     `due` is when it is tried again on its own, in epoch seconds; None means that it is stuck. `to`
-    names the recipient that it is parked for, if it is one of a fan-out.
+    names the recipient that it is parked for, if it is one of a fan-out. `build` is the aggregate's
+    build that it is counted by, 0 if none was under way.
     """
 
     handler: str
@@ -123,6 +127,7 @@ class ParkedRecord:
     due: int | None = 0
     payload: Payload = "whole"
     to: str = ""
+    build: int = 0
 
 
 def stored(record: Record, payload: Payload) -> bytes:
@@ -198,6 +203,8 @@ def _store(space: ControlSpace, lane: str, parked: ParkedRecord) -> list[Action]
     for name, text in (("payload", parked.payload), ("to", parked.to)):
         if text not in ("whole", ""):
             attributes[name] = {"S": text}
+    if parked.build:
+        attributes["build"] = {"N": str(parked.build)}
     pieces = [
         parked.record[at : at + PART_BYTES] for at in range(0, len(parked.record), PART_BYTES)
     ]
@@ -229,6 +236,7 @@ class Parked:
     parts: int = 0
     payload: Payload = "whole"
     to: str = ""
+    build: int = 0
     record: bytes = field(default=b"", repr=False)
 
 
@@ -248,5 +256,6 @@ def read_parked(item: Mapping[str, Any]) -> Parked:
         parts=int(item.get("parts", {"N": "0"})["N"]),
         payload="keys" if "payload" in item else "whole",
         to=item["to"]["S"] if "to" in item else "",
+        build=int(item.get("build", {"N": "0"})["N"]),
         record=bytes(item["record"]["B"]) if "record" in item else b"",
     )

@@ -27,6 +27,7 @@ from streamkit.control import Cursor
 from streamkit.decode import Page, Record
 from streamkit.dispatch import Dispatcher, Run
 from streamkit.errors import RetentionLost
+from streamkit.lag import Behind
 from streamkit.loss import Losses
 from streamkit.observe.logger import get_logger
 from streamkit.outcome import Work
@@ -35,6 +36,7 @@ from streamkit.parking import Failure
 from streamkit.polling import PollingPool
 from streamkit.source.reader import ShardReader
 from streamkit.source.sharing import SharedReader
+from streamkit.turning import Turning
 
 log = get_logger("streamkit.shard")
 
@@ -75,6 +77,8 @@ class ShardPipeline:
     closing: Closing
     alone: anyio.Lock
     pages: SharedReader
+    behind: Behind
+    turning: Turning
     activity: Activity = field(init=False)
     quiet_pages: int = 0
     _cautious: bool = False
@@ -98,6 +102,13 @@ class ShardPipeline:
     def waits(self) -> bool:
         """Whether nothing is under way but the next poll."""
         return not (self.stage.works or self._processing or self.reader.ended)
+
+    @property
+    def lag(self) -> float:
+        """How far behind it is, in seconds; NaN if that is not known yet."""
+        waiting = (work.record for work in self.stage.works if work.record is not None)
+        oldest = next(waiting, None)
+        return self.behind.lag(None if oldest is None else oldest.created_at)
 
     async def begin(self) -> None:
         """Begin to poll."""
@@ -151,6 +162,9 @@ class ShardPipeline:
             return None
         if not self.budget.has_room(self.shard):
             return _FULL_SECONDS
+        if self.turning.due(self.reader.seen):
+            self._apart(self._turn)
+            return None
         try:
             with anyio.CancelScope() as self._reading:
                 page = await self.reader.read()
@@ -162,13 +176,14 @@ class ShardPipeline:
         if page is None:
             return self.reader.wait
         self.closing.note_read()
+        self.behind.note(page.records)
         if self._cautious and page.records:
             self._apart(self._process_singly, page)
             return None
-        works, later, business = self.dispatcher.works(page, self.shard)
+        works, later, business = self.dispatcher.works(page, self.shard, self.turning.as_run)
         self._note_traffic(page, business)
         pause = self.pacing.pause(business, len(page.records))
-        if later:
+        if later or self.turning.late:
             self._apart(self._process, page, works, later, business, pause)
             return None
         self._hand_over(page, works, business)
@@ -195,6 +210,7 @@ class ShardPipeline:
         So they see what came before, know which lanes are held, and run at most once a commit.
         """
         await self.stage.quiet.wait()
+        await self.turning.settle()
         await self._run_lanes(later, works)
         self._hand_over(page, works, business)
         self._go_on(self._rest(pause))
@@ -229,6 +245,15 @@ class ShardPipeline:
             await self.stage.note_loss(int(self.reader.seen))
         self._go_on(pause or 0.0)
 
+    async def _turn(self) -> None:
+        """Count some aggregates without their ledgers from now on."""
+        await self.stage.quiet.wait()
+        due = self.turning.due(self.reader.seen)
+        if due and not self.stage.works:
+            await self.stage.turn(self.turning.marks_with(due))
+            log.info("shard.turned", shard=self.shard, builds=sorted(due))
+        self._go_on(0.0)
+
     # -- one by one ----------------------------------------------------------------------------
 
     async def _process_singly(self, page: Page) -> None:
@@ -260,10 +285,10 @@ class ShardPipeline:
         if tries > _TRIES_MAX:
             log.error("change.suspected", shard=self.shard, tries=tries - 1)
             text = f"{tries - 1} workers in a row ended while they ran this change"
-            return self.dispatcher.unrun(
-                record, Failure("WorkerKilled", text, tries - 1, heals=False)
-            )
-        works, later, _ = self.dispatcher.works(Page((record,)), self.shard)
+            failure = Failure("WorkerKilled", text, tries - 1, heals=False)
+            return self.dispatcher.unrun(record, failure, self.turning.as_run)
+        works, later, _ = self.dispatcher.works(Page((record,)), self.shard, self.turning.as_run)
+        await self.turning.settle()
         await self._run_lanes(later, works)
         return works
 

@@ -79,12 +79,16 @@ class Draft:
 
 @dataclass(slots=True)
 class Planner:
-    """Plans the commits of one shard. `holds` are the lanes held when planning begins."""
+    """Plans the commits of one shard. `holds` are the lanes held when planning begins.
+
+    Where no cursor names the chunks of holds, `chunks` says which there are.
+    """
 
     space: ControlSpace
     clock: Clock
     shard: str
     holds: dict[str, Hold] = field(default_factory=dict)
+    chunks: tuple[str, ...] = ()
 
     def plan(
         self, works: Iterable[Work], cursor: Cursor, *, most: int = 1_000_000, split: bool = False
@@ -201,7 +205,7 @@ class Planner:
         known = draft.held.get(lane)
         hold = known or self.holds.get(lane)
         if hold is None:
-            chunk = self._chunk(draft, held)
+            chunk = self._chunk(lane, draft, held)
             held[lane] = Hold(chunk, work.position)
             return park(self.space, lane, parked, chunk), []
         if hold.tail is None:
@@ -226,16 +230,24 @@ class Planner:
             at=int(now),
             due=0 if failure is None else next_due(policy, failure, 0, now),
             payload=payload,
+            build=outcome.handler.build,
         )
 
-    def _chunk(self, draft: Draft, held: dict[str, Hold]) -> str:
+    def _chunk(self, lane: str, draft: Draft, held: dict[str, Hold]) -> str:
         """Name the holds item that a newly held lane goes to."""
+        if self.chunks:
+            return chunk_of(lane, self.chunks)
         mine = [
             hold.chunk
             for hold in (*self.holds.values(), *draft.held.values(), *held.values())
             if hold.chunk.startswith(f"{self.shard}.")
         ]
         return f"{self.shard}.{len(mine) // CHUNK_LANES}"
+
+
+def chunk_of(lane: str, chunks: Sequence[str]) -> str:
+    """Choose one of some chunks for a lane, by its name, which begins with hex digits."""
+    return chunks[int(lane[:8], 16) % len(chunks)]
 
 
 def _merged(first: Action, second: Action) -> Action | None:

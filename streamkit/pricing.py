@@ -18,12 +18,12 @@ HOURS = 730.0
 FREE_STREAM_READS = 2_500_000.0
 """A month, for the whole account in a Region; what other readers use is not known here."""
 
-_DOLLARS = {"write": 0.625e-6, "read": 0.125e-6, "stream": 0.02e-5}
+DOLLARS = {"write": 0.625e-6, "read": 0.125e-6, "stream": 0.02e-5}
 """For a write request unit, a read request unit, and a call of `GetRecords`."""
 
 DIRECTORIES = 16
 """Directory items that list a consumer's cursors; one that is missing costs a unit, too."""
-MEMBER_BYTES = 320
+MEMBER_BYTES = 360
 """A heartbeat item, roughly; the looks at it grow with the fleet."""
 NAME_BYTES = 40
 """A shard's name in a directory, and what a set adds to it."""
@@ -84,7 +84,7 @@ class Cost:
     @property
     def dollars_each(self) -> float:
         """A month, for one of them, the free tier left out."""
-        return self.units * HOURS * _DOLLARS[self.kind]
+        return self.units * HOURS * DOLLARS[self.kind]
 
     @property
     def dollars(self) -> float:
@@ -110,10 +110,15 @@ class Estimate:
         return sum(cost.dollars for cost in self.costs)
 
     @property
+    def dollars_a_day(self) -> float:
+        """The same for a day."""
+        return self.dollars * 24 / HOURS
+
+    @property
     def free(self) -> float:
         """What the free tier takes off, in dollars a month, if nobody else uses it."""
         calls = sum(c.units * c.count for c in self.costs if c.kind == "stream") * HOURS
-        return min(calls, FREE_STREAM_READS) * _DOLLARS["stream"]
+        return min(calls, FREE_STREAM_READS) * DOLLARS["stream"]
 
 
 def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -> Estimate:

@@ -18,6 +18,7 @@ from streamkit.parked import HeldLane, Selection, list_parked, open_store, read_
 from streamkit.preflight import findings, require, survey
 from streamkit.redriver import LaneReport, Redriver
 from streamkit.sinks.outlets import open_outlets
+from streamkit.tracing import Tracing
 from streamkit.unparking import leave
 
 __all__ = [
@@ -97,9 +98,11 @@ async def open_redriver(
     around = await survey(app, aws)
     async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
         require(findings(app, around, resources))
-        tools = injector(aws.dynamodb, around.table, resources, around.schemas)
+        space = around.space(app)
+        tools = injector(aws.dynamodb, around.table, resources, around.schemas, space)
         rng, clock = rng or random.Random(), clock or SystemClock()
-        yield Redriver(app, aws, around, tools, rng, clock, outlets=outlets)
+        tracing = Tracing.of(app.telemetry, app.name)
+        yield Redriver(app, aws, around, tools, rng, clock, outlets=outlets, tracing=tracing)
 
 
 async def _discard_lane(

@@ -27,14 +27,16 @@ from streamkit.errors import InvariantError, Unavailable
 from streamkit.fold import join_read
 from streamkit.handler import Handler
 from streamkit.kinds.fan_out import serving_one
+from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.outcome import Outcome, Work, with_reads
 from streamkit.parked import HeldLane, read_head
-from streamkit.parking import Failure, Hold, Parked, next_due
+from streamkit.parking import LATE, Failure, Hold, Parked, next_due
 from streamkit.payload import whole_record
 from streamkit.preflight import Surroundings
 from streamkit.refusal import contended, refuse
 from streamkit.schema import TableSchema
 from streamkit.sinks.outlets import Outlets
+from streamkit.tracing import NO_TRACING, Tracing
 from streamkit.unparking import leave, stay
 
 Step = Failure | Literal["done", "overtaken"] | float
@@ -96,7 +98,10 @@ class Redriver:
     clock: Clock = field(default_factory=SystemClock)
     automatic: bool = False
     outlets: Outlets = field(default_factory=Outlets)
+    meters: Meters = UNMETERED
+    tracing: Tracing = NO_TRACING
     _dispatchers: dict[str, Dispatcher] = field(default_factory=dict)
+    _in_builds: dict[tuple[str, int], Handler] = field(default_factory=dict)
 
     def tell(self, set_aside: Callable[[str, Mapping[str, Hold]], object]) -> None:
         """Tell somebody of the lanes of recipients that a fan-out parks, by its own lane's name."""
@@ -153,9 +158,18 @@ class Redriver:
         return replace(report, failure=failure, due=due, stuck=due is None)
 
     def _handler(self, head: Parked) -> Handler | None:
-        return next((h for h in self.app.handlers if h.name == head.handler), None)
+        found = next((h for h in self.app.handlers if h.name == head.handler), None)
+        if found is None or not head.build or found.in_build is None:
+            return found
+        place = (found.name, head.build)
+        if place not in self._in_builds:
+            self._in_builds[place] = found.in_build(head.build)
+        return self._in_builds[place]
 
     async def _redrive_one(self, held: HeldLane, head: Parked) -> Step:
+        if head.error == LATE:
+            text = "it may have been applied before: look at what it would do, and discard it"
+            return _never_heals(LATE, text)
         handler = self._handler(head)
         if handler is None:
             return _never_heals(
@@ -265,6 +279,8 @@ class Redriver:
                 outlets=self.outlets,
                 tables=self.around.schemas,
                 cascades=self.app.cascades(),
+                meters=self.meters,
+                tracing=self.tracing,
             )
             self._dispatchers[handler.name] = known
         return known

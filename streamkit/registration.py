@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, overload
 
-from streamkit.entity import Entity, Key, spec_of
+from streamkit.entity import Entity, Index, Key, Query, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.handler import Delivery, Handler, OnFailure, Policy, Shadow
+from streamkit.handler import Delivery, Handler, Migrations, OnFailure, Policy, Shadow
 from streamkit.kinds.aggregate import Aggregate, aggregate_handler
 from streamkit.kinds.contributions import stored_as
 from streamkit.kinds.derive import Conflict, derive_handler
 from streamkit.kinds.emptying import emptying_handler
 from streamkit.kinds.extremes import extremes_of
 from streamkit.kinds.fan_out import INLINE, fan_out_handler
+from streamkit.kinds.migration import Migration, Mode, read_migration
 from streamkit.kinds.mirror import Gone, mirror_handlers, read_mirror
 from streamkit.kinds.on import function_handler, with_statements
 from streamkit.kinds.ranked import ranked_handler
@@ -36,6 +37,7 @@ class Registration:
         self.handlers: list[Handler] = []
         self.aggregates: list[type[Aggregate[Any]]] = []
         self.sinks: list[Sink] = []
+        self.migrations: dict[str, Migration] = {}
         self._entities = list(entities)
         self._policy = policy
 
@@ -56,6 +58,7 @@ class Registration:
         cycle: Literal["bounded"] | None = None,
         shadow: Shadow = False,
         delivery: Delivery | None = None,
+        migrations: Migrations = "default",
     ) -> Callable[[F], F]: ...
 
     def on(  # noqa: PLR0913 - each says one thing of the handler
@@ -72,6 +75,7 @@ class Registration:
         cycle: Literal["bounded"] | None = None,
         shadow: Shadow = False,
         delivery: Delivery | None = None,
+        migrations: Migrations = "default",
     ) -> F | Callable[[F], F]:
         """Register a function that turns a change into effects.
 
@@ -94,6 +98,8 @@ class Registration:
                 `log` they are only logged.
             delivery: `at_least_once` says that it does I/O of its own, and that a repetition is
                 fine there: `change.idempotency_key` stays the same.
+            migrations: `deliver` the changes that migrations make, or `suppress` them all; by
+                default only what notifies somebody is left out.
 
         Raises:
             DeclarationError: the signature, a field of `when` or the name does not fit.
@@ -102,16 +108,15 @@ class Registration:
         def register(target: F) -> F:
             policy = self._changed_policy(timeout, attempts, on_failure)
             handler = function_handler(target, name=name, when=when, policy=policy)
-            self._add(
-                with_statements(
-                    handler, writes=writes, cycle=cycle, shadow=shadow, delivery=delivery
-                )
+            said = with_statements(
+                handler, writes=writes, cycle=cycle, shadow=shadow, delivery=delivery
             )
+            self._add(replace(said, migrations=migrations))
             return target
 
         return register if function is None else register(function)
 
-    def fan_out(
+    def fan_out(  # noqa: PLR0913 - each says one thing of the handler
         self,
         audience: Callable[..., Any],
         /,
@@ -124,6 +129,7 @@ class Registration:
         attempts: int | None = None,
         writes: Iterable[type[Entity]] | None = None,
         cycle: Literal["bounded"] | None = None,
+        migrations: Migrations = "default",
     ) -> Callable[[F], F]:
         """Register a function of a change and one recipient; it runs for each of an audience.
 
@@ -139,6 +145,7 @@ class Registration:
             attempts: how often one recipient is tried at once, the first time included.
             writes: as for `on`.
             cycle: as for `on`.
+            migrations: as for `on`.
 
         Raises:
             DeclarationError: a signature or a value does not fit.
@@ -149,9 +156,8 @@ class Registration:
             handler = fan_out_handler(
                 target, audience, name=name, when=when, rate=rate, inline=inline, policy=policy
             )
-            self._add(
-                with_statements(handler, writes=writes, cycle=cycle, shadow=False, delivery=None)
-            )
+            said = with_statements(handler, writes=writes, cycle=cycle, shadow=False, delivery=None)
+            self._add(replace(said, migrations=migrations))
             return target
 
         return register
@@ -251,6 +257,84 @@ class Registration:
         if emptying is not None:
             self._add(emptying)
         return aggregate
+
+    def migration(  # noqa: PLR0913 - each says one thing of the migration
+        self,
+        id: str,  # noqa: A002 - the word of the thing
+        entity: type[Entity],
+        /,
+        *,
+        mode: Mode = "in_place",
+        reverse: Callable[..., Any] | None = None,
+        collect: Callable[[Any], Query[Any]] | None = None,
+        source: Callable[[Any], Key[Any] | None] | None = None,
+        check: Callable[[Any], bool] | None = None,
+        conflict: Literal["report", "keep"] = "report",
+        owner: str | None = None,
+        to: str | None = None,
+        index: Index | None = None,
+    ) -> Callable[[F], F]:
+        """Register a pure function that brings items of an entity into a new shape.
+
+        `streamkit migrate apply` runs it. The parameters of the function are what it reads; see
+        `streamkit.kinds.migration`. With mode `aggregate` the entity is an aggregate, and there is
+        no function to decorate.
+
+        Args:
+            id: its number, such as "0003"; migrations are applied in this order.
+            entity: of the items, in a shape that fits the old ones.
+            mode: `in_place`, `touch`, `rekey`, `split`, `derive` or `aggregate`.
+            reverse: undoes it, for a rollback: a function like this one; for `rekey` one of the new
+                entity that returns the old one; for `split` one of the item and the list of its
+                parts that returns what to set in the item.
+            collect: for `split`: returns the query that finds an item's parts.
+            source: for `split`: returns the key of a part's item.
+            check: says of an item in the new shape, as its entity, whether it is right.
+            conflict: `report` an item whose target's place is taken, or `keep` what is there.
+            owner: for `derive`: the `@app.derive` handler that keeps the items from now on.
+            to: another table, where the new items go.
+            index: for `touch`: where the items are found, by their keys alone.
+
+        Raises:
+            DeclarationError: the number is taken, or the parts do not fit together.
+        """
+        options: dict[str, Any] = {
+            "mode": mode,
+            "reverse": reverse,
+            "collect": collect,
+            "source": source,
+            "check": check,
+            "conflict": conflict,
+            "owner": owner,
+            "to": to,
+            "index": index,
+        }
+
+        def register(target: F) -> F:
+            self._add_migration(read_migration(id, entity, target, **options))
+            return target
+
+        if mode == "aggregate":
+            self._add_migration(read_migration(id, entity, None, **options))
+            return lambda target: target
+        return register
+
+    def _add_migration(self, migration: Migration) -> None:
+        other = self.migrations.get(migration.id)
+        if other is not None:
+            raise DeclarationError(
+                f"{migration.declared}: migration {migration.id} exists already, at"
+                f" {other.declared}"
+            )
+        self.migrations[migration.id] = migration
+
+    def add_handler(self, handler: Handler) -> None:
+        """Register a handler that was made elsewhere.
+
+        Raises:
+            DeclarationError: its name is taken.
+        """
+        self._add(handler)
 
     def _changed_policy(
         self, timeout: float | None, attempts: int | None, on_failure: OnFailure | None

@@ -14,7 +14,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import anyio
@@ -23,14 +23,13 @@ import anyio.abc
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
 from streamkit.clock import Clock
-from streamkit.dispatch import Tools
+from streamkit.dispatch import Dispatcher, Tools
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.observe.logger import get_logger
 from streamkit.parked import read_lanes
 from streamkit.parking import Hold
 from streamkit.preflight import Surroundings
 from streamkit.redriver import LaneReport, Redriver
-from streamkit.sinks.outlets import Outlets
 
 log = get_logger("streamkit.retrying")
 
@@ -46,7 +45,8 @@ _NEW_MAX = 1000
 """New lanes that are read in one round, so that due ones do not wait for all of them."""
 _SHORTEST_SECONDS = 1.0
 """Between two rounds: each looks at every held lane, in memory."""
-_PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
+PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
+"""What is wrong with the table for a while, and not with a lane."""
 
 Lanes = Callable[[], Mapping[str, Hold]]
 
@@ -72,6 +72,7 @@ class LaneRetries:
         self._waiting: deque[str] = deque()
         self._busy: set[str] = set()
         self._serving: set[str] = set()
+        self._stuck: set[str] = set()
         self._foreign: set[tuple[str, str]] = set()
         self._heard = self._learnt = 0
         self.wrote: Callable[[], object] = lambda: None
@@ -89,11 +90,15 @@ class LaneRetries:
         *,
         rng: random.Random,
         clock: Clock,
-        outlets: Outlets | None = None,
+        like: Dispatcher | None = None,
     ) -> "LaneRetries":
-        """Make one for an app, with what its handlers ask for."""
-        outlets = outlets or Outlets()
-        return cls(Redriver(app, aws, around, tools, rng, clock, automatic=True, outlets=outlets))
+        """Make one for an app, with what its handlers ask for; it sends and counts as `like`."""
+        redriver = Redriver(app, aws, around, tools, rng, clock, automatic=True)
+        if like is not None:
+            redriver = replace(
+                redriver, outlets=like.outlets, meters=like.meters, tracing=like.tracing
+            )
+        return cls(redriver)
 
     def watch(
         self,
@@ -127,6 +132,18 @@ class LaneRetries:
             return self._runners > 0
         return self._heard > self._learnt or bool(self._busy or self._serving)
 
+    @property
+    def parked(self) -> int:
+        """How many items have parked changes here; audiences that are being served do not count."""
+        held = {name for holder in self._holders.values() for name in holder.lanes()}
+        return len(held - self._serving)
+
+    @property
+    def stuck(self) -> int:
+        """How many of them wait for a person, as far as is known here."""
+        held = {name for holder in self._holders.values() for name in holder.lanes()}
+        return len(held & self._stuck)
+
     def unwatch(self, shard: str) -> None:
         """Leave a shard's lanes to its next owner; one that is being tried is finished."""
         self._holders.pop(shard, None)
@@ -159,6 +176,7 @@ class LaneRetries:
         held = {name for holder in self._holders.values() for name in holder.lanes()}
         self._due = {name: due for name, due in self._due.items() if name in held}
         self._serving &= held
+        self._stuck &= held
         await self._learn(name for name in held if name not in self._due)
         now = self._clock.time()
         due = [name for name, at in self._due.items() if at <= now and name not in self._busy]
@@ -189,6 +207,8 @@ class LaneRetries:
             else:
                 stuck = self._clock.time() + STUCK_SECONDS
                 self._due[name] = stuck if lane.stuck else float(lane.due)
+                if lane.stuck:
+                    self._stuck.add(name)
 
     async def _run(self) -> None:
         """Try lanes until none waits."""
@@ -217,7 +237,7 @@ class LaneRetries:
             log.exception("lane.broken", lane=lane)
             self._due[lane] = now + STUCK_SECONDS
         except (*AwsError, RetryableError) as error:
-            if isinstance(error, AwsError) and trouble_of(error) not in _PASSING:
+            if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
                 raise
             log.warning("lane.delayed", lane=lane, code=code_of(error))
             self._serving.discard(lane)
@@ -242,7 +262,9 @@ class LaneRetries:
             return
         if report.serving:
             self._serving.add(report.lane)
+        self._stuck.discard(report.lane)
         if report.stuck:
+            self._stuck.add(report.lane)
             self._due[report.lane] = self._clock.time() + STUCK_SECONDS
         else:
             self._due[report.lane] = float(report.due or 0)

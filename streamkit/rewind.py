@@ -29,6 +29,7 @@ from streamkit.fleet.generation import (
     finish_rewind,
     newest_generation,
 )
+from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.handler import Handler
 from streamkit.parked import held_lanes
@@ -123,6 +124,8 @@ def _too_far(to: datetime | None, now: float) -> Iterator[str]:
 def _of_code(app: App, newest: Generation | None) -> Iterator[str]:
     if newest is None:
         yield f"{app.name} has never run on this stream; a new consumer starts with App(start=...)"
+    elif newest.host not in ("", WORKERS):
+        yield f"{app.name} is not run by workers: only their positions can be set back"
     elif newest.fingerprint != app.fingerprint():
         yield f"{app.name} runs other handlers than these; rewind with the code that is deployed"
 

@@ -121,6 +121,7 @@ def deliveries(work: Work, outcome: Outcome, to: str = "") -> Iterator[tuple[str
             body=send.body,
             created_at=datetime.fromtimestamp(record.created_at, UTC),
             attributes=send.attributes,
+            traceparent=outcome.trace,
         )
         yield send.sink, delivery
 

@@ -124,11 +124,12 @@ class Serving:
     ) -> list[Served]:
         """Return recipients that are to be run; the first one is the audience's `number`-th."""
         (first,) = fanned.work.outcomes
+        trace = fanned.work.trace
         return [
             Served(
                 f"{fanned.head.position}:{place}",
                 recipient,
-                Outcome(fanned.handler, waiting=True, aim=first.aim),
+                Outcome(fanned.handler, waiting=True, aim=first.aim, trace=trace),
             )
             for place, recipient in enumerate(recipients, number)
         ]

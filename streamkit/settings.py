@@ -11,7 +11,7 @@ Credentials, region and endpoints are the AWS SDK's own (`AWS_PROFILE`, `AWS_REG
 import os
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -20,6 +20,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from streamkit.address import read_address
 from streamkit.pacing import Pace
 
 _OTHER_VARIABLES = {"STREAMKIT_LOCAL_HOST", "STREAMKIT_LOCAL_PORT"}
@@ -90,6 +91,12 @@ class Settings(BaseSettings):
         64_000_000, gt=0, description="pages held in memory, over all shards"
     )
     grace: float = Field(25.0, gt=0, description="for draining after SIGTERM")
+    health: str | None = Field(
+        None, description="HOST:PORT for /livez, /readyz, /metrics and a status page"
+    )
+    ready_lag: float = Field(
+        3600.0, ge=0, description="behind from which on /readyz fails; 0: however far"
+    )
     log_format: str = Field("auto", description="auto, console or json")
     log_level: str = Field("info", description="debug, info, warning or error")
 
@@ -114,6 +121,13 @@ class Settings(BaseSettings):
                 f" ({self.heartbeat:g} s), or healthy workers take each other for dead"
             )
         return self
+
+    @field_validator("health")
+    @classmethod
+    def _is_an_address(cls, given: str | None) -> str | None:
+        if given is not None:
+            read_address(given)
+        return given
 
     @model_validator(mode="before")
     @classmethod

@@ -105,16 +105,20 @@ class Shadows:
             self._woken.set()
 
     async def compare_for_ever(self, dynamodb: Any, schemas: Mapping[str, TableSchema]) -> None:
-        """Compare what waits, one change after the other, until cancelled."""
+        """Compare what waits, and what comes, until cancelled."""
         while True:
-            while self._waiting:
-                handler, actions = self._waiting.popleft()
-                try:
-                    await self._compare(dynamodb, schemas, handler, actions)
-                except Exception as error:  # noqa: BLE001 - a comparison must not end a worker
-                    self._fail(handler, error)
+            await self.compare(dynamodb, schemas)
             self._woken = anyio.Event()
             await self._woken.wait()
+
+    async def compare(self, dynamodb: Any, schemas: Mapping[str, TableSchema]) -> None:
+        """Compare what waits, one change after the other."""
+        while self._waiting:
+            handler, actions = self._waiting.popleft()
+            try:
+                await self._compare(dynamodb, schemas, handler, actions)
+            except Exception as error:  # noqa: BLE001 - a comparison must not end a worker
+                self._fail(handler, error)
 
     async def _compare(
         self,

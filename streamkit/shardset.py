@@ -18,6 +18,7 @@ import anyio.abc
 
 from streamkit.activity import Activity
 from streamkit.aws import Aws
+from streamkit.builds import Build
 from streamkit.clock import Clock
 from streamkit.commit import Committer
 from streamkit.committing import CommitStage
@@ -26,6 +27,7 @@ from streamkit.cursor import CursorStore
 from streamkit.dispatch import Dispatcher
 from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.coordinator import Coordinator
+from streamkit.lag import Behind
 from streamkit.loss import Losses
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import ByteBudget, Pace, Pacing
@@ -38,6 +40,7 @@ from streamkit.source.asking import AskRate
 from streamkit.source.listing import list_children
 from streamkit.source.reader import ShardReader
 from streamkit.source.sharing import SharedReads
+from streamkit.turning import Turning
 
 log = get_logger("streamkit.worker")
 
@@ -101,7 +104,8 @@ class ShardSet:
         if pipeline is None or cursor.finished:
             return
         mine = pipeline.cursor
-        if mine.epoch < cursor.epoch or (mine.epoch, None) == (cursor.epoch, cursor.owner):
+        given_up = (mine.epoch, None) == (cursor.epoch, cursor.owner)
+        if mine.epoch < cursor.epoch or given_up or mine.generation < cursor.generation:
             self._failed(pipeline, LeaseLost("another worker has taken it"))
 
     def give_all(self) -> None:
@@ -193,7 +197,14 @@ class ShardSet:
         stage = CommitStage(
             self.dispatcher,
             Planner(space, self.clock, cursor.name),
-            Committer(self.aws.dynamodb, space, cursor, self.around.schemas, self.rng),
+            Committer(
+                self.aws.dynamodb,
+                space,
+                cursor,
+                self.around.schemas,
+                self.rng,
+                self.dispatcher.meters,
+            ),
             self.store,
             pacing,
             self.budget,
@@ -225,11 +236,17 @@ class ShardSet:
             closing=self,
             alone=self._alone,
             pages=pages,
+            behind=Behind(self.clock, cursor.seen),
+            turning=Turning(self._builds, lambda: stage.cursor, self.store),
         )
         pipeline.activity = Activity(
             self.group, lambda error: self._failed(pipeline, error), pipeline.rested
         )
         return pipeline
+
+    def _builds(self) -> Mapping[str, Build]:
+        joined = self.coordinator.rollout.joined
+        return joined.builds if joined else {}
 
     def _failed(self, pipeline: ShardPipeline, error: Exception) -> bool:
         """A lost lease ends everything that goes on for its shard; all else ends the worker."""

@@ -27,13 +27,17 @@ from streamkit.lag import Lag, bound, listens, measure, time_to_loss
 from streamkit.parked import HeldLane, held_lanes, list_parked
 from streamkit.parking import Parked
 from streamkit.preflight import Surroundings, survey
+from streamkit.usage import Usage
 
 _SHARDS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker whose heartbeat item is there; one that was killed leaves it behind."""
+    """A worker whose heartbeat item is there; one that was killed leaves it behind.
+
+    `throttled` counts calls that AWS has throttled since it began.
+    """
 
     name: str
     state: str
@@ -43,6 +47,7 @@ class WorkerStatus:
     last_beat: int
     beat_age_seconds: float
     leads: bool
+    throttled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +195,7 @@ def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, .
             last_beat=member.at,
             beat_age_seconds=max(0.0, now - member.at),
             leads=member.leads,
+            throttled=used.throttled if (used := Usage.of(member.used)) else 0,
         )
         for _, member in sorted(members.items())
     )

@@ -240,14 +240,14 @@ class Table:
         async for item in self._pages("scan", request):
             if written:
                 written.discard(item_ref(self.schema, item))
-            if self._is_of(entity, item):
+            if self.is_of(entity, item):
                 found = self._own(entity, item, on_table=index is None)
                 if found is not None:
                     yield found
         for ref in written:  # what is left is not in the table yet
             versions, actions = self._tracker.pending.of(ref)
             new = applied(actions, None)
-            if new is not None and self._is_of(entity, {**new, **ref.key(self.schema)}):
+            if new is not None and self.is_of(entity, {**new, **ref.key(self.schema)}):
                 self._tracker.note(ref, versions, entity, None, check=False)
                 yield {**new, **ref.key(self.schema)}
 
@@ -328,9 +328,9 @@ class Table:
     def _is_meant(self, wanted: Query[Any] | Scan[Any], item: Mapping[str, Wire]) -> bool:
         if isinstance(wanted, Query):
             return not part_of(item_ref(self.schema, item))
-        return self._is_of(wanted.entity, item)
+        return self.is_of(wanted.entity, item)
 
-    def _is_of(self, entity: type[Entity], item: Mapping[str, Wire]) -> bool:
+    def is_of(self, entity: type[Entity], item: Mapping[str, Wire]) -> bool:
         """Tell an entity's items from others as routing does: by type, else by key templates."""
         spec, schema = spec_of(entity), self.schema
         ref = item_ref(schema, item)

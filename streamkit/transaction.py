@@ -16,10 +16,11 @@ from typing import Any
 import anyio
 
 from streamkit.actions import Action, render
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, Trouble, code_of, is_throttled, trouble_of
 from streamkit.commit import Invalid, Refused
 from streamkit.errors import ConfigurationError
 from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import current
 from streamkit.probing import failing
 from streamkit.schema import TableSchema
 
@@ -58,12 +59,21 @@ async def transact(
                 return verdict
             if not tries_left:
                 raise
+            _count(error)
             log.info("transaction.repeated", code=code_of(error))
         else:
             return None
         await anyio.sleep(pause * (0.5 + rng.random()))
         pause = min(pause * 2, longest)
     return None
+
+
+def _count(error: Exception) -> None:
+    """Let whoever counts know of a conflict; throttling is counted call by call."""
+    meters, reply = current.get(), getattr(error, "response", None)
+    conflict = trouble_of(error) in (Trouble.CONFLICT, Trouble.CANCELED)
+    if meters is not None and reply is not None and conflict and not is_throttled(reply):
+        meters.conflicts.add()
 
 
 async def _verdict(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from streamkit.actions import LANE, Action, GuardSource, Verb
 from streamkit.commit import BYTES_MAX, Invalid, Refused
-from streamkit.conditions import Attr, absent, present
+from streamkit.conditions import Attr, Condition, absent, any_of, present
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
@@ -78,7 +78,9 @@ async def stay(
         "attempts": {"N": str(head.attempts + failure.attempts)},
     }
     attempts = Attr("attempts")
-    as_read = attempts.eq(head.attempts) if head.attempts else attempts.not_exists()
+    as_read: Condition = attempts.eq(head.attempts)
+    if not head.attempts:  # parked unrun, or queued behind another one
+        as_read = any_of(attempts.not_exists(), as_read)
     change.guards += [(Guard(present), source), (Guard(as_read), source)]
     lane = store.space.update("lane", head.lane)
     lane.sets |= {"tries": {"N": str(tries)}, **waiting_state(due)}

@@ -2,7 +2,8 @@
 
       start ──► check ──► join ──► share ──► drain ──► leave
                            ▲         │
-                           └─ swept ─┘     others took it for dead: it comes back under a new name
+                           └─────────┘     others took it for dead, or the generation took a step:
+                                           it comes back under a new name
 
     check   the app fits its table, or the worker does not start
     join    make the heartbeat item, by which the others know of it
@@ -21,6 +22,7 @@ from typing import Any
 
 import anyio
 
+from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
@@ -41,6 +43,8 @@ from streamkit.fleet.sharing import Anchor, no_anchor
 from streamkit.injection import injector
 from streamkit.loss import Losses
 from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import Meters, current
+from streamkit.observe.metrics import Metrics, join
 from streamkit.pacing import ByteBudget, Pacing
 from streamkit.polling import PollingPool
 from streamkit.preflight import Surroundings, findings, require, survey
@@ -51,7 +55,10 @@ from streamkit.sinks.outlets import Outlets, open_outlets
 from streamkit.source.asking import AskRate
 from streamkit.source.lister import Lister
 from streamkit.source.sharing import SharedReads
+from streamkit.standing import Standing, standing_of
+from streamkit.sweeping import Sweeping
 from streamkit.table import Table
+from streamkit.tracing import Tracing
 from streamkit.watchdog import watch_stream
 
 log = get_logger("streamkit.worker")
@@ -67,7 +74,7 @@ class Place:
 
     `reads` are shared by all of them, `consumers` counts those of the same stream, and `anchor`
     says which shards the first of these holds. `resources` are what the app's lifespan has yielded
-    already, None if it is the worker's own to run.
+    already, None if it is the worker's own to run. `metrics` is told what all of them count.
     """
 
     reads: SharedReads
@@ -75,6 +82,7 @@ class Place:
     anchor: Anchor = no_anchor
     consumers: int = 1
     resources: tuple[Any, ...] | None = None
+    metrics: Metrics | None = None
 
 
 class Worker:
@@ -106,6 +114,8 @@ class Worker:
         self._rng = rng or random.Random()
         self.place = place or Place(SharedReads(aws, self._clock))
         self.name = self.place.name
+        self.meters = Meters(join(self.place.metrics, app.telemetry.metrics), app.name)
+        self.tracing = Tracing.of(app.telemetry, app.name)
         self._stop = anyio.Event()
         self._ended = False
         self._outlets = Outlets()
@@ -114,6 +124,8 @@ class Worker:
     def stop(self) -> None:
         """Ask for a graceful end: drain, write positions, release, return from `run`."""
         self._stop.set()
+        if self._crew is not None:
+            self._crew.over.set()
 
     def is_idle(self, pages: int = _IDLE_PAGES) -> bool:
         """Say whether nobody has anything to do: every shard served so many quiet pages in a row.
@@ -139,6 +151,13 @@ class Worker:
             return None
         return frozenset(self._crew.shards.held) if self._crew is not None else frozenset()
 
+    @property
+    def standing(self) -> Standing:
+        """Where it stands, from memory: for gauges and probes."""
+        if self._crew is None:
+            return Standing(self.app.name, "ended" if self._ended else "starting")
+        return standing_of(self.app.name, self._crew.coordinator, self._crew.shards)
+
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until stopped, or until the stream has nothing more to read here.
 
@@ -146,10 +165,13 @@ class Worker:
             ConfigurationError: the app does not fit its table, or may not use it.
             RetentionLost: records may have been trimmed before they were read.
         """
+        self.meters.used.since = int(self._clock.time())
+        mine = current.set(self.meters)
         try:
             await self._run(until_idle)
         finally:
             self._ended = True
+            current.reset(mine)
 
     async def _run(self, until_idle: bool) -> None:
         around = await survey(self.app, self._aws)
@@ -161,14 +183,14 @@ class Worker:
             require(findings(self.app, around, resources))
             store = CursorStore(self._aws.dynamodb, around.space(self.app))
             while not await self._live(around, store, resources, until_idle):
-                # It stood still so long that others swept it; a name is never used twice.
+                # Others swept it, or the generation took a step; a name is never used twice.
                 self.name = new_worker_name()
 
     async def _live(
         self, around: Surroundings, store: CursorStore, resources: tuple[Any, ...], until_idle: bool
     ) -> bool:
-        """Work under one name. Return False if others took this worker for dead and swept it."""
-        tools = injector(self._aws.dynamodb, around.table, resources, around.schemas)
+        """Work under one name. Return False if the worker has to begin anew, under another one."""
+        tools = injector(self._aws.dynamodb, around.table, resources, around.schemas, store.space)
         self.dispatcher = self._make_dispatcher(around, tools)
         try:
             async with anyio.create_task_group() as group:
@@ -179,6 +201,7 @@ class Worker:
                 )
                 crew.start()
                 await self._until_done(crew, until_idle)
+                superseded = crew.coordinator.rollout.superseded
                 await crew.leave()
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:
@@ -190,15 +213,15 @@ class Worker:
         finally:
             self._crew = None
         log.info("worker.stopped", worker=self.name)
-        return True
+        return self._stop.is_set() or not superseded
 
     async def _until_done(self, crew: "_Crew", until_idle: bool) -> None:
-        if not until_idle:
-            await self._stop.wait()
-            return
-        while not (self._stop.is_set() or crew.all_idle(_IDLE_PAGES)):
-            with anyio.move_on_after(self._settings.poll_floor):
-                await self._stop.wait()
+        pause = self._settings.poll_floor if until_idle else None
+        while not (self._stop.is_set() or crew.over.is_set()):
+            if until_idle and crew.all_idle(_IDLE_PAGES):
+                return
+            with anyio.move_on_after(pause):
+                await crew.over.wait()
 
     def _make_dispatcher(self, around: Surroundings, tools: Tools) -> Dispatcher:
         schema = around.table
@@ -213,6 +236,8 @@ class Worker:
             outlets=self._outlets,
             tables=around.schemas,
             cascades=self.app.cascades(),
+            meters=self.meters,
+            tracing=self.tracing,
         )
 
 
@@ -240,6 +265,7 @@ class _Crew:
             Table(self._aws.dynamodb, around.table),
             store,
             frozenset(h.name for h in worker.app.handlers if h.is_aggregate),
+            worker.meters.lost,
         )
         self._retries = LaneRetries.of(
             worker.app,
@@ -248,7 +274,7 @@ class _Crew:
             tools,
             rng=self._rng,
             clock=self._clock,
-            outlets=dispatcher.outlets,
+            like=dispatcher,
         )
         self.shards = ShardSet(
             self._aws,
@@ -267,9 +293,12 @@ class _Crew:
             self._place.reads,
         )
         self.coordinator = self.shards.coordinator = self._make_coordinator(worker.app)
+        sweeping = Sweeping(store, self._clock, self._rng)
         self._leadership = Leadership(
-            self.coordinator, store, self._make_lister, settings.list_interval
+            self.coordinator, store, self._make_lister, settings.list_interval, sweeping.once
         )
+        self.over = anyio.Event()
+        self.coordinator.rollout.renew = self.over.set
         self._leading = anyio.CancelScope()
         self._led = anyio.Event()
 
@@ -292,6 +321,7 @@ class _Crew:
             held=lambda: len(shards.held),
             claims=lambda: claims.tokens,
             is_idle=lambda: self.is_idle(_IDLE_PAGES),
+            used=lambda: self._worker.meters.used.text,
         )
         founding = Founding(app.table, app.start, clock, self._losses)
         take_over = (settings.take_over_after, founding, settings.take_over)
@@ -330,8 +360,8 @@ class _Crew:
         start(self.coordinator.look_for_ever)
         start(self._pool.run)
         start(self._retries.run_for_ever)
-        shadows = self.shards.dispatcher.shadows
-        start(shadows.compare_for_ever, self._aws.dynamodb, self._around.schemas)
+        compare = self.shards.dispatcher.shadows.compare_for_ever
+        start(compare, self._aws.dynamodb, self._around.schemas)
         start(self._lead)
         silence = 3 * max(self._settings.lease, self._settings.poll_ceiling)
         start(watch_stream, self.shards, self.coordinator, self._aws, silence)
@@ -366,16 +396,3 @@ class _Crew:
         if coordinator.me.leads and not self._leadership.listed:
             return False
         return self.shards.idle(pages) and not self._retries.busy
-
-
-def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error that ended a task group: a lost lease only if there is nothing worse."""
-    flat: list[BaseException] = []
-    todo: list[BaseException] = [errors]
-    while todo:
-        error = todo.pop()
-        if isinstance(error, BaseExceptionGroup):
-            todo += error.exceptions
-        else:
-            flat.append(error)
-    return min(flat, key=lambda error: isinstance(error, LeaseLost))

@@ -25,6 +25,7 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.fleet.sharing import Anchor
+from streamkit.observe.metrics import Metrics
 from streamkit.settings import Settings
 from streamkit.source.sharing import SharedReads
 from streamkit.worker import Place, Worker
@@ -44,7 +45,10 @@ def consumers_of(apps: Sequence[App]) -> list[App]:
 
 
 class Workers:
-    """Runs apps with their listeners. `run` may be called once; `errors` are what ended workers."""
+    """Runs apps with their listeners. `run` may be called once; `errors` are what ended workers.
+
+    `metrics` is told what they count, beside the hooks of the apps themselves.
+    """
 
     def __init__(
         self,
@@ -54,13 +58,14 @@ class Workers:
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.errors: list[Exception] = []
         self.stopping = anyio.Event()
         self.workers: list[Worker] = []
         clock, rng = clock or SystemClock(), rng or random.Random()
-        place = Place(SharedReads(aws, clock), new_worker_name())
+        place = Place(SharedReads(aws, clock), new_worker_name(), metrics=metrics)
         consumers = consumers_of(apps)
         anchors: dict[str, Worker] = {}
         for app in consumers:

@@ -19,6 +19,13 @@ class User(Entity, pk="USER#{user_id}", sk="#METADATA"):
     click: int = 0
 
 
+class UserStats(Entity, pk="USER#{user_id}", sk="#METADATA#STATS"):
+    """What is counted of a user, apart from the profile: a click writes one small item."""
+
+    user_id: str
+    click: int = 0
+
+
 class EmailLogin(Entity, pk="USER#{user_id}", sk="EMAIL#{email}"):
     """A user can be found by this address."""
 

@@ -3,7 +3,15 @@
 from datetime import datetime
 from typing import Annotated
 
-from handlers.chat.entities import EmailLogin, Membership, Message, NameLogin, Server, User
+from handlers.chat.entities import (
+    EmailLogin,
+    Membership,
+    Message,
+    NameLogin,
+    Server,
+    User,
+    UserStats,
+)
 from streamkit import (
     Aggregate,
     App,
@@ -17,7 +25,7 @@ from streamkit import (
     changed,
 )
 
-app = App("chat", table="Chat", entities=[Server, EmailLogin, NameLogin])
+app = App("chat", table="Chat", entities=[Server, EmailLogin, NameLogin, UserStats])
 
 SHAPE = TableShape()
 """All of it follows from the entities: one overloaded index, and one of messages alone."""

@@ -5,7 +5,15 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated
 
-from handlers.shop.entities import Customer, CustomerEmail, Order, OrderItem, Status
+from handlers.shop.entities import (
+    CartItem,
+    Customer,
+    CustomerAddress,
+    CustomerEmail,
+    Order,
+    OrderItem,
+    Status,
+)
 from streamkit import (
     Aggregate,
     App,
@@ -26,7 +34,11 @@ ZONE = "Europe/Berlin"
 """Where the shop's days begin."""
 HOURS_KEPT = timedelta(days=7)
 
-app = App("shop", table="Shop", entities=[Customer, CustomerEmail, Order, OrderItem])
+app = App(
+    "shop",
+    table="Shop",
+    entities=[Customer, CustomerEmail, CustomerAddress, CartItem, Order, OrderItem],
+)
 
 SHAPE = TableShape(ttl="expires")
 

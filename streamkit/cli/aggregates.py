@@ -1,6 +1,6 @@
-"""`streamkit aggregate`: list and verify."""
+"""`streamkit aggregate`: list, verify and rebuild."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,10 +8,13 @@ import typer
 from streamkit.cli.options import AppArgument, JsonOption
 
 if TYPE_CHECKING:
+    from streamkit.builds import BuildState
+    from streamkit.census import Counts
+    from streamkit.rebuilding import Rebuilt
     from streamkit.verification import Difference, Verification
 
 aggregates = typer.Typer(
-    help="List an app's aggregates, or hold one against its source.",
+    help="List an app's aggregates, hold one against its source, or count it anew.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -24,7 +27,8 @@ _SHOWN = 50
 def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     """List an app's aggregates: measures, how they are kept, and whether they can be relied on.
 
-    The state is one of: live; approximate; needs rebuild, when it has missed changes; not started.
+    The state is one of: live; building, while a rebuild is under way; approximate; needs rebuild,
+    when it has missed changes; not started.
     """
     from streamkit.aggregates import list_aggregates
     from streamkit.cli.printing import print_json, say
@@ -92,6 +96,73 @@ def verify(
         _describe(found)
     if not found.ok:
         exit_with(ExitCode.PROBLEMS)
+
+
+@aggregates.command()
+def rebuild(
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="where the app is")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="the aggregate's class name")],
+    *,
+    segments: Annotated[
+        int, typer.Option(min=1, max=4096, help="into how many segments the scan is cut")
+    ] = 16,
+    at_once: Annotated[
+        int, typer.Option(min=1, max=64, help="segments that this process scans at a time")
+    ] = 4,
+    json: JsonOption = False,
+) -> None:
+    """Count an aggregate anew over all that its table holds, exactly, while it is written to.
+
+    Workers have to run, and go on. Until it ends the aggregate holds less than it will. Killed, the
+    same command goes on where it stood, on any machine; several share the scan. What was parked for
+    the aggregate is dropped: the items that are counted say the same.
+
+    Costs: it reads the whole table twice, strongly consistent: a read unit for each 2 KB. For each
+    item that is counted two write units and a read unit, and a deletion days later; its group is
+    written once for up to 98 of them. Until an hour after its end each change costs one more read,
+    and the first one of an item two write units.
+    """
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import app_named, with_aws
+    from streamkit.rebuilding import rebuild_aggregate
+
+    loaded = app_named(app)
+    progress = None if json else _progress(name)
+    done = with_aws(
+        lambda aws: rebuild_aggregate(
+            loaded, aws, name, segments=segments, at_once=at_once, progress=progress
+        )
+    )
+    if json:
+        print_json(done.to_dict())
+    else:
+        _describe_rebuilt(done)
+
+
+def _progress(name: str) -> "Callable[[BuildState, Counts], None]":
+    """Return what prints a line whenever something has changed."""
+    from streamkit.cli.printing import say
+
+    printed: list[str] = []
+
+    def progress(state: "BuildState", counts: "Counts") -> None:
+        scanned = f", {counts.items} items read here" if counts.items else ""
+        line = f"{name}: {state}{scanned}"
+        if line not in printed[-1:]:
+            printed.append(line)
+            say(line)
+
+    return progress
+
+
+def _describe_rebuilt(done: "Rebuilt") -> None:
+    from streamkit.cli.printing import say
+
+    if done.unreadable:
+        say(f"{done.unreadable} items do not fit, and are left out; their changes are parked")
+    if done.missing:
+        say(f"{done.missing} items to count onto are not there")
+    say(f"{done.aggregate}: everything is counted; {done.counted} of {done.items} items here")
 
 
 def _describe(found: "Verification") -> None:

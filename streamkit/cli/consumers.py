@@ -44,6 +44,7 @@ def list_(
             f"{one.name} (paused)" if one.paused else one.name,
             one.stream if one.current else f"{one.stream} (replaced)",
             str(one.generation or "-"),
+            one.host or "-",
             str(one.shards),
             str(one.workers),
             f"{moment(one.since)} UTC" if one.since else "the oldest record",
@@ -52,7 +53,16 @@ def list_(
         for one in found
     ]
     print_table(
-        ("consumer", "stream", "generation", "shards", "workers", "counts from", "needs rebuild"),
+        (
+            "consumer",
+            "stream",
+            "generation",
+            "run by",
+            "shards",
+            "workers",
+            "counts from",
+            "needs rebuild",
+        ),
         rows,
     )
 
@@ -151,7 +161,8 @@ def rewind(
     from streamkit.rewind import RewindRefused
     from streamkit.rewind import rewind as rewind_consumer
 
-    loaded, moment_to = app_named(app, listener), _time(to)
+    loaded = app_named(app, listener)
+    moment_to = None if to == _ALL else time_of(to, "--to", _ALL)
     try:
         done = with_aws(
             lambda aws: rewind_consumer(
@@ -169,13 +180,13 @@ def rewind(
     say(f"{done.consumer} reads again from {where}, in generation {done.generation}")
 
 
-def _time(text: str) -> datetime | None:
-    if text == _ALL:
-        return None
+def time_of(text: str, option: str, *words: str) -> datetime:
+    """Read a time with its zone; `words` are what the option takes besides."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
-        raise typer.BadParameter(f"--to takes {_ALL}, or a time with its zone, not {text!r}")
+        takes = "".join(f"{word}, or " for word in words)
+        raise typer.BadParameter(f"{option} takes {takes}a time with its zone, not {text!r}")
     return time

@@ -45,6 +45,8 @@ def describe_status(status: Status) -> None:
         say(f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC")
     if status.lost_shards:
         say(f"may have lost changes: {', '.join(status.lost_shards)}")
+    if not (status.lost or status.lost_shards):
+        say("no change is known to be lost")
     if status.needs_rebuild:
         say(f"needs rebuild: {', '.join(status.needs_rebuild)}")
     say()
@@ -54,10 +56,12 @@ def describe_status(status: Status) -> None:
                 worker.name,
                 _role(worker),
                 f"{seconds(worker.beat_age_seconds)} ago",
+                str(worker.shards),
+                str(worker.throttled),
             )
             for worker in status.workers
         ]
-        table(("worker", "role", "last beat"), rows)
+        table(("worker", "role", "last beat", "shards", "throttled calls"), rows)
     else:
         say("no worker is running")
     say()

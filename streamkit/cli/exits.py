@@ -23,6 +23,8 @@ class ExitCode(IntEnum):
     AWS = 4
     PROBLEMS = 5
     RETENTION_LOST = 6
+    WAITS_FOR_PEOPLE = 7
+    PAUSED = 8
     BLOCKED = 70
     INTERRUPTED = 130
 

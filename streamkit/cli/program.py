@@ -1,14 +1,19 @@
 """The program: its commands and their options, and how it exits."""
 
 import sys
-from typing import Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamkit.cli.aggregates import aggregates
 from streamkit.cli.consumers import consumers, rewind
 from streamkit.cli.costs import cost
+from streamkit.cli.explaining import explain
 from streamkit.cli.fan_outs import fan_outs
+from streamkit.cli.lambdas import lambdas
+from streamkit.cli.migrations import migrate
+from streamkit.cli.moving import import_kcl, to_lambda, to_workers
 from streamkit.cli.options import (
     AppArgument,
     AppsArgument,
@@ -18,6 +23,12 @@ from streamkit.cli.options import (
     with_settings,
 )
 from streamkit.cli.parked import parked
+from streamkit.cli.permissions import iam
+
+if TYPE_CHECKING:
+    from streamkit.aws import Aws
+    from streamkit.migrate.status import Line
+    from streamkit.status import Status
 
 _EPILOG = """\b
 Exit codes:
@@ -26,8 +37,11 @@ Exit codes:
     2  wrong usage
     3  the app could not be imported
     4  AWS, or the table: missing, not fitting, not allowed, not reached
-    5  check found problems; changes are parked still; a rewind was refused; an aggregate is wrong
+    5  check found problems; changes are parked still; a rewind or a move was refused;
+       an aggregate is wrong
     6  records may have been lost to the stream's retention
+    7  a migration is blocked: items failed, and people must decide
+    8  a migration is paused
    70  the event loop stood still, as in a handler that never returns
   130  interrupted, or stopped before the workers had drained
 \b
@@ -47,8 +61,14 @@ program.add_typer(parked, name="parked")
 program.add_typer(consumers, name="consumers")
 program.add_typer(aggregates, name="aggregate")
 program.add_typer(fan_outs, name="fan-outs")
+program.add_typer(lambdas, name="lambda")
+program.add_typer(migrate, name="migrate")
+for move in (import_kcl, to_workers, to_lambda):
+    consumers.command()(move)
 program.command()(rewind)
 program.command()(cost)
+program.command()(explain)
+program.command()(iam)
 
 
 def run() -> None:
@@ -133,22 +153,45 @@ def status(
         bool,
         typer.Option("--no-stream", help="do not look into the stream: lags are upper bounds"),
     ] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="look again and again")] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.1, help="seconds between two looks of --watch")
+    ] = 2.0,
+    looks: Annotated[
+        int | None, typer.Option("--looks", min=1, help="of --watch; for ever without it")
+    ] = None,
 ) -> None:
     """Show workers, shards, lag and what is parked.
 
-    Shards stand as the tree of their splits, with owner, position and lag in seconds.
+    Shards stand as the tree of their splits, with owner, position and lag in seconds. With --watch
+    it changes in place on a terminal, and is a line for each look elsewhere, also as JSON.
     """
     from streamkit.cli.describing import describe_status
+    from streamkit.cli.migration_views import describe_lines
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, with_aws
+    from streamkit.cli.watching import watch_status
+    from streamkit.migrate.status import list_migrations
     from streamkit.status import read_status
 
     loaded = app_named(app, listener)
-    found = with_aws(lambda aws: read_status(loaded, aws, look_into_stream=not no_stream))
+
+    async def look(aws: "Aws") -> "Status":
+        return await read_status(loaded, aws, look_into_stream=not no_stream)
+
+    if watch:
+        with_aws(lambda aws: watch_status(partial(look, aws), every, looks, as_json=json))
+        return
+
+    async def look_once(aws: "Aws") -> "tuple[Status, list[Line]]":
+        return await look(aws), await list_migrations(loaded, aws)
+
+    found, migrations = with_aws(look_once)
     if json:
-        print_json(found.to_dict())
+        print_json({**found.to_dict(), "migrations": [one.to_dict() for one in migrations]})
     else:
         describe_status(found)
+        describe_lines(migrations)
 
 
 @program.command()

@@ -1,9 +1,11 @@
 """`streamkit worker`: apps and their listeners in one process, until a signal or until idle."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
+import typer
 
 from streamkit import __version__
 from streamkit.app import App
@@ -11,8 +13,15 @@ from streamkit.aws import connect
 from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
+from streamkit.health.server import serving
+from streamkit.health.site import Site
+from streamkit.metering import meter
 from streamkit.observe.logger import get_logger
+from streamkit.observe.metrics import join
+from streamkit.observe.otel import find_metrics
+from streamkit.observe.registry import Registry
 from streamkit.settings import Settings
+from streamkit.standing import sample_for_ever
 from streamkit.workers import Workers, consumers_of
 
 log = get_logger("streamkit.process")
@@ -77,16 +86,35 @@ class _Process:
         Raises:
             BotoCoreError: an endpoint cannot be reached, or there is no region or no credentials.
         """
-        async with connect() as aws:
+        registry = Registry()
+        async with connect() as aws, self._health(registry) as site:
+            meter(aws)
             with self._starting:
                 await reach(aws)
-                self._workers = Workers(self._apps, aws, self._settings)
+                metrics = join(registry, find_metrics())
+                self._workers = Workers(self._apps, aws, self._settings, metrics=metrics)
+                site.attach(self._workers, aws)
             return self._workers is None or await self._work(self._workers, until_idle)
+
+    @asynccontextmanager
+    async def _health(self, registry: Registry) -> AsyncIterator[Site]:
+        site = Site(registry, self._settings.ready_lag)
+        if self._settings.health is None:
+            yield site
+            return
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(serving(self._settings.health, site.answer))
+            except OSError as error:
+                text = f"health: {self._settings.health} cannot be listened on: {error.strerror}"
+                raise typer.BadParameter(text) from None
+            yield site
 
     async def _work(self, workers: Workers, until_idle: bool) -> bool:
         drained = False
         async with anyio.create_task_group() as group:
             group.start_soon(self._limit_draining, workers, group.cancel_scope)
+            group.start_soon(sample_for_ever, workers.workers)
             try:
                 await workers.run(until_idle=until_idle)
             except Exception:

@@ -14,7 +14,9 @@ from msgspec import Raw, Struct
 
 from streamkit.changes import ItemKey, KeyValue, Kind
 from streamkit.codec import decode_number
+from streamkit.copies import COPY, counting
 from streamkit.errors import InvariantError, RetryableError
+from streamkit.origin import MARK
 
 POSITION_DIGITS = 40
 """Sequence numbers have 21 to 40 digits; padded, they sort as text."""
@@ -57,6 +59,22 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
     def to_bytes(self) -> bytes:
         """The record as JSON, with its images as they came: what is stored when it is parked."""
         return msgspec.json.encode(self)
+
+    def counting(self) -> Self | None:
+        """The record as handlers see it, to whom a migration's copies are not there.
+
+        None if it is of a copy alone.
+        """
+        old, new = counting(self.old_image), counting(self.new_image)
+        if old is self.old_image and new is self.new_image:
+            return self
+        if old is None and new is None:
+            return None
+        inner = msgspec.structs.replace(
+            self.dynamodb, new_image=new or _ABSENT, old_image=old or _ABSENT
+        )
+        name = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
+        return msgspec.structs.replace(self, dynamodb=inner, event_name=name)
 
     def detached(self) -> Self:
         """The same record with images of its own, so that it does not keep its page in memory."""
@@ -139,15 +157,18 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
 class Page(Struct, frozen=True):
     """One `GetRecords` reply. No next iterator means that the shard is read to its end.
 
-    `read_at` is when it was read, in epoch seconds; 0 for a moment ago.
+    `read_at` is when it was read, in epoch seconds; 0 for a moment ago. Unless it is `marked`, no
+    item in it says who wrote it, or that it is a copy.
     """
 
     records: tuple[Record, ...] = msgspec.field(name="Records", default=())
     next_iterator: str | None = msgspec.field(name="NextShardIterator", default=None)
     size: int = 0
     read_at: float = 0.0
+    marked: bool = True
 
 
+_MARKS = (f'"{COPY}"'.encode(), f'"{MARK}"'.encode())
 _PAGE = msgspec.json.Decoder(Page)
 
 
@@ -161,11 +182,12 @@ def parse_page(body: bytes) -> Page:
         page = _PAGE.decode(body)
     except msgspec.MsgspecError as error:
         raise RetryableError(f"a GetRecords reply cannot be read: {error}") from None
-    return Page(page.records, page.next_iterator, len(body))
+    marked = any(mark in body for mark in _MARKS)
+    return Page(page.records, page.next_iterator, len(body), marked=marked)
 
 
 def _seconds(moment: str | float) -> float:
-    if not isinstance(moment, str):
+    if not isinstance(moment, str) or moment[:10].isdigit():  # text may be epoch seconds, too
         return float(moment)
     parsed = datetime.fromisoformat(moment)
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()

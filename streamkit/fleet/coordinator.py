@@ -206,6 +206,7 @@ class Coordinator:
         }
         self.shards.pause(paused=bool(self.paused))
         await self._verify(asked)
+        await self.rollout.refresh(self.rhythm.refresh, leads=self.me.leads)
         self._give()
         if self.me.state in ("joining", "waiting", "active"):
             self.presence.say(**await self.rollout.position(self.me, self.members))

@@ -4,7 +4,8 @@ The consumer's item holds a number and the fingerprint of the handlers. A finger
 before starts a new generation; one equal to the newest joins it; an older known one stands by,
 because a left-over worker of the last roll-out must not wipe out the new one. In the very write
 that creates a generation, aggregates that are new, changed or were away are marked *needs
-rebuild*: they have missed changes, and only a rebuild makes them right.
+rebuild*: they have missed changes, and only a rebuild makes them right. A rebuild takes its steps
+as generations of the same handlers, see `builds`.
 
 The first generation is the consumer's founding: where it starts is resolved there and then and is
 in the table before anything is read. A consumer whose stream was replaced is founded again under
@@ -15,20 +16,22 @@ comes next, worker or operator, deletes what older generations left before anyth
 """
 
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
 
 from streamkit.actions import OURS, Action
+from streamkit.builds import Build, builds_text, read_builds, retired
 from streamkit.clock import Clock
-from streamkit.conditions import Attr, Condition, absent
+from streamkit.conditions import Attr, Condition, ConditionBase, absent
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.fleet.cursors import drop_cursors, every_cursor
 from streamkit.fleet.directory import enter, predecessors
+from streamkit.fleet.hosting import check_host
 from streamkit.handler import Handler
 from streamkit.loss import Losses
 from streamkit.start import Start, since_of, start_text
@@ -45,7 +48,8 @@ class Generation:
 
     `since` is from when on changes are the consumer's (0: all), `founded` when it began to read,
     `lost` when the whole stream may have lost changes; all in epoch seconds. `start` is what the
-    app declared then. `rewinding`: cursors of older generations are still to be deleted.
+    app declared then. `rewinding`: cursors of older generations are still to be deleted. `builds`
+    are the last builds of aggregates, by name. `host` says who runs the consumer, see `hosting`.
     """
 
     number: int
@@ -58,6 +62,8 @@ class Generation:
     lost: int = 0
     start: str = "trim_horizon"
     rewinding: bool = False
+    builds: Mapping[str, Build] = field(default_factory=dict)
+    host: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,8 @@ def read_generation(item: Mapping[str, Any]) -> Generation:
         lost=int(item.get("lost", _ZERO)["N"]),
         start=item.get("start", {"S": "trim_horizon"})["S"],
         rewinding="rewinding" in item,
+        builds=read_builds(item["builds"]["S"]) if "builds" in item else {},
+        host=item["host"]["S"] if "host" in item else "",
     )
 
 
@@ -105,6 +113,11 @@ def next_generation(
         newest.founded,
         newest.lost,
         newest.start,
+        builds={
+            name: retired(build) if name in missed | gone else build
+            for name, build in newest.builds.items()
+        },
+        host=newest.host,
     )
 
 
@@ -121,6 +134,7 @@ async def join_generation(
     *,
     take_over: bool,
     founding: Founding | None = None,
+    host: str = "",
 ) -> Generation | None:
     """Join the newest generation or start one; None means: stand by, this is an older roll-out.
 
@@ -131,14 +145,17 @@ async def join_generation(
         take_over: let a known older fingerprint start a generation, because no worker of the
             newest is alive or an operator said so.
         founding: what to do if there is none yet; without it all records there are count.
+        host: who is going to run the consumer; empty if nobody is.
 
     Raises:
         RetentionLost: the stream was replaced, and the app's policy is to halt.
-        ConfigurationError: the app's start is still to come.
+        ConfigurationError: the app's start is still to come, or the consumer has another host.
     """
     handlers = list(handlers)
     while True:
         newest = await newest_generation(store)
+        if newest is not None:
+            check_host(store.space.consumer, newest.host, host)
         if newest is not None and newest.rewinding:
             await finish_rewind(store, newest)
             continue
@@ -147,6 +164,7 @@ async def join_generation(
         if newest is not None and fingerprint in newest.known and not take_over:
             return None
         started = next_generation(newest, fingerprint, handlers)
+        started = replace(started, host=host or started.host)
         if newest is None and founding is not None:
             found = await _found(store, started, handlers, founding)
             if found is not None:
@@ -178,7 +196,8 @@ async def _found(
             await anyio.sleep(pause)
             return None
         started = next_generation(old, first.fingerprint, handlers)
-        started = replace(started, rebuild=aggregates, founded=now, lost=now)
+        started = replace(started, rebuild=aggregates, founded=now, lost=now, builds={})
+        started = replace(started, host=first.host)
     actions = [_action(store, None, started), enter(store.space, founding.table)]
     schemas = {store.space.schema.name: store.space.schema}
     refused = await transact(store.dynamodb, schemas, actions, random.Random())
@@ -223,6 +242,17 @@ async def begin_rewind(store: CursorStore, newest: Generation, since: int, now: 
     return rewound
 
 
+async def begin_move(store: CursorStore, newest: Generation, host: str) -> Generation:
+    """Start a generation that no worker is in, whose host lets none begin.
+
+    Raises:
+        LeaseLost: another generation was started meanwhile.
+    """
+    moved = replace(newest, number=newest.number + 1, host=host)
+    await store.write(_action(store, newest, moved))
+    return moved
+
+
 async def finish_rewind(store: CursorStore, newest: Generation) -> int:
     """Delete what older generations left, however often it is begun; return how many cursors."""
     dropped = await drop_cursors(store, below=newest.number)
@@ -254,10 +284,49 @@ def _action(store: CursorStore, newest: Generation | None, started: Generation) 
         action.sets["rebuild"] = {"SS": sorted(started.rebuild)}
     elif newest is not None and newest.rebuild:
         action.removes.add("rebuild")
+    if started.host:
+        action.sets["host"] = {"S": started.host}
+    if started.builds:
+        action.sets["builds"] = {"S": builds_text(started.builds)}
+    elif newest is not None and newest.builds:
+        action.removes.add("builds")
     condition: Condition = absent
     if newest is not None:
         marks = Attr("rebuild")  # a loss may mark aggregates at any time
         as_read = marks.eq(set(newest.rebuild)) if newest.rebuild else marks.not_exists()
-        condition = Attr("generation").eq(newest.number) & as_read
+        condition = Attr("generation").eq(newest.number) & as_read & builds_are(newest.builds)
     action.guards.append((Guard(condition), OURS))
     return action
+
+
+def builds_are(builds: Mapping[str, Build]) -> ConditionBase:
+    """Return the condition that the builds of a consumer are as they were read."""
+    text = Attr("builds")
+    return text.eq(builds_text(builds)) if builds else text.not_exists()
+
+
+async def step_builds(
+    store: CursorStore,
+    newest: Generation,
+    builds: Mapping[str, Build],
+    *,
+    right: Collection[str] = (),
+    advance: bool = False,
+) -> Generation:
+    """Let builds take a step.
+
+    Args:
+        store: the consumer's control items.
+        newest: the generation as read.
+        builds: all builds as they are from now on.
+        right: aggregates that are not marked *needs rebuild* any more.
+        advance: every shard has to take the step: it begins with a new number.
+
+    Raises:
+        LeaseLost: the generation is another one by now, or somebody else took a step.
+    """
+    number = newest.number + 1 if advance else newest.number
+    rebuild = newest.rebuild - frozenset(right)
+    stepped = replace(newest, number=number, builds=builds, rebuild=rebuild)
+    await store.write(_action(store, newest, stepped))
+    return stepped

@@ -5,7 +5,7 @@ listed, takes shards that nobody reads, and sweeps the heartbeats of workers tha
 is taken at once, a dead worker's as soon as it is known to be dead.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 import anyio
@@ -32,12 +32,16 @@ _SWEEP_LEASES = 10
 
 @dataclass
 class Leadership:
-    """The way to the lister's lease, and what is done under it, once it has `listed`."""
+    """The way to the lister's lease, and what is done under it, once it has `listed`.
+
+    `tidy` is called now and then, for what else has to be done by one worker.
+    """
 
     coordinator: Coordinator
     store: CursorStore
     make_lister: Callable[[Cursor], Lister]
     interval_seconds: float
+    tidy: Callable[[], Awaitable[None]]
     lister: Lister | None = None
     listed: bool = False
     _stranger: tuple[str | None, int] | None = None
@@ -123,6 +127,7 @@ class Leadership:
             self.listed = True
             await self.coordinator.audit()
             await self._sweep_members()
+            await self.tidy()
             await self._ask_for_children(lister)
 
     async def _ask_for_children(self, lister: Lister) -> None:

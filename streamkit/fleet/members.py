@@ -49,7 +49,7 @@ class Member:
     counts them, `claims` are tokens of leases that it wants to be given, `childless` the shards
     that it read to the end before any child of them was listed. `news` counts how often it made
     others' shards, so that they look. `follows` says that another consumer in its process decides
-    which shards it holds, see `sharing`.
+    which shards it holds, see `sharing`; `used` which units its calls have used, see `usage`.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Member:
     leads: bool = False
     idle: bool = False
     follows: bool = False
+    used: str = ""
     held: int = 0
     news: int = 0
     claims: frozenset[str] = frozenset()
@@ -80,6 +81,8 @@ def member_attributes(member: Member) -> dict[str, Wire]:
     }
     for name in ("beats", "at", "generation", "weight", "held", "news"):
         attributes[name] = {"N": str(getattr(member, name))}
+    if member.used:
+        attributes["used"] = {"S": member.used}
     for name, values in (("claims", member.claims), ("childless", member.childless)):
         if values:
             attributes[name] = {"SS": sorted(values)}
@@ -96,6 +99,7 @@ def read_member(item: Mapping[str, Any]) -> Member:
         leads=item["leads"]["BOOL"],
         idle=item["idle"]["BOOL"],
         follows=item.get("follows", {"BOOL": False})["BOOL"],
+        used=item.get("used", {"S": ""})["S"],
         **{name: int(item[name]["N"]) for name in names},
         claims=frozenset(item["claims"]["SS"]) if "claims" in item else frozenset(),
         childless=frozenset(item["childless"]["SS"]) if "childless" in item else frozenset(),

@@ -25,7 +25,7 @@ class Presence:
     """This worker's member item. What is not said at once is asked for at each beat.
 
     `held`, `claims` and `is_idle` are asked: how many shards it holds, the tokens of leases that it
-    claims, and whether its shards have nothing to read.
+    claims, and whether its shards have nothing to read; `used` what its calls have used.
     """
 
     roster: Roster
@@ -35,6 +35,7 @@ class Presence:
     held: Callable[[], int]
     claims: Callable[[], frozenset[str]]
     is_idle: Callable[[], bool]
+    used: Callable[[], str] = str
     _childless: dict[str, float] = field(default_factory=dict)
     _beat_at: float = 0.0
     _urgent: anyio.Event = field(default_factory=anyio.Event)
@@ -69,6 +70,7 @@ class Presence:
             idle=self.is_idle(),
             held=self.held(),
             claims=self.claims(),
+            used=self.used(),
         )
         return self.me
 

@@ -1,7 +1,8 @@
 """Roll-outs: which generation of handlers a worker runs in, next to workers of others.
 
     a fingerprint never seen before      starts a generation at once
-    that of the newest                   joins it, also when it is made the newest by others
+    that of the newest                   joins it; when it is made the newest by others, or takes a
+                                         step, it gives everything back and joins under a new name
     an older one, when it starts         waits while a worker of the newest is alive
     an older one, while it runs          keeps its shards until they are claimed, takes none; when
                                          the newest's workers are all gone it starts the next one
@@ -9,7 +10,7 @@
 "Gone" means for a while, so that an interrupted roll-out is not undone by what it left running.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from streamkit.fleet.generation import (
     join_generation,
     newest_generation,
 )
+from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.members import Member
 from streamkit.handler import Handler
 from streamkit.observe.logger import get_logger
@@ -38,7 +40,8 @@ class Rollout:
     `joined` is the one that it runs in; `founding` is for the first one of the consumer.
 
     `patience_seconds` is how long no worker of the newest may be seen before an older one takes
-    over; `take_over` says that an operator wants the older one now.
+    over; `take_over` says that an operator wants the older one now. `renew` is called once, when a
+    newer generation of these handlers is there: from then on this worker is `superseded`.
     """
 
     store: CursorStore
@@ -50,9 +53,12 @@ class Rollout:
     take_over: bool = False
     newest: int = 0
     joined: Generation | None = None
+    renew: Callable[[], object] = lambda: None
+    superseded: bool = False
     _told: int = 0
     _alone_since: float | None = None
     _ask_at: float = 0.0
+    _refresh_at: float = 0.0
 
     async def position(self, me: Member, members: Mapping[str, Member]) -> dict[str, Any]:
         """Return what this worker says of its state and generation from now on.
@@ -63,13 +69,15 @@ class Rollout:
         """
         others = [member for member in members.values() if member.name != me.name]
         self.newest = max([self.newest, *(member.generation for member in others)])
-        if me.state == "active" and me.generation >= self.newest:
+        if self.superseded or (me.state == "active" and me.generation >= self.newest):
             return {}
         if me.state == "active" and any(m.generation == self.newest for m in others):
             twin = any(
                 m.generation == self.newest and m.fingerprint == me.fingerprint for m in others
             )
-            return {"generation": self.newest} if twin else {}
+            if twin:
+                self._begin_anew()
+            return {}
         if self.clock.monotonic() < self._ask_at:
             return {}
         generation = await self._join(others, starting=me.state != "active")
@@ -77,6 +85,10 @@ class Rollout:
             self._ask_at = self.clock.monotonic() + _ASK_SECONDS
             return {} if me.state == "active" else {"state": "waiting"}
         self.newest = generation.number
+        if me.state == "active":
+            self._begin_anew()
+            return {}
+        self.joined = generation
         log.info(
             "generation.joined",
             generation=generation.number,
@@ -103,13 +115,41 @@ class Rollout:
             return None
         return await self._try(take_over=True)
 
+    async def refresh(self, every: float, *, leads: bool) -> None:
+        """Look how the builds stand, for a leader, and while there are any.
+
+        Args:
+            every: seconds between two looks.
+            leads: whether this worker does.
+        """
+        joined, now = self.joined, self.clock.monotonic()
+        if joined is None or self.superseded or now < self._refresh_at:
+            return
+        if not leads and all(build.state == "live" for build in joined.builds.values()):
+            return
+        self._refresh_at = now + every
+        newest = await newest_generation(self.store)
+        if newest is None or newest.number < joined.number:
+            return
+        if newest.number == joined.number:
+            self.joined = newest
+        elif newest.fingerprint == self.fingerprint:
+            self.newest = max(self.newest, newest.number)
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """A newer generation of the same handlers is there: what goes on here is of the old one."""
+        if not self.superseded:
+            self.superseded = True
+            log.info("generation.superseded", newest=self.newest)
+            self.renew()
+
     async def _try(self, *, take_over: bool) -> Generation | None:
-        joined = await join_generation(
+        return await join_generation(
             self.store,
             self.fingerprint,
             self.handlers,
             take_over=take_over,
             founding=self.founding,
+            host=WORKERS,
         )
-        self.joined = joined or self.joined
-        return joined

@@ -44,6 +44,7 @@ class Sharing:
     """Takes and claims shards. `members` are all that are alive, this worker included.
 
     `uncertain` are shards to look at again; `refresh_seconds` is how often all are looked for.
+    `unread` is how many this worker, as the leader, last found that nobody had read for a while.
     """
 
     known: KnownShards
@@ -58,6 +59,7 @@ class Sharing:
     members: dict[str, Member] = field(default_factory=dict)
     uncertain: set[str] = field(default_factory=set)
     deciding: bool = False
+    unread: int = 0
     _anchored: frozenset[str] | None = None
     _view: Any = None
     _news: Any = None
@@ -294,3 +296,4 @@ class Sharing:
             if cursor.generation <= self.me.generation:
                 self.shards.take(cursor)
         self._unread = unread
+        self.unread = sum(now - since >= self.lease_seconds for since in unread.values())

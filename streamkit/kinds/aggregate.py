@@ -23,6 +23,7 @@ import inspect
 import textwrap
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, Unpack
 
 from pydantic import ConfigDict
@@ -36,6 +37,7 @@ from streamkit.handler import Handler, Policy
 from streamkit.keys import Key, Query
 from streamkit.kinds.buckets import Until
 from streamkit.kinds.contributions import contributions, difference, placed, stored_as
+from streamkit.kinds.counting import counting_handler
 from streamkit.kinds.extremes import extremes_of
 from streamkit.kinds.measures import MEASURES, Avg, Distinct, Measure, adds_up
 from streamkit.kinds.options import Missing, Options
@@ -190,7 +192,7 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
     if aggregate.__options__.approximate:
         policy = replace(policy, on_failure="skip")
     stored = stored_as(aggregate)
-    return Handler(
+    plain = Handler(
         name=aggregate.__name__,
         entity=source,
         kinds=frozenset(Kind),
@@ -203,6 +205,7 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
         writes=frozenset({stored}),
         causes={stored: frozenset({Kind.INSERTED, Kind.MODIFIED})},
     )
+    return replace(plain, in_build=partial(counting_handler, aggregate, plain))
 
 
 def _definition(aggregate: type[Aggregate[Any]]) -> str:

@@ -5,8 +5,9 @@ anything to: contribution(new) - contribution(old). On failure: what `group` or 
 or a number of more than 38 digits (`ArithmeticError`); the change is parked for it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -54,13 +55,20 @@ def difference(
     aggregate: "type[Aggregate[Any]]", old: Entity | None, new: Entity | None
 ) -> list[Accumulate]:
     """Return the effects that turn the contributions of `old` into those of `new`."""
-    before, after = contributions(aggregate, old), contributions(aggregate, new)
+    return between(contributions(aggregate, old), contributions(aggregate, new))
+
+
+def between(
+    before: Mapping[Key[Any], Mapping[str, Decimal]],
+    after: Mapping[Key[Any], Mapping[str, Decimal]],
+) -> list[Accumulate]:
+    """Return the effects that turn one set of contributions into another."""
     effects: list[Accumulate] = []
-    for key in before | after:
+    for key in {**before, **after}:
         taken, given = before.get(key, {}), after.get(key, {})
         amounts = {
             name: NUMBERS.subtract(given.get(name, Decimal(0)), taken.get(name, Decimal(0)))
-            for name in taken | given
+            for name in {**taken, **given}
         }
         changed = {name: amount for name, amount in amounts.items() if amount}
         if changed:
@@ -76,15 +84,34 @@ def placed(
     Raises:
         ValueError: a group has no moment where `Until` looks for one.
     """
+    return placed_by(aggregate, effects, change.shard_id, change.event_id, change.created_at)
+
+
+def placed_by(
+    aggregate: "type[Aggregate[Any]]",
+    effects: Iterable[Accumulate],
+    writer: str,
+    event: str,
+    at: datetime,
+) -> list[Effect]:
+    """Do the same for contributions that come from no change.
+
+    Args:
+        aggregate: whose they are.
+        effects: the contributions.
+        writer: a shard, or who else adds; it chooses the part of a spread group.
+        event: never used before for this group.
+        at: when it happens; buckets that are over then are left out.
+    """
     options, until = aggregate.__options__, aggregate.__until__
-    part = part_of_shard(change.shard_id, options.spread)
-    marks = {LAST_CHANGE: {"S": change.event_id}} if options.remove_empty else {}
+    part = part_of_shard(writer, options.spread)
+    marks = {LAST_CHANGE: {"S": event}} if options.remove_empty else {}
     found: list[Effect] = []
     for effect in effects:
         stored: dict[str, AttributeValue] = dict(marks)
         if until is not None:
             attribute, end = until[0], until[1].moment(dict(effect.key.fields))
-            if end < change.created_at:
+            if end < at:
                 continue
             stored[attribute] = {"N": str(int(end.timestamp()))}
         key = replace(effect.key, part=part)

@@ -22,7 +22,9 @@ On failure: the change is parked, its item's later changes wait behind it, other
 import inspect
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from streamkit.actions import item_ref
@@ -35,7 +37,8 @@ from streamkit.errors import DeclarationError
 from streamkit.handler import Handler
 from streamkit.keys import Key, Query
 from streamkit.kinds.aggregate import Aggregate, source_of
-from streamkit.kinds.contributions import contributions, difference, placed
+from streamkit.kinds.contributions import contributions, difference, placed, placed_by
+from streamkit.kinds.counting import counting_handler
 from streamkit.kinds.entries import Entry, Source, source_of_entry, stored_ranks
 from streamkit.kinds.extremes import (
     ENTRIES_REVISION,
@@ -65,6 +68,10 @@ def ranked_handler(aggregate: Ranked, plain: Handler) -> Handler:
 
     async def run(change: Change[Any], table: Table) -> list[Effect]:
         effects = placed(aggregate, difference(aggregate, change.old, change.new), change)
+        return [*effects, *await extremes(change, table)]
+
+    async def extremes(change: Change[Any], table: Table) -> list[Effect]:
+        effects: list[Effect] = []
         for key, moves in _moves(aggregate, change, table).items():
             counted = placed(aggregate, [Accumulate(key, {REVISION: Decimal(1)})], change)
             if counted:  # else it is a bucket whose time is over
@@ -74,7 +81,7 @@ def ranked_handler(aggregate: Ranked, plain: Handler) -> Handler:
     def together(change: Change[Any]) -> Iterable[Key[Any]]:
         return contributions(aggregate, change.old) | contributions(aggregate, change.new)
 
-    return replace(
+    ranked = replace(
         plain,
         run=run,
         is_async=True,
@@ -82,6 +89,8 @@ def ranked_handler(aggregate: Ranked, plain: Handler) -> Handler:
         commutes=False,
         together=together,
     )
+    in_build = partial(counting_handler, aggregate, ranked, extremes=extremes)
+    return replace(ranked, in_build=in_build)
 
 
 async def recompute(
@@ -200,6 +209,27 @@ async def _write(
         if entries is not None and entries != before[name]:
             attribute = attribute_names(aggregate)[name]
             attributes |= _stored(extremes[name], attribute, entries)
+    return _entered(key, attributes)
+
+
+async def recomputed(aggregate: Ranked, key: Key[Any], table: Table, at: datetime) -> list[Effect]:
+    """Return the write of a group's entries as its items say, IF nothing is contributed meanwhile.
+
+    `table` notes what that stands on. Nothing, for a bucket that is over at that time.
+    """
+    counted = placed_by(aggregate, [Accumulate(key, {REVISION: Decimal(1)})], "", "", at)
+    if not counted:
+        return []
+    extremes, names = extremes_of(aggregate), attribute_names(aggregate)
+    sight = await table.look(key)
+    sight.check(REVISION)
+    attributes: dict[str, Any] = {}
+    for name, entries in (await recompute(aggregate, key, table, extremes)).items():
+        attributes |= _stored(extremes[name], names[name], entries)
+    return [*counted, *_entered(key, attributes)]
+
+
+def _entered(key: Key[Any], attributes: dict[str, Any]) -> list[Effect]:
     if not attributes:
         return []
     return [Accumulate(key, {ENTRIES_REVISION: Decimal(1)}), Store(key, attributes)]

@@ -106,18 +106,24 @@ class _Session:
 
     async def send(self, request: Any) -> AioAWSResponse:
         """Carry out a prepared request."""
+        target = request.headers.get("X-Amz-Target")
+        response = await self.exchange(target, request.body or b"{}", request.url, request)
+        return self.answer(request.url, response)
+
+    async def exchange(
+        self, target: str | bytes | None, payload: bytes, url: str, request: Any = None
+    ) -> Response:
+        """Carry out a request, given by its `X-Amz-Target` header and its body."""
         # Others may run here, as they may while a real request is on the wire.
         await asyncio.sleep(0)
         try:
-            service, operation = parse_target(request.headers.get("X-Amz-Target"))
+            service, operation = parse_target(target)
         except ApiError as error:
-            return self._answer(request.url, Response.of_error(error))
-        payload: bytes = request.body or b"{}"
+            return Response.of_error(error)
         if self._intercept is None:
-            status, body = self._core.call_bytes(service, operation, payload)
-            return self._answer(request.url, Response(status, body))
-        call = Call(self._actor, service, operation, payload, request.url)
-        return self._answer(request.url, await self._intercepted(self._intercept, call, request))
+            return Response(*self._core.call_bytes(service, operation, payload))
+        call = Call(self._actor, service, operation, payload, url)
+        return await self._intercepted(self._intercept, call, request)
 
     async def _intercepted(self, intercept: Intercept, call: Call, request: Any) -> Response:
         def apply() -> Response:
@@ -135,13 +141,17 @@ class _Session:
                 endpoint_url=call.url, request=request, error=error
             ) from error
 
-    def _answer(self, url: str, response: Response) -> AioAWSResponse:
-        headers = {
+    def headers(self, response: Response) -> dict[str, str]:
+        """Return the headers of a response, which has a number of its own."""
+        return {
             "content-type": CONTENT_TYPE,
             "content-length": str(len(response.body)),
             "x-amzn-requestid": f"{next(self._request_ids):052X}",
         }
-        answer = AioAWSResponse(url, response.status, headers, _Body(response.body))
+
+    def answer(self, url: str, response: Response) -> AioAWSResponse:
+        """Return a response as botocore wants it."""
+        answer = AioAWSResponse(url, response.status, self.headers(response), _Body(response.body))
         answer._content = response.body  # noqa: SLF001  # there is no other way to hand it over
         return answer
 

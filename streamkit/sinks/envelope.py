@@ -3,9 +3,9 @@
     {"key": "9f…", "id": "3c…", "group": "3c…", "sequence": "000…42",
      "created_at": "2026-03-01T12:00:00+00:00", "attributes": {"kind": "sale"}, "body": {…}}
 
-`attributes` is left out when there are none; `body` is null for a deletion. A receiver that has
-seen a `key` before has seen this delivery, and one that keeps the latest state of an `id` ignores
-what has a smaller `sequence` than it already knows.
+`attributes` and `traceparent` are left out when there are none; `body` is null for a deletion. A
+receiver that has seen a `key` before has seen this delivery, and one that keeps the latest state of
+an `id` ignores what has a smaller `sequence` than it already knows.
 """
 
 import json
@@ -30,6 +30,8 @@ def to_envelope(delivery: Delivery) -> dict[str, Any]:
     }
     if delivery.attributes:
         envelope["attributes"] = dict(delivery.attributes)
+    if delivery.traceparent:
+        envelope["traceparent"] = delivery.traceparent
     envelope["body"] = to_plain(delivery.body)
     return envelope
 

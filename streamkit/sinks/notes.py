@@ -16,6 +16,9 @@ from streamkit.sinks.sink import Delivery
 OWN = ("key", "id", "group", "sequence")
 """Attributes that every delivery has: those of `Delivery` of the same names."""
 
+TRACE = "traceparent"
+"""Beside these, where a change was traced, if `Send` leaves room for it."""
+
 ATTRIBUTES_MAX = 10
 """Attributes of one delivery; SNS drops what it hands to SQS with more."""
 
@@ -47,6 +50,8 @@ def attributes_of(delivery: Delivery) -> dict[str, dict[str, Any]]:
     if len(values) != len(delivery.attributes) + len(OWN) or len(values) > ATTRIBUTES_MAX:
         own = ", ".join(OWN)
         raise PoisonChange(f"beside {own}, SQS and SNS take {ATTRIBUTES_MAX - len(OWN)} attributes")
+    if delivery.traceparent and len(values) < ATTRIBUTES_MAX:  # rather than of another's
+        values.setdefault(TRACE, delivery.traceparent)
     for name, value in values.items():
         if not _NAME.fullmatch(name) or len(name) > _NAME_MAX:
             raise PoisonChange(f"SQS and SNS take no attribute named {name!r}")

@@ -38,6 +38,7 @@ class Delivery:
         body: what to deliver: JSON's types, with decimals and moments; None for a deletion.
         attributes: text beside the body, as far as the sink can carry it.
         created_at: when the change was made, to the second.
+        traceparent: of the handler's run (W3C Trace Context); empty if its change was not traced.
     """
 
     key: str
@@ -47,6 +48,7 @@ class Delivery:
     body: Any
     created_at: datetime
     attributes: Mapping[str, str] = field(default_factory=dict)
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

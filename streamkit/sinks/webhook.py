@@ -10,6 +10,7 @@ Headers of each request:
   digits, to be compared as text. One that is not above the last is old.
 * `X-Streamkit-Id`: what it is about; percent-encoded where it is not plain ASCII.
 * `X-Streamkit-Deleted: true` with a body of `null`, for a deletion.
+* `traceparent`: of the handler's run, if its change was traced (W3C Trace Context).
 * `X-Streamkit-Attributes`: the attributes, if there are any, as JSON in ASCII.
 * `X-Streamkit-Signature`, if there is a secret: `t=SECONDS,v1=HEX`, the HMAC-SHA256 of the text of
   the seconds since 1970, a dot and the body. Receivers compute it again, compare it in constant
@@ -173,6 +174,8 @@ def _headers(delivery: Delivery) -> dict[str, str]:
     }
     if delivery.body is None:
         headers["X-Streamkit-Deleted"] = "true"
+    if delivery.traceparent:
+        headers["traceparent"] = delivery.traceparent
     if delivery.attributes:
         headers["X-Streamkit-Attributes"] = json.dumps(dict(delivery.attributes))
     return headers

@@ -15,12 +15,14 @@ import anyio
 
 from streamkit.actions import CHILD, Action
 from streamkit.aws import Aws
+from streamkit.builds import read_builds
 from streamkit.clock import Clock
 from streamkit.commit import Again, Applied, Batch, Committer, Refused
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore, creation
 from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fold import fold
+from streamkit.loss import mark_rebuild
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pacing
 from streamkit.source.asking import AskRate
@@ -131,9 +133,17 @@ class Lister:
         orphans = {c.name for c in cursors if c.parent is not None and c.parent not in self.cursors}
         if not orphans:
             return list(cursors)
+        await self._mark_builds()
         there = (await self.store.read_all()).values()
         holds = frozenset(chunk for cursor in there for chunk in cursor.holds)
         return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]
+
+    async def _mark_builds(self) -> None:
+        """Mark aggregates whose build some shard may have missed, with a parent nobody knows of."""
+        item = await self.store.item("consumer") or {}
+        builds = read_builds(item["builds"]["S"]) if "builds" in item else {}
+        missed = {name for name, build in builds.items() if build.state not in ("emptying", "live")}
+        await mark_rebuild(self.store, frozenset(missed))
 
     async def _learn(self, listed: Iterable[Shard]) -> None:
         """Read the cursors of shards that are new here, and of the parents they wait for."""

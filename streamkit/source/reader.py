@@ -22,6 +22,8 @@ Whoever settles a loss calls `resume`; until then each `read` raises it again.
 import random
 from dataclasses import dataclass
 
+import msgspec
+
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.clock import Clock
 from streamkit.control import START
@@ -102,7 +104,7 @@ class ShardReader:
             page = self._after_position(page)
             if page.records and page.records[0].created_at < self.since:
                 kept = tuple(r for r in page.records if r.created_at >= self.since)
-                page = Page(kept, page.next_iterator, page.size)
+                page = msgspec.structs.replace(page, records=kept)
                 if not kept and not self.ended:
                     return None  # long before the start: the next page at once
         else:
@@ -116,7 +118,7 @@ class ShardReader:
         records = page.records
         if self.position != START and records[0].position <= self.position:
             records = tuple(r for r in records if r.position > self.position)
-            page = Page(records, page.next_iterator, page.size)
+            page = msgspec.structs.replace(page, records=records)
         if records:
             self.position = records[-1].position
             self.half_done = False  # the change that was begun is read now

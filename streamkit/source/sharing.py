@@ -260,7 +260,7 @@ class _Shard:
         end = page.records[-1].position
         common = self._at(end, horizon=False)
         if common is not None:
-            return Page(page.records, common, page.size)
+            return msgspec.structs.replace(page, next_iterator=common)
         if (begin or page.records[0].position) <= self.high < end and self.tail is not None:
             self._append(self.tail, page)
         return page

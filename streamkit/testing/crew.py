@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import anyio
 import anyio.abc
@@ -40,6 +40,30 @@ class Mortal(Process):
         if self.in_commit is not None and call.operation == "TransactWriteItems":
             self.crash = CrashPoint(self.calls, self.in_commit)
         return await super().intercept(call, apply)
+
+
+class Host(Protocol):
+    """Runs the consumers of an app in a trial."""
+
+    def start(self, group: anyio.abc.TaskGroup, workers: int) -> None:
+        """Begin, with so many workers where there are any; the group ends them."""
+
+    def crash(self, rng: random.Random) -> None:
+        """Let something die at a call, that is applied or not."""
+
+    async def settle(self) -> None:
+        """Wait until there is nothing to do.
+
+        Raises:
+            TimeoutError: there still is after hours.
+        """
+
+    def close(self) -> None:
+        """Let nobody call any more; the table is as it is."""
+
+
+MakeHost = Callable[[App, World, Counter[str], Faults], Host]
+"""Makes a host of an app: `Crew`, `hosts.Functions`, or `partial` of one."""
 
 
 class Crew:

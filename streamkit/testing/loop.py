@@ -29,7 +29,9 @@ class _VirtualSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise DeadlockError("nothing is ready and no timer is set: every task waits for ever")
-        self.now += max(timeout, 0.0)
+        if timeout <= 0:
+            return []  # what sockets and threads there are wait for a pause
+        self.now += timeout
         return super().select(0)
 
 

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 import anyio
 import anyio.abc
 
+from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.parked import Selection
@@ -26,14 +27,16 @@ from streamkit.redrive import redrive
 from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
-from streamkit.testing.crew import Crew
+from streamkit.testing.crew import Crew, Host, MakeHost
 from streamkit.testing.faults import Faults
 from streamkit.testing.final import Comparison, Final
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.recording import Recorder, recording
 from streamkit.testing.traffic import Traffic, Writer
 from streamkit.testing.world import World
-from streamkit.worker import first_error
+
+_SUSPECTED = ("WorkerKilled", "FunctionKilled")
+"""Why changes are parked that were run when somebody was killed by chance."""
 
 
 class Different(AssertionError):
@@ -69,10 +72,11 @@ class Trouble:
 
 @dataclass
 class Ran:
-    """What a trial met and compared, by name; for tests that claim to have met something."""
+    """What a trial met and compared, by name, and the end; for tests that claim to have met it."""
 
     met: Counter[str] = field(default_factory=Counter)
     comparisons: list[Comparison] = field(default_factory=list)
+    final: Final | None = None
 
 
 def trial(
@@ -85,6 +89,7 @@ def trial(
     acts: int = 150,
     workers: int = 2,
     trouble: Trouble | None = None,
+    host: MakeHost = Crew,
 ) -> Ran:
     """Run an app under traffic, and compare the table at the end.
 
@@ -97,10 +102,11 @@ def trial(
         acts: how often the application acts.
         workers: how many run at a time.
         trouble: what happens meanwhile.
+        host: what runs the app: workers, or `Functions` for Lambda.
 
     Raises:
         Different: the table is not as it must be.
-        TimeoutError: the workers do not come to rest within hours of virtual time.
+        TimeoutError: the host does not come to rest within hours of virtual time.
     """
     rng = random.Random(f"trial/{seed}")
     trouble = trouble or Trouble()
@@ -110,7 +116,7 @@ def trial(
         async def main() -> Ran:
             world = World.create(seed)
             async with world.clients() as aws:
-                play = _Play(app, traffic, world, aws, rng, trouble, sent)
+                play = _Play(app, traffic, world, aws, rng, trouble, sent, host)
                 return await play.run(shapes, acts, workers)
 
         return run_virtually(main, seed=seed)
@@ -125,6 +131,7 @@ class _Play:
     rng: random.Random
     trouble: Trouble
     sent: Mapping[str, Recorder]
+    make_host: MakeHost
     ran: Ran = field(default_factory=Ran)
 
     async def run(self, shapes: Mapping[str, TableShape], acts: int, workers: int) -> Ran:
@@ -136,7 +143,7 @@ class _Play:
         writer = _writer(around, self.aws, self.world, self.rng)
         broken = self.trouble.broken / 2
         faults = Faults(self.rng, slow=self.trouble.slow, lost_request=broken, lost_reply=broken)
-        crew = Crew(self.app, self.world, self.ran.met, faults)
+        crew = self.make_host(self.app, self.world, self.ran.met, faults)
         await self.traffic.open(writer)
         try:
             async with anyio.create_task_group() as group:
@@ -156,11 +163,12 @@ class _Play:
             around.schemas,
             {name: self.world.items(name) for name in shapes},
         )
-        self.ran.comparisons = list(self.traffic.expected(await final.read(entities)))
+        self.ran.final = await final.read(entities)
+        self.ran.comparisons = list(self.traffic.expected(final))
         require_same(self.ran.comparisons)
         return self.ran
 
-    async def _happen(self, crew: "Crew", quarter: int) -> None:
+    async def _happen(self, crew: Host, quarter: int) -> None:
         """Let happen what may after an act; and each thing once, at the end of a `quarter`."""
         control, table = self.world.control, self.app.table
 
@@ -182,7 +190,7 @@ class _Play:
         if dice() < 0.5:
             await anyio.sleep(dice() * self.trouble.pause)
 
-    async def _end(self, crew: "Crew") -> None:
+    async def _end(self, crew: Host) -> None:
         """Come to rest, with nothing left that has expired, and nothing that waits for a person.
 
         A change under which workers were killed by chance is suspected, and parked unrun.
@@ -191,7 +199,8 @@ class _Play:
             recorder.trouble = 0.0
         await crew.settle()
         for consumer in (self.app, *self.app.listeners.values()):
-            await redrive(consumer, self.aws, Selection(error="WorkerKilled"))
+            for error in _SUSPECTED:
+                await redrive(consumer, self.aws, Selection(error=error))
         await crew.settle()
         while expired := self.world.control.expire(self.app.table):
             self.ran.met["expired"] += expired

@@ -16,16 +16,18 @@ from typing import Any, Literal
 
 import anyio
 
+from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.local.control import Control
 from streamkit.local.engine import CallRecord, Engine
+from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Call, Response, session_class
 from streamkit.settings import Settings
 from streamkit.testing.faults import Interceptor
 from streamkit.testing.loop import VirtualClock
 from streamkit.testing.sightings import WRITES, RecordLog, Sighting
-from streamkit.worker import Worker, first_error
+from streamkit.worker import Worker
 from streamkit.workers import Workers
 
 
@@ -146,6 +148,8 @@ class World:
 
         session = session_class(self.engine, intercept=intercept, read_timeout=False)
         async with connect(http_session=session) as aws:
+            for client in (aws.dynamodb, aws.streams, aws.beats):
+                shorten(client)
             yield aws
 
     async def run_worker(

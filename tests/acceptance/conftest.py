@@ -25,8 +25,11 @@ import pytest
 import structlog
 
 from streamkit.cli import main
+from streamkit.iam.hosts import policy_for
+from streamkit.iam.place import Place
+from tests.permissions import ACCOUNT, REGION, noted
 
-DEADLINE = 60.0
+DEADLINE = 180.0
 """Longest that anything is waited for; only a failing test waits as long."""
 
 SHOP = """
@@ -130,6 +133,15 @@ class Process:
         self._popen.wait()
         self._thread.join(DEADLINE)
         self._popen.stdout.close()
+
+
+@pytest.fixture(autouse=True)
+def permitted():
+    """Hold every call of a worker in virtual time against the policy that `iam` computes for it."""
+    with noted() as requests:
+        yield
+    place = Place.of(account=ACCOUNT, region=REGION)
+    assert requests.refused(lambda app: policy_for(app, "worker", place)) == []
 
 
 def clean_environment(**more):

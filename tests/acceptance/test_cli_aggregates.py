@@ -82,3 +82,20 @@ def test_an_aggregate_that_the_app_does_not_have_is_named_with_those_it_has(coun
     done = counted.run("aggregate", "verify", "counted", "Nothing")
     assert done.returncode == 4
     assert "counted has no aggregate 'Nothing'; it has ByNumber" in done.stderr
+
+
+def test_an_aggregate_that_is_wrong_is_rebuilt_while_its_worker_runs(counted):
+    counted.dynamodb.update_item(
+        TableName=counted.table,
+        Key={"pk": {"S": "BY#1"}, "sk": {"S": "BY"}},
+        UpdateExpression="ADD orders :many",
+        ExpressionAttributeValues={":many": {"N": "7"}},
+    )
+    done = counted.run("aggregate", "rebuild", "counted", "ByNumber", "--segments", "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "ByNumber: everything is counted; 1 of 1 items here"
+    counted.put(2, "B")
+    counted.until(lambda: counted.item("BY#2", "BY").get("orders") == {"N": "1"})
+    assert counted.item("BY#1", "BY")["orders"] == {"N": "1"}
+    listed = counted.run("aggregate", "list", "counted", "--json")
+    assert json.loads(listed.stdout)[0]["state"] == "live"

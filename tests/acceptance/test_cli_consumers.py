@@ -150,3 +150,19 @@ def test_a_listener_that_there_is_not_is_named_with_those_there_are(listening):
 def test_a_consumer_that_never_ran_cannot_be_paused(shop):
     (shop.folder / "replayed.py").write_text(REPLAYED)
     assert shop.run("consumers", "pause", "replayed").returncode == 4
+
+
+def test_a_consumer_moves_to_lambda_and_back_and_workers_refuse_in_between(replayed):
+    there = replayed.run("consumers", "to-lambda", "replayed", "--wait", "0", "--json")
+    assert there.returncode == 0, there.stderr
+    assert json.loads(there.stdout)["host"] == "lambda"
+    refused = replayed.run("worker", "replayed", "--until-idle")
+    assert refused.returncode == 4
+    assert "to-workers" in refused.stderr
+    back = replayed.run("consumers", "to-workers", "replayed", "--in-flight", "0")
+    assert back.returncode == 0, back.stderr
+    replayed.put(1, "B")
+    work(replayed, copied="B")
+    kcl = replayed.run("consumers", "import-kcl", "replayed", "--leases", "Leases")
+    assert kcl.returncode == 5
+    assert "refused: replayed has run on this stream" in kcl.stderr

@@ -2,7 +2,7 @@
 
 import time
 
-DEADLINE = 30.0
+DEADLINE = 120.0
 
 APP = """
 import os

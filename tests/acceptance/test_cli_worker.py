@@ -137,7 +137,7 @@ def host(shop):
         env=env,
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

@@ -125,6 +125,11 @@ def test_the_example_of_a_listener_declares_it():
     assert module["app"].handlers == []
 
 
+def test_the_example_of_traces_declares_the_app():
+    example = next(block for block in BLOCKS if "trace_attribute" in block)
+    assert module_of(example)["app"].telemetry.trace_attribute == "traceparent"
+
+
 def test_the_example_of_extremes_can_be_registered():
     example = next(block for block in BLOCKS if "class LastSeen(" in block)
     others = (

@@ -346,7 +346,7 @@ async def test_a_worker_sends_each_items_changes_to_a_fifo_queue_in_their_order(
     for versions in (range(6), range(6, 10)):
         write_versions(dynamodb, "shop", versions)
         async with connect() as aws:
-            with anyio.fail_after(60):
+            with anyio.fail_after(120):
                 await Worker(app, aws, SETTINGS).run(until_idle=True)
     found = received(sqs, url)
     assert len(found) == 40

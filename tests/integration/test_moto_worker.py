@@ -51,7 +51,7 @@ from tests.integration.processes import Writer, finish, site_at
 
 REGION = "eu-central-1"
 SETTINGS = Settings(heartbeat=0.5, lease=2.0, poll_floor=0.01, poll_ceiling=0.05)
-DEADLINE = 30.0
+DEADLINE = 120.0
 SHOPS = ("north", "south", "west")
 LAYOUTS = {"with a sort key": "PK SK", "without a sort key": "PK"}
 

@@ -74,8 +74,8 @@ MUTANTS = (
     Mutant(
         "old-contribution-ignored",
         "kinds/contributions.py",
-        "    before, after = contributions(aggregate, old), contributions(aggregate, new)\n",
-        "    before, after = contributions(aggregate, None), contributions(aggregate, new)\n",
+        "    return between(contributions(aggregate, old), contributions(aggregate, new))\n",
+        "    return between({}, contributions(aggregate, new))\n",
         "an aggregate adds the new image and does not take the old one away",
         "peers",
     ),

@@ -303,18 +303,18 @@ MUTANTS = (
     Mutant(
         "running-worker-starts-a-generation",
         "fleet/rollout.py",
-        '            return {"generation": self.newest} if twin else {}\n',
-        "            if twin:\n"
-        '                return {"generation": self.newest}\n'
-        "            self.patience_seconds, others = 0.0, []\n",
+        "                self._begin_anew()\n            return {}\n        if self.clock",
+        "                self._begin_anew()\n"
+        "            self.patience_seconds, others = 0.0, []\n"
+        "        if self.clock",
         "a worker that runs answers a newer roll-out with a generation of its own",
         "D6",
     ),
     Mutant(
         "twin-left-behind",
         "fleet/rollout.py",
-        '            return {"generation": self.newest} if twin else {}\n',
-        "            return {}\n",
+        "            if twin:\n                self._begin_anew()\n",
+        "",
         "a worker of the same handlers does not join a generation that its like has started",
     ),
     Mutant(

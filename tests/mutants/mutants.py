@@ -1,6 +1,18 @@
 """Every mutant there is: deliberate bugs that the tests have to catch."""
 
-from tests.mutants import changes, failures, fleet, kinds, leases, listeners, shards
+from tests.mutants import (
+    builds,
+    changes,
+    failures,
+    fleet,
+    kinds,
+    lambdas,
+    leases,
+    listeners,
+    moves,
+    shards,
+    telemetry,
+)
 
 MUTANTS = (
     *leases.MUTANTS,
@@ -10,4 +22,8 @@ MUTANTS = (
     *failures.MUTANTS,
     *listeners.MUTANTS,
     *kinds.MUTANTS,
+    *builds.MUTANTS,
+    *lambdas.MUTANTS,
+    *moves.MUTANTS,
+    *telemetry.MUTANTS,
 )

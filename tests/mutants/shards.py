@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "generation-of-the-lister",
         "control.py",
-        "        generation=parent.generation,\n",
+        "        generation=max(parent.generation, generation),\n",
         "",
         "a late child starts in its lister's generation instead of its parent's",
         "D12",

@@ -20,7 +20,7 @@ PATIENT = {
 }
 LONG_EVERY = 16
 """One seed in so many is long."""
-OUTAGE_EVERY, OUTAGE_AT = 2 * LONG_EVERY, 6
+OUTAGE_EVERY, OUTAGE_AT = LONG_EVERY, 6
 """And one in so many, the sixth, has an outage."""
 _UNKNOWN = ("lost_reply", "lost_reply", "late", "lost_request")
 _HOUR = 3600.0

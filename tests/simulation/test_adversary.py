@@ -44,6 +44,11 @@ from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.shop import TABLE, Traffic, create_table, expected, found
 from tests.simulation.shop import make_app as shop_app
 
+SELDOM = Settings(
+    heartbeat=3000, lease=9000, poll_ceiling=600, list_interval=3000, look_interval=600
+)
+"""For days: each call costs real time."""
+
 
 class Thing(Entity, pk="THING#{name}", sk="THING#{name}"):
     name: str
@@ -802,8 +807,7 @@ def test_a_finished_cursor_is_swept_once():
             worker.stop()
 
         world = make_world(roll_after=12 * 3600.0)
-        settings = Settings(heartbeat=3000, lease=9000, poll_ceiling=600, list_interval=3000)
-        await world.run_worker(counting_app(), settings=settings, until_idle=False, started=stop)
+        await world.run_worker(counting_app(), settings=SELDOM, until_idle=False, started=stop)
         deleted = [
             action["Delete"]["Key"]["PK"]["S"]
             for call in commits(world)
@@ -847,8 +851,7 @@ def test_a_quiet_shard_outlives_the_retention_of_its_last_record(own_records):
             app.control_table = "Numbers"
             create_numbers(world)
         put(world, "x")
-        settings = Settings(heartbeat=3000, lease=9000, poll_ceiling=60, list_interval=3000)
-        await world.run_worker(app, settings=settings, until_idle=False, started=stop)
+        await world.run_worker(app, settings=SELDOM, until_idle=False, started=stop)
         await anyio.sleep(20 * 3600)
         put(world, "y")
         await world.run_worker(app)

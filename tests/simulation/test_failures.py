@@ -22,7 +22,7 @@ from streamkit.testing import Harness
 from tests.orders import Journal, Order
 
 SETTINGS = Settings(poll_ceiling=2, heartbeat=60, lease=150, list_interval=60)
-PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300)
+PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300, look_interval=30)
 """For hours: each poll costs real time."""
 BRISK = Settings(poll_ceiling=10, heartbeat=10, lease=25, list_interval=60)
 """For takeovers."""

@@ -22,12 +22,12 @@ LAYERS = (
     # From the bottom to the top: a module imports its own layer and those above it in this list.
     (
         "foundation",
-        """activity clock codec declaration errors observe pacing polling pricing schema settings
-        start tables version""",
+        """activity address clock codec declaration errors observe pacing polling pricing schema settings
+        start tables usage version""",
     ),
     (
         "model",
-        """actions cascades changes conditions control effects entity fields handler keys lanes origin parts querying spec
+        """actions builds cascades changes conditions control copies effects entity fields handler keys lanes origin parts querying spec
         templates when writes""",
     ),
     ("records", "decode"),
@@ -38,15 +38,15 @@ LAYERS = (
     # With the gateway for reads: it shows the pending effects of outcomes.
     (
         "commit",
-        """attempts breaker completion commit committing dispatch failures holds injection outcome parking
-        planning reading refusal sending shadow table transaction""",
+        """attempts breaker completion commit committing dispatch failures holds injection ledger outcome parking
+        planning reading refusal sending shadow table tracing typed transaction""",
     ),
     ("parts", "fleet kinds loss source"),
     ("app", "app registration shape"),
     ("public", "streamkit"),
     (
         "hosts",
-        """aggregates catching_up verification aws_lambda broadcasting budget consumers fan_outs inspection lag parked payload pipeline preflight redrive redriver retrying rewind serving shardset
+        """census clearing rebuilding sweeping turning explanation health iam metering migrate spending standing aggregates catching_up verification aws_lambda broadcasting budget consumers fan_outs inspection lag moving parked payload pipeline preflight redrive redriver retrying rewind serving shardset
         status unparking watchdog worker workers""",
     ),
     ("command line", "cli __main__"),
@@ -71,12 +71,13 @@ ONLY_IN = {
     "pytest": {"testing"},
     "httpx": {"sinks"},
     "sqlalchemy": {"sinks"},
+    "opentelemetry": {"observe"},
 }
 """Libraries that only these packages may use."""
 
 PURE = (
     "kinds.entries kinds.extremes kinds.recount "
-    "actions cascades changes control effects entity fold handler keys kinds.aggregate kinds.buckets kinds.contributions kinds.measures kinds.options kinds.soundness parts querying"
+    "actions builds cascades changes control effects entity fold handler keys kinds.aggregate kinds.buckets kinds.contributions kinds.measures kinds.options kinds.soundness parts querying"
     " lanes origin outcome parking planning pricing reading schema sinks.body sinks.envelope sinks.notes sinks.versions source.lineage spec start templates when writes"
 )
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
@@ -302,7 +303,7 @@ def test_an_import_loads_no_terminal_rendering(statement):
 @pytest.mark.parametrize("statement", IMPORTS)
 def test_an_import_loads_no_library_of_an_extra(statement):
     # Not httpx: the AWS client imports it where it is installed.
-    assert loaded_after(statement).isdisjoint({"sqlalchemy", "greenlet"})
+    assert loaded_after(statement).isdisjoint({"sqlalchemy", "greenlet", "opentelemetry"})
 
 
 def test_importing_the_public_names_starts_no_worker_code():

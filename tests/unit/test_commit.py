@@ -1,6 +1,7 @@
 """What the committer makes of each answer that a transaction can get."""
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,8 @@ from streamkit.conditions import absent
 from streamkit.control import ControlSpace, Cursor, cursor_attributes
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.observe.meters import Meters
+from streamkit.observe.registry import Registry
 from streamkit.schema import TableSchema
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
@@ -51,9 +54,9 @@ class Table:
             raise answer
 
 
-def committer(table):
+def committer(table, *more):
     space = ControlSpace.of(SCHEMA, "app", "label")
-    return Committer(table, space, MINE, {"t": SCHEMA}, random.Random(0))
+    return Committer(table, space, MINE, {"t": SCHEMA}, random.Random(0), *more)
 
 
 def batch(position="9", *, guarded=False):
@@ -163,3 +166,23 @@ async def test_conflicts_and_throttling_are_never_a_lost_lease(codes, throttled)
 async def test_missing_permissions_say_what_to_check():
     with pytest.raises(ConfigurationError, match="permission"):
         await committer(Table(failure("AccessDeniedException"))).commit(batch())
+
+
+@pytest.mark.parametrize(
+    ("answer", "counted"),
+    [
+        (None, "commits"),
+        (failure("TransactionConflictException"), "commit_conflicts"),
+        (failure("ThrottlingException"), None),
+        (canceled("ConditionalCheckFailed", "None", item=in_table(owner="another")), "fenced"),
+    ],
+    ids=["applied", "conflict", "throttled", "fenced"],
+)
+async def test_each_fate_of_a_commit_is_counted_by_itself(answer, counted):
+    registry = Registry()
+    subject = committer(Table(answer), Meters(registry, "shop"))
+    with suppress(LeaseLost):
+        await subject.commit(batch())
+    names = ("commits", "commit_conflicts", "fenced")
+    found = {name: registry.total(f"streamkit_{name}_total") for name in names}
+    assert found == {name: float(name == counted) for name in names}

@@ -1,6 +1,6 @@
 """A shard gets a cursor exactly when its parent is finished, or gone for good."""
 
-from streamkit.control import Cursor
+from streamkit.control import Cursor, child_of
 from streamkit.source.lineage import Shard, forgotten, next_step
 
 
@@ -50,9 +50,11 @@ def test_a_parent_that_is_gone_makes_its_child_a_root():
     assert names(step("b<a", gone="a")) == ["b"]
 
 
-def test_a_child_inherits_generation_and_holds_from_its_parent():
+def test_a_child_inherits_holds_from_its_parent_and_is_not_older_than_who_makes_it():
     (child,) = step("b<a", cursors(a="finished")).create
-    assert (child.generation, child.holds, child.parent) == (4, {"a.0"}, "a")
+    assert (child.generation, child.holds, child.parent) == (9, {"a.0"}, "a")
+    parent = Cursor("a", state="finished", generation=12)
+    assert child_of("b", parent, generation=9, parent_name="a").generation == 12
 
 
 def test_late_children_of_a_finished_parent_are_created_for_ever():

@@ -1,5 +1,6 @@
 """What is declared about starts and losses is checked as it is declared; what follows is plain."""
 
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -24,7 +25,7 @@ from streamkit import (
     Table,
 )
 from streamkit.control import Cursor
-from streamkit.lag import Lag, bound, time_to_loss
+from streamkit.lag import Behind, Lag, bound, time_to_loss
 from streamkit.loss import settle_loss
 from streamkit.rewind import counts_twice
 from streamkit.start import since_of, start_text
@@ -153,3 +154,45 @@ def test_only_handlers_whose_effects_are_the_same_done_twice_may_run_again():
     assert [name for name, reason in verdicts.items() if reason is None] == ["puts", "sets", "acts"]
     assert "Add" in verdicts["adds"]
     assert "reads the table" in verdicts["reads"]
+
+
+class Now:
+    """A clock that is set."""
+
+    seconds = NOW
+
+    def time(self):
+        return self.seconds
+
+
+class Seen:
+    """A record, of which only the time counts."""
+
+    def __init__(self, created_at):
+        self.created_at = created_at
+
+
+def test_a_shard_that_was_just_taken_is_not_as_far_behind_as_its_cursor_was_written_long_ago():
+    clock = Now()
+    behind = Behind(clock, seen=NOW - HOUR)
+    assert math.isnan(behind.lag(None))
+    clock.seconds += 60
+    assert behind.lag(None) == HOUR + 60, "no page comes"
+    behind.note([])
+    assert behind.lag(None) == 0
+
+
+def test_a_shard_is_behind_until_some_empty_pages_came_in_a_row():
+    clock = Now()
+    behind = Behind(clock, seen=0)
+    behind.note([Seen(NOW - 500), Seen(NOW - 400)])
+    for _ in range(4):
+        behind.note([])
+        assert behind.lag(None) == 400
+    behind.note([])
+    assert behind.lag(None) == 0
+    behind.note([Seen(NOW - 1)])
+    assert behind.lag(None) == 0, "a page takes about as long to arrive"
+    clock.seconds += 90
+    assert behind.lag(None) == 90, "nothing was read since"
+    assert behind.lag(NOW - 10) == 100

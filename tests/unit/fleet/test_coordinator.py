@@ -75,6 +75,9 @@ class Shards:
 class Rollout:
     newest = 1
 
+    async def refresh(self, every, *, leads):
+        pass
+
     async def position(self, me, members):
         return {} if me.state == "active" else {"state": "active", "generation": 1}
 

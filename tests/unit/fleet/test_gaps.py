@@ -113,7 +113,7 @@ def test_an_only_child_that_is_listed_late_sits_where_its_parent_sat():
 
 def test_a_child_carries_what_its_parent_knew():
     parent = Cursor("p", generation=4, holds=frozenset({"p.0"}), seen=70, since=60)
-    child = child_of("c", parent, generation=9, parent_name="p")
+    child = child_of("c", parent, generation=3, parent_name="p")
     assert (child.generation, child.holds, child.seen, child.since) == (4, {"p.0"}, 70, 60)
 
 
@@ -264,7 +264,11 @@ async def test_a_running_worker_joins_a_generation_that_its_like_has_started(sto
     rollout = await old_beside_new(store, Hands())
     twin = Member("t", fingerprint="old", state="active", generation=3)
     members = {"n": NEW, "t": twin}
-    assert await rollout.position(old("active", generation=1), members) == {"generation": 3}
+    renewed: list[bool] = []
+    rollout.renew = lambda: renewed.append(True)
+    for _ in range(2):
+        assert await rollout.position(old("active", generation=1), members) == {}
+    assert renewed == [True]
 
 
 # -- what is in the table --------------------------------------------------------------------------

@@ -1,0 +1,134 @@
+"""Running a migration from the command line: its process, its signals, and what is shown.
+
+The first SIGTERM or SIGINT gives segments back at the next page and ends; the second ends at once.
+Either way nothing is lost: the same command goes on.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import anyio
+
+from streamkit.activity import first_error
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.cli.exits import ExitCode
+from streamkit.cli.migration_views import progress_line
+from streamkit.cli.printing import is_rich, say
+from streamkit.cli.signals import graceful
+from streamkit.cli.watchdog import blocked_seconds, watch_loop
+from streamkit.clock import SystemClock, utc
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.aggregates import run_aggregate
+from streamkit.migrate.passing import Pace
+from streamkit.migrate.progress import Progress, ProgressReader
+from streamkit.migrate.reports import Reporter
+from streamkit.migrate.running import Runner
+from streamkit.migrate.slices import prompt
+from streamkit.migrate.state import RESTING, State
+from streamkit.settings import Settings
+
+_SHOW_SECONDS = 2.0
+_LINE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a process runs a migration: segments at once, to its rest or not, and what it shows."""
+
+    at_once: int = 4
+    stay: bool = False
+    as_json: bool = False
+
+
+async def run_to_rest(
+    app: App, aws: Aws, migration: Migration, settings: Settings, manner: Manner
+) -> State:
+    """Run a migration until nothing happens by itself, or until a signal.
+
+    Raises:
+        ConfigurationError: the table, the permissions or the definition are wrong.
+    """
+    try:
+        async with anyio.create_task_group() as group:
+            reader = ProgressReader(app, aws)
+            group.start_soon(_show, reader, migration.id, manner)
+            with watch_loop(blocked_seconds(settings)):
+                state = await _run(app, aws, migration, settings, manner)
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    final = await reader.read(migration.id)
+    say(json.dumps(final.to_dict()) if manner.as_json else progress_line(final))
+    return state
+
+
+async def _run(
+    app: App, aws: Aws, migration: Migration, settings: Settings, manner: Manner
+) -> State:
+    if migration.mode == "aggregate":
+        stopping = anyio.Event()
+        with graceful(stopping.set):
+            return await run_aggregate(
+                app, aws, migration, at_once=manner.at_once, stopping=stopping
+            )
+    pace = Pace(segments=manner.at_once)
+    runner = Runner(app, aws, migration, prompt(settings), pace=pace)
+    async with anyio.create_task_group() as group:
+        group.start_soon(Reporter(runner).run)
+        with graceful(runner.stop):
+            state = await runner.run(stay=manner.stay)
+        group.cancel_scope.cancel()
+    return state
+
+
+def exit_code_of(state: State) -> ExitCode:
+    """Return how a command ends that ran a migration."""
+    if state.phase == "blocked":
+        return ExitCode.WAITS_FOR_PEOPLE
+    if state.phase in RESTING:
+        return ExitCode.OK
+    return ExitCode.PAUSED if state.desired == "pause" else ExitCode.INTERRUPTED
+
+
+async def _show(reader: ProgressReader, migration: str, manner: Manner) -> None:
+    """Show how far it is, until it is cancelled."""
+    if manner.as_json or not is_rich():
+        await show_lines(_looks(reader, migration, _LINE_SECONDS), as_json=manner.as_json)
+    else:
+        await show_live(_looks(reader, migration, _SHOW_SECONDS))
+
+
+async def _looks(reader: ProgressReader, migration: str, every: float) -> AsyncIterator[Progress]:
+    while True:
+        await anyio.sleep(every)
+        yield await reader.read(migration)
+
+
+async def show_lines(looks: AsyncIterator[Progress], *, as_json: bool) -> None:
+    """Print a line for each look."""
+    async for now in looks:
+        if as_json:
+            say(json.dumps(now.to_dict()))
+        else:
+            say(f"{clock_text()} {progress_line(now)}")
+
+
+async def show_live(looks: AsyncIterator[Progress]) -> None:
+    """Draw each look in the place of the one before."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.text import Text
+
+    with Live(auto_refresh=False) as live:
+        async for now in looks:
+            lines = Text("\n".join(progress_line(now).split(" | ")))
+            bar = ProgressBar(total=1.0, completed=now.share or 0.0, width=60)
+            live.update(Group(lines, bar), refresh=True)
+
+
+def clock_text() -> str:
+    """Return what time it is, for lines that follow each other."""
+    return utc(int(SystemClock().time())).strftime("%H:%M:%S")

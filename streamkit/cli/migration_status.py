@@ -1,0 +1,59 @@
+"""`streamkit migrate status`: where an app's migrations are, once or again and again."""
+
+from collections.abc import AsyncIterator
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.cli.migrating import show_lines, show_live
+from streamkit.cli.migration_views import describe_state, progress_line
+from streamkit.cli.printing import is_rich, print_json, say
+from streamkit.migrate.commands import open_book
+from streamkit.migrate.progress import Progress, ProgressReader
+
+
+async def show_all(app: App, aws: Aws, *, as_json: bool) -> None:
+    """Print a line for each migration of an app."""
+    reader = ProgressReader(app, aws)
+    found = [await reader.read(number) for number in sorted(app.migrations)]
+    if as_json:
+        print_json([one.to_dict() for one in found])
+        return
+    if not found:
+        say(f"{app.name} has no migration")
+    for one in found:
+        say(progress_line(one))
+
+
+async def show_one(app: App, aws: Aws, number: str, *, as_json: bool) -> None:
+    """Print where one migration is."""
+    now = await ProgressReader(app, aws).read(number, lag=True)
+    state = await (await open_book(app, aws)).read(number)
+    if as_json:
+        print_json({**now.to_dict(), "verified": state.verified, "run": state.run})
+    else:
+        describe_state(state, now)
+
+
+async def watch_one(
+    app: App, aws: Aws, number: str, every: float, looks: int | None, *, as_json: bool
+) -> None:
+    """Look again and again: for ever, or so often."""
+    found = _looks(ProgressReader(app, aws), number, every, looks)
+    if as_json or not is_rich():
+        await show_lines(found, as_json=as_json)
+    else:
+        await show_live(found)
+
+
+async def _looks(
+    reader: ProgressReader, number: str, every: float, looks: int | None
+) -> AsyncIterator[Progress]:
+    seen = 0
+    while True:
+        yield await reader.read(number, lag=True)
+        seen += 1
+        if seen == looks:
+            return
+        await anyio.sleep(every)

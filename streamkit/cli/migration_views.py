@@ -1,0 +1,216 @@
+"""How migrations are shown: plans, progress, verifications, errors; rich on a terminal."""
+
+from collections.abc import Iterable, Sequence
+
+from streamkit.cli.printing import is_rich, moment, say, seconds, table
+from streamkit.migrate.commands import Listed
+from streamkit.migrate.diffs import Diff
+from streamkit.migrate.errors import ItemError
+from streamkit.migrate.estimates import StepCost
+from streamkit.migrate.planning import Plan
+from streamkit.migrate.progress import Progress
+from streamkit.migrate.sampling import Estimate
+from streamkit.migrate.state import State
+from streamkit.migrate.status import Line
+from streamkit.migrate.verifying import Verified
+
+_SHOWN = 50
+_COLOURS = {"-": "red", "+": "green", " ": "bold"}
+
+
+def describe_list(found: Sequence[Listed]) -> None:
+    """Print the migrations of an app."""
+    heads = ("migration", "name", "mode", "entity", "standing", "phase", "declared")
+    rows = [
+        (o.id, o.name, o.mode, o.entity, o.standing, o.phase, o.declared.partition(" ")[2])
+        for o in found
+    ]
+    table(heads, rows)
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+def describe_plan(plan: Plan) -> None:
+    """Print a plan."""
+    exact = plan.sampled >= 1
+    what = "all of the table" if exact else f"{plan.sampled:.2%} of the table"
+    say(f"migration {plan.migration}, {plan.mode} of {plan.entity}; {plan.looked_at} items, {what}")
+    say(f"items in the table     {_count(plan.items)}")
+    say(f"of them {plan.entity:<14} {_share(plan.matching)}")
+    say(f"of those to be changed {_share(plan.needing)}")
+    say()
+    heads = ("step", "read units", "write units", "of indexes", "$")
+    table(heads, [_row(step) for step in plan.forecast.steps])
+    say(f"all in all ${_money(plan.forecast.dollars)}, on demand; {plan.to_dict()['prices']}")
+    if plan.forecast.seconds is not None:
+        say(f"at this budget it takes {seconds(plan.forecast.seconds)} at least")
+    _describe_problems(plan)
+    for diff in plan.diffs:
+        _print_diff(diff)
+
+
+def _row(step: StepCost) -> tuple[str, ...]:
+    indexes = [f"{name} {_count(one)}" for name, one in sorted(step.writes.items()) if name]
+    own = step.writes.get("", Estimate(0.0))
+    return (
+        step.step,
+        _count(step.reads),
+        _count(own),
+        ", ".join(indexes) or "-",
+        _money(step.dollars),
+    )
+
+
+def _describe_problems(plan: Plan) -> None:
+    say()
+    if not plan.problems:
+        say("nothing speaks against it")
+    for one in plan.problems:
+        items = f", {one.items} items ({one.share:.1%}), such as" if one.items else ""
+        say(f"{one.severity}: {one.kind}: {one.text}{items} {', '.join(one.examples)}".rstrip())
+
+
+def _print_diff(diff: Diff) -> None:
+    say()
+    if not is_rich():
+        say(f"item {diff.item}")
+        for sign, text in diff.lines:
+            say(f"  {sign} {text}")
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    console.print(Text(f"item {diff.item}", style="bold"))
+    for sign, text in diff.lines:
+        console.print(Text(f"  {sign} {text}", style=_COLOURS[sign]))
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+def progress_line(now: Progress) -> str:
+    """Return a progress as one line."""
+    parts = [f"{now.migration} {phase_of(now)}"]
+    if now.share is not None:
+        parts.append(f"{now.share:.1%} ±{now.share_error:.1%}")
+        parts.append(f"segments {now.finished}/{now.segments}")
+        parts.append(f"{now.tally.scanned} read, {now.tally.changed} changed")
+        parts.append(f"{now.items:,.0f} items/s, {now.tally.conflicts} conflicts")
+    if now.open_errors or now.waived:
+        parts.append(f"{now.open_errors} errors, {now.waived} waived")
+    if now.processes:
+        parts.append(_units(now))
+    if now.reason:
+        parts.append(f"held back by {_reason(now.reason)}")
+    if now.lag is not None:
+        parts.append(f"capture lag {seconds(now.lag)}")
+    if now.eta is not None:
+        parts.append(f"this pass ends in {seconds(now.eta)} ±{seconds(now.eta_error)}")
+    if now.note:
+        parts.append(now.note)
+    return " | ".join(parts)
+
+
+def phase_of(now: Progress | State) -> str:
+    """Return the phase, and what people want of it."""
+    text = "pending" if now.phase == "new" else now.phase
+    text += ", going back" if now.direction == "back" and now.phase != "rolled back" else ""
+    return f"{text}, paused" if now.desired == "pause" else text
+
+
+def _units(now: Progress) -> str:
+    def one(speed: float, limit: float | None) -> str:
+        return f"{speed:,.0f}" + ("" if limit is None else f"/{limit:,.0f}")
+
+    text = f"RCU/s {one(now.reads, now.max_reads)}, WCU/s"
+    text += f" {one(now.writes.get('', 0.0), now.max_writes)}"
+    indexes = [f"{name} {speed:,.0f}" for name, speed in now.writes.items() if name]
+    text += f" ({', '.join(indexes)})" if indexes else ""
+    return f"{text}, {now.processes} processes"
+
+
+def _reason(reason: str) -> str:
+    return {
+        "limit": "the limit",
+        "throttled": "throttling",
+        "lag": "the lag of other consumers",
+    }.get(reason, reason)
+
+
+def describe_state(state: State, now: Progress) -> None:
+    """Print where one migration is."""
+    for part in progress_line(now).split(" | "):
+        say(part)
+    if state.verified:
+        say("last verification: " + ", ".join(f"{n} {k}" for k, n in state.verified.items()))
+    if state.audit:
+        last = state.audit[-1]
+        say(f"last: {moment(int(last.at))} {last.what}, {last.by}")
+
+
+def describe_lines(lines: Sequence[Line]) -> None:
+    """Print the migrations that are not done, a line each."""
+    for one in lines:
+        done = "" if one.share == "-" else f", {one.share} of the pass"
+        errors = f", {one.errors} errors" if one.errors else ""
+        note = f"; {one.note}" if one.note else ""
+        say(f"migration {one.migration}: {one.phase}{done}{errors}{note}")
+
+
+def describe_history(state: State) -> None:
+    """Print the audit trail."""
+    rows = [(moment(int(one.at)), one.what, one.by) for one in state.audit]
+    table(("when (UTC)", "what", "who"), rows)
+
+
+# -- errors and verifications ----------------------------------------------------------------------
+
+
+def describe_errors(errors: Iterable[ItemError]) -> None:
+    """Print failed items, without their keys."""
+    rows = [(o.id, o.kind, o.text, moment(int(o.at)), o.waived or "-") for o in errors]
+    if not rows:
+        say("no item has failed")
+        return
+    table(("item", "kind", "what", "when (UTC)", "waived"), rows)
+
+
+def describe_verified(found: Verified) -> None:
+    """Print a verification."""
+    share = "" if found.sampled >= 1 else f" of {found.sampled:.1%} of the table"
+    say(f"migration {found.migration}, {found.phase}: {found.looked_at} items{share},")
+    say(f"{found.matching} of them of its entity")
+    if not found.orphans:
+        say("copies without a source were not looked for")
+    for title, ones in (("different", found.different), ("unsettled", found.unsettled)):
+        if ones:
+            say(f"{title}: {len(ones)} items")
+            table(("item", "kind", "what"), [(o.id, o.kind, o.text) for o in ones[:_SHOWN]])
+            if len(ones) > _SHOWN:
+                say(f"and {len(ones) - _SHOWN} more; --json shows all")
+    if found.waived:
+        say(f"{found.waived} differ, and were waived")
+    if found.repaired:
+        say(f"{found.repaired} were repaired")
+    if found.ok:
+        say("every item is as it should be")
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def _count(one: Estimate) -> str:
+    error = f" ±{one.error:,.0f}" if one.error else ""
+    return f"{one.value:,.0f}{error}"
+
+
+def _share(one: Estimate) -> str:
+    error = f" ±{one.error:.1%}" if one.error else ""
+    return f"{one.value:.1%}{error}"
+
+
+def _money(one: Estimate) -> str:
+    error = f" ±{one.error:,.2f}" if one.error >= 0.005 else ""
+    return f"{one.value:,.2f}{error}"

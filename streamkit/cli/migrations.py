@@ -1,0 +1,289 @@
+"""`streamkit migrate`: write, plan, run, watch, mend, verify and take back migrations."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamkit.cli.migration_errors import errors
+from streamkit.cli.migration_options import (
+    AtOnceOption,
+    DetachOption,
+    NumberArgument,
+    RequiredApp,
+    StayOption,
+    with_limits,
+)
+from streamkit.cli.migration_steps import (
+    contract,
+    limit,
+    pause,
+    resume,
+    rollback,
+    run_change,
+    switch,
+)
+from streamkit.cli.options import AppArgument, JsonOption
+
+if TYPE_CHECKING:
+    from streamkit.aws import Aws
+    from streamkit.migrate.state import State
+
+migrate = typer.Typer(
+    help="Bring data into a new shape while it is read and written.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+migrate.add_typer(errors, name="errors")
+
+
+@migrate.command()
+def new(
+    app: RequiredApp,
+    name: Annotated[str, typer.Argument(help="what it is about, as in order_status")],
+    *,
+    entity: Annotated[
+        str | None, typer.Option("--entity", help="whose items; not needed if there is just one")
+    ] = None,
+    mode: Annotated[
+        str,
+        typer.Option("--mode", help="in_place, touch, rekey, split, derive or aggregate"),
+    ] = "in_place",
+) -> None:
+    """Write the file of a new migration under the next number; it runs as it is."""
+    from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.cli.printing import say
+    from streamkit.migrate.scaffold import write_migration
+
+    loaded = app_with_migrations(app)
+    chosen: Any = mode
+    path = write_migration(loaded, app, name, entity=entity, mode=chosen)
+    say(f"wrote {path}")
+
+
+@migrate.command()
+def check(app: AppArgument = None, *, json: JsonOption = False) -> None:
+    """List the migrations and how they stand; exits with 5 if one is pending, or was changed."""
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.cli.migration_views import describe_list
+    from streamkit.cli.printing import print_json, say
+    from streamkit.cli.running import exit_with, with_aws
+    from streamkit.migrate.commands import list_migrations
+
+    loaded = app_with_migrations(app)
+    found = with_aws(lambda aws: list_migrations(loaded, aws))
+    if json:
+        print_json([one.to_dict() for one in found])
+    elif found:
+        describe_list(found)
+    else:
+        say(f"{loaded.name} has no migration")
+    if any(one.standing in ("pending", "changed") for one in found):
+        exit_with(ExitCode.PROBLEMS)
+
+
+@migrate.command()
+@with_limits
+def plan(
+    app: RequiredApp,
+    number: NumberArgument,
+    *,
+    sample: Annotated[
+        str, typer.Option("--sample", metavar="5%|N", help="how much of the table to look at")
+    ] = "1000",
+    diff: Annotated[
+        bool, typer.Option("--diff", help="show what changes in some items: item data")
+    ] = False,
+    show_keys: Annotated[
+        bool, typer.Option("--show-keys", help="name those items by their keys")
+    ] = False,
+    json: JsonOption = False,
+    **limits: Any,
+) -> None:
+    """Say from a sample what a migration does, takes and breaks; nothing is written.
+
+    Exits with 5 if something speaks against it.
+    """
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.migration_options import app_with_migrations, limit_of
+    from streamkit.cli.migration_views import describe_plan
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import exit_with, with_aws
+    from streamkit.migrate.commands import migration_of
+    from streamkit.migrate.planning import Budget, Plan, plan_migration
+    from streamkit.migrate.sampling import read_wanted
+
+    loaded = app_with_migrations(app)
+    migration, wanted = migration_of(loaded, number), read_wanted(sample)
+
+    async def read(aws: "Aws") -> Plan:
+        limit = await limit_of(loaded, aws, limits)
+        budget = Budget(limit.max_reads, limit.max_writes)
+        return await plan_migration(
+            loaded,
+            aws,
+            migration,
+            sample=wanted,
+            budget=budget,
+            diffs=10 if diff else 0,
+            show_keys=show_keys,
+        )
+
+    found = with_aws(read)
+    if json:
+        print_json(found.to_dict())
+    else:
+        describe_plan(found)
+    if not found.ok:
+        exit_with(ExitCode.PROBLEMS)
+
+
+@migrate.command()
+@with_limits
+def apply(
+    app: RequiredApp,
+    number: NumberArgument,
+    *,
+    segments: Annotated[
+        int | None,
+        typer.Option("--segments", min=1, help="of the table; by default one for 64 MB"),
+    ] = None,
+    at_once: AtOnceOption = 4,
+    stay: StayOption = False,
+    accept_change: Annotated[
+        bool, typer.Option("--accept-change", help="go on with a definition that was changed")
+    ] = False,
+    detach: DetachOption = False,
+    json: JsonOption = False,
+    **limits: Any,
+) -> None:
+    """Begin a migration, or go on with it, until nothing happens by itself.
+
+    Any number of processes may run it at once, each by this command. It can be stopped or killed at
+    any time. Exits with 0 when it is done, ready or soaking, 7 if items failed, 8 if it is paused,
+    130 if it was stopped before its end.
+    """
+    from streamkit.cli.migration_options import app_with_migrations, limit_of
+    from streamkit.migrate.commands import begin, migration_of
+
+    loaded = app_with_migrations(app)
+    migration = migration_of(loaded, number)
+
+    async def start(aws: "Aws") -> "State":
+        return await begin(
+            loaded,
+            aws,
+            migration,
+            limit=await limit_of(loaded, aws, limits),
+            segments=segments,
+            accept_change=accept_change,
+        )
+
+    run_change(loaded, number, start, at_once=at_once, stay=stay, detach=detach, json=json)
+
+
+@migrate.command()
+def status(
+    app: AppArgument = None,
+    number: Annotated[
+        str | None, typer.Argument(metavar="ID", help="of the migration; all without it")
+    ] = None,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="look again and again")] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.1, help="seconds between two looks of --watch")
+    ] = 5.0,
+    looks: Annotated[
+        int | None, typer.Option("--looks", min=1, help="of --watch; for ever without it")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show how far migrations are, how fast, what holds them up, and when the pass ends."""
+    from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.cli.migration_status import show_all, show_one, watch_one
+    from streamkit.cli.running import with_aws
+    from streamkit.migrate.commands import migration_of
+
+    loaded = app_with_migrations(app)
+    if number is None:
+        with_aws(lambda aws: show_all(loaded, aws, as_json=json))
+        return
+    one = migration_of(loaded, number).id
+    if watch:
+        with_aws(lambda aws: watch_one(loaded, aws, one, every, looks, as_json=json))
+    else:
+        with_aws(lambda aws: show_one(loaded, aws, one, as_json=json))
+
+
+@migrate.command()
+def verify(
+    app: RequiredApp,
+    number: NumberArgument,
+    *,
+    sample: Annotated[
+        str | None, typer.Option("--sample", metavar="5%", help="only so much of the table")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="bring what differs into the new shape")
+    ] = False,
+    max_rcu: Annotated[
+        float | None, typer.Option("--max-rcu", min=0.1, help="read units a second")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Hold the table against a migration, item by item; exits with 5 if something is wrong.
+
+    It reads the table strongly consistent: a unit for each 4 KB; of items that move or are derived
+    their targets, too. The table may be written to all the while.
+    """
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.cli.migration_views import describe_verified
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import exit_with, with_aws
+    from streamkit.migrate.commands import migration_of
+    from streamkit.migrate.sampling import read_wanted
+    from streamkit.migrate.verifying import verify_migration
+
+    loaded = app_with_migrations(app)
+    migration = migration_of(loaded, number)
+    if migration.mode == "aggregate":
+        raise typer.BadParameter(f"streamkit aggregate verify {app} {migration.entity.__name__}")
+    wanted = None if sample is None else read_wanted(sample)
+    found = with_aws(
+        lambda aws: verify_migration(
+            loaded, aws, migration, sample=wanted, repair=repair, max_reads=max_rcu
+        )
+    )
+    if json:
+        print_json(found.to_dict())
+    else:
+        describe_verified(found)
+    if not found.ok:
+        exit_with(ExitCode.PROBLEMS)
+
+
+@migrate.command()
+def history(app: RequiredApp, number: NumberArgument, *, json: JsonOption = False) -> None:
+    """Show who did what with a migration, and when."""
+    from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.cli.migration_views import describe_history
+    from streamkit.cli.printing import print_json
+    from streamkit.cli.running import with_aws
+    from streamkit.migrate.commands import migration_of, open_book
+
+    loaded = app_with_migrations(app)
+    one = migration_of(loaded, number).id
+
+    async def read(aws: "Aws") -> "State":
+        return await (await open_book(loaded, aws)).read(one)
+
+    state = with_aws(read)
+    if json:
+        print_json(state.to_dict()["audit"])
+    else:
+        describe_history(state)
+
+
+for step in (pause, resume, limit, switch, rollback, contract):
+    migrate.command()(step)

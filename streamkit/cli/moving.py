@@ -1,0 +1,132 @@
+"""`streamkit consumers import-kcl`, `to-workers`, `to-lambda`: a consumer changes its host."""
+
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from streamkit.cli.consumers import time_of
+from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from streamkit.app import App
+    from streamkit.aws import Aws
+    from streamkit.moving import Imported, Moved
+
+T = TypeVar("T")
+
+
+def import_kcl(
+    app: AppArgument = None,
+    *,
+    listener: ListenerOption = None,
+    leases: Annotated[str, typer.Option("--leases", help="the KCL's lease table")],
+    caught_up_at: Annotated[
+        str | None,
+        typer.Option("--caught-up-at", help="a time at which the KCL had read everything"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Let an app that has never run go on where a KCL has stopped.
+
+    Stop the KCL's workers first. What they had processed after their last checkpoints comes again.
+    Exits with 5, and changes nothing, where the leases do not fit the stream.
+    """
+    from streamkit.cli.printing import print_json, say
+    from streamkit.moving import import_leases
+
+    caught_up = None if caught_up_at is None else time_of(caught_up_at, "--caught-up-at")
+
+    def work(loaded: "App", aws: "Aws") -> "Awaitable[Imported]":
+        return import_leases(loaded, aws, leases, caught_up_at=caught_up, dry_run=dry_run)
+
+    done = _move(app, listener, work)
+    if json:
+        print_json(done.to_dict())
+        return
+    for note in done.notes:
+        say(note)
+    say(
+        f"{done.consumer} {'would go' if dry_run else 'goes'} on at {done.positions} checkpoints;"
+        f" {done.finished} shards are finished, {done.unread} begin at their oldest record"
+    )
+
+
+def to_workers(
+    app: AppArgument = None,
+    *,
+    listener: ListenerOption = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="everything created before this time is done for sure"),
+    ] = None,
+    in_flight: Annotated[
+        float, typer.Option("--in-flight", help="the function's time-out, in seconds")
+    ] = 900.0,
+    json: JsonOption = False,
+) -> None:
+    """Let workers go on where the app's Lambda functions are; then start them.
+
+    It processes what the functions have not, shuts them out, and waits until none can run any more.
+    The table may be written all the while. Broken off, the same command finishes it.
+    """
+    from streamkit.cli.printing import print_json, say
+    from streamkit.moving import move_to_workers
+
+    moment = None if since is None else time_of(since, "--since")
+
+    def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
+        return move_to_workers(loaded, aws, since=moment, in_flight=in_flight)
+
+    done = _move(app, listener, work)
+    if json:
+        print_json(done.to_dict())
+        return
+    say(f"{done.consumer} goes on at {done.shards} shards: start workers, delete the mapping")
+
+
+def to_lambda(
+    app: AppArgument = None,
+    *,
+    listener: ListenerOption = None,
+    wait: Annotated[
+        float, typer.Option("--wait", help="seconds to wait for the last worker to stop")
+    ] = 600.0,
+    json: JsonOption = False,
+) -> None:
+    """Let Lambda functions go on where the app's workers are; then create the mapping.
+
+    Begin while the workers run, and stop them when it waits. The mapping starts at TRIM_HORIZON.
+    Broken off, the same command finishes it.
+    """
+    from streamkit.cli.printing import print_json, say
+    from streamkit.cli.running import settings
+    from streamkit.moving import move_to_lambda
+
+    def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
+        if wait and not json:
+            typer.echo("stop the workers now; this waits for them", err=True)
+        return move_to_lambda(loaded, aws, wait=wait, lease_seconds=settings().lease)
+
+    done = _move(app, listener, work)
+    if json:
+        print_json(done.to_dict())
+        return
+    say(f"{done.consumer} is Lambda's: create its mapping, at TRIM_HORIZON")
+
+
+def _move(app: str | None, listener: str | None, work: "Callable[[App, Aws], Awaitable[T]]") -> T:
+    """Run a move; list the reasons if it is refused."""
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.running import app_named, exit_with, with_aws
+    from streamkit.moving import MoveRefused
+
+    loaded = app_named(app, listener)
+    try:
+        return with_aws(lambda aws: work(loaded, aws))
+    except MoveRefused as refused:
+        for reason in refused.reasons:
+            typer.echo(f"refused: {reason}", err=True)
+        exit_with(ExitCode.PROBLEMS)

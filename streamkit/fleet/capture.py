@@ -1,0 +1,65 @@
+"""Capture: every shard of a consumer is in a generation, and nothing of an older one is committed.
+
+A cursor is raised without asking its owner: the commits of a worker of an older generation are
+refused from then on, and it comes back in the new one. The lister's cursor is raised too, so that
+whoever makes cursors makes them in the new generation. In: the generation's number. Out: nothing;
+it returns once one look has found all cursors raised, with no lister's commit during the look: only
+those take names off the directories, so that none was overlooked between two of them.
+
+On failure: a table that does not answer raises; any number of processes may do the same at once.
+"""
+
+from collections.abc import Iterable
+
+from streamkit.actions import OURS
+from streamkit.conditions import Attr
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.source.lister import NAME as LISTER
+
+
+async def capture(store: CursorStore, number: int) -> None:
+    """Raise every cursor to a generation.
+
+    Raises:
+        ConfigurationError: no worker of the consumer has ever run.
+    """
+    while True:
+        lister = await store.read(LISTER)
+        if lister is None:
+            raise ConfigurationError(
+                f"no worker of {store.space.consumer} has read this stream yet; start one first"
+            )
+        behind = [c for c in (lister, *await _open(store)) if c.generation < number]
+        for cursor in behind:
+            await _raise(store, cursor, number)
+        after = await store.read(LISTER)
+        if not behind and after is not None and _state(after) == _state(lister):
+            return
+
+
+def _state(lister: Cursor) -> tuple[int, str]:
+    return lister.epoch, lister.commit
+
+
+async def _open(store: CursorStore) -> Iterable[Cursor]:
+    """Read the cursors that are listed, and the children of those that are finished by now."""
+    found: dict[str, Cursor] = {}
+    wanted = await store.names()
+    while wanted:
+        read = await store.read_many(wanted)
+        found |= read
+        wanted = {child for c in read.values() for child in c.children} - found.keys() - wanted
+    return [cursor for cursor in found.values() if not cursor.finished]
+
+
+async def _raise(store: CursorStore, cursor: Cursor, number: int) -> None:
+    action = store.space.update("cursor", cursor.name)
+    action.sets["generation"] = {"N": str(number)}
+    action.guards.append((Guard(Attr("generation").lt(number)), OURS))
+    try:
+        await store.write(action)
+    except LeaseLost:
+        return  # it is raised already, or deleted

@@ -1,0 +1,111 @@
+"""Counting what is there already: an aggregate's handler while a build of it is under way.
+
+The ledger says of each source item what is in the aggregate already. The first change of an item
+that is counted adds c(new) - that, whatever its old image was, and makes the entry *live*; later
+ones add c(new) - c(old), as ever. The scan, which comes to every item once, adds c(image) and notes
+it IF there is no entry. So the aggregate is the sum of what the ledger says, at every moment, and
+it does not matter who comes to an item first.
+
+The order of an item's changes matters meanwhile: one that is parked holds the item's lane, and is
+retried as what it was parked as.
+
+In: a change, or an image. Out: effects, and entries as text. On failure: what `group` or a measure
+raises; the change is parked for it.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from streamkit.changes import Change
+from streamkit.codec import decode, encode
+from streamkit.effects import Effect, Noted
+from streamkit.entity import Entity
+from streamkit.fields import dump_fields, validate_fields
+from streamkit.handler import Handler
+from streamkit.keys import Key
+from streamkit.kinds.contributions import between, contributions, placed, stored_as
+from streamkit.ledger import LIVE, Ledger, written
+
+if TYPE_CHECKING:
+    from streamkit.kinds.aggregate import Aggregate
+    from streamkit.table import Table
+
+Extremes = Callable[[Change[Any], "Table"], Awaitable[list[Effect]]]
+"""What a change means to an aggregate beside its sums, for those that have extremes."""
+
+
+def counting_handler(
+    aggregate: "type[Aggregate[Any]]",
+    plain: Handler,
+    build: int,
+    extremes: Extremes | None = None,
+) -> Handler:
+    """Return what takes the place of an aggregate's handler in one build."""
+
+    async def run(change: Change[Any], ledger: Ledger, **tools: Any) -> list[Effect]:
+        effects = []
+        if aggregate.__measures__:
+            effects = await _by_ledger(aggregate, build, change, ledger)
+        if extremes is not None:
+            effects += await extremes(change, tools["table"])
+        return effects
+
+    return replace(
+        plain,
+        run=run,
+        is_async=True,
+        needs={**plain.needs, "ledger": Ledger},
+        commutes=False,
+        build=build,
+    )
+
+
+async def _by_ledger(
+    aggregate: "type[Aggregate[Any]]", build: int, change: Change[Any], ledger: Ledger
+) -> list[Effect]:
+    before, after = (contributions(aggregate, image) for image in (change.old, change.new))
+    if not (before or after):  # no scan can have counted an image between the two
+        return []
+    entry = await ledger.entry(aggregate.__name__, build, change.key)
+    if entry.is_live:
+        return placed(aggregate, between(before, after), change)
+    seen = read_entry(aggregate, entry.text)
+    effects = placed(aggregate, between(seen, after), change)
+    return [*effects, Noted(written(entry.ref, LIVE))]
+
+
+def entry_text(aggregate: "type[Aggregate[Any]]", item: Entity) -> str:
+    """Return what an image contributes, as an entry says it."""
+    stored = stored_as(aggregate)
+    return json.dumps(
+        [
+            [
+                key.pk,
+                key.sk,
+                {
+                    name: encode(dump_fields(stored, {name: value})[name])
+                    for name, value in key.fields
+                },
+                {name: str(amount) for name, amount in amounts.items()},
+            ]
+            for key, amounts in contributions(aggregate, item).items()
+        ],
+        separators=(",", ":"),
+    )
+
+
+def read_entry(
+    aggregate: "type[Aggregate[Any]]", text: str | None
+) -> Mapping[Key[Any], dict[str, Decimal]]:
+    """Return what an entry says that an item contributes, by group and attribute."""
+    stored = stored_as(aggregate)
+    found: dict[Key[Any], dict[str, Decimal]] = {}
+    for pk, sk, fields, amounts in json.loads(text or "[]"):
+        given = {name: decode(wire) for name, wire in fields.items()}
+        values = validate_fields(stored, given, where=f"the ledger of {aggregate.__name__}")
+        key = Key(stored, pk, sk, tuple(values.items()))
+        found[key] = {name: Decimal(amount) for name, amount in amounts.items()}
+    return found

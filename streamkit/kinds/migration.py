@@ -1,0 +1,274 @@
+"""Migrations, declared: a pure function that brings one item into a new shape.
+
+    @app.migration("0003", Order)
+    def order_status_date(status: str, date: str) -> Set[Order]:
+        return Set(order_status_date=f"{status}#{date}")
+
+The parameters are the read set: fields of the entity, by name. A function that takes one parameter
+annotated with an entity gets the item as that entity; one annotated `Item` gets its plain values by
+attribute name, and what it looks at is tracked. An item is done once the function changes nothing
+about it, so the function must give nothing more for what it has made itself.
+
+    in_place   the item is changed where it is: `Set` and `Remove` without a key, or the entity
+    touch      the same, but the pass only marks items, and the stream does the work
+    rekey      the item goes to another key (or table): return the new entity, or None to leave it
+    split      parts of the item become items: return them, and what to `Set` or `Remove` in the
+               item once its parts are the truth
+    derive     items that follow from the item come beside it: return them
+    aggregate  an aggregate over items that are there already; it needs no function
+
+In: functions, as they are registered. On failure: `DeclarationError` with the line.
+"""
+
+import ast
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_type_hints
+
+from streamkit.declaration import Declaration
+from streamkit.entity import Entity, Index, attribute_names, spec_of
+from streamkit.errors import DeclarationError
+from streamkit.keys import Key, Query
+from streamkit.kinds.aggregate import Aggregate
+
+Item = Mapping[str, Any]
+"""An item's plain values, by attribute name: what a function may take instead of fields."""
+
+Mode = Literal["in_place", "touch", "rekey", "split", "derive", "aggregate"]
+"""What a migration does with an item; see the module."""
+
+Takes = Literal["fields", "entity", "item"]
+
+PAIRS: Final = frozenset({"rekey", "split", "derive"})
+"""The modes that write other items than the one they read."""
+
+_ID = re.compile(r"\d{3,}")
+FILE = re.compile(r"(\d{3,})_[a-z0-9_]+\.py")
+"""What the file of a migration is called: its number, then what it is about."""
+
+
+@dataclass(frozen=True, eq=False)
+class Migration:
+    """One migration as declared.
+
+    `function` is pure and takes what `takes` says; `parameters` are its fields with their
+    attributes and whether one must be there. `reverse` undoes it: for `in_place` and `touch` a
+    function as `function`, for pairs one of the target entity that gives the source (of `split`: of
+    the source and the list of its parts, that gives what to set in the source). `collect` finds
+    the parts of a source that is split, `source` the source of a part. `check` says whether a
+    migrated item is right. `conflict` says what happens where another item is in a target's place.
+    `owner` is the `@app.derive` handler that keeps what is derived from now on. `to` is another
+    table, `index` where `touch` finds the items. `digest` changes with the definition.
+    """
+
+    id: str
+    entity: type[Entity]
+    mode: Mode
+    function: Callable[..., Any] | None
+    takes: Takes
+    parameters: Mapping[str, tuple[str, bool]]
+    declared: Declaration
+    digest: str
+    reverse: Callable[..., Any] | None = None
+    collect: Callable[[Any], Query[Any]] | None = None
+    source: Callable[[Any], Key[Any] | None] | None = None
+    check: Callable[[Any], bool] | None = None
+    conflict: Literal["report", "keep"] = "report"
+    owner: str | None = None
+    to: str | None = None
+    index: Index | None = None
+    target: type[Entity] | None = None
+
+    @property
+    def is_pairs(self) -> bool:
+        """Whether it writes other items than the one that it reads."""
+        return self.mode in PAIRS or self.to is not None
+
+    @property
+    def moves(self) -> bool:
+        """Whether the truth moves to other items, so that there is a switch and a contraction."""
+        return self.mode in ("rekey", "split")
+
+
+def read_migration(  # noqa: PLR0913 - each says one thing of the migration
+    id: str,  # noqa: A002 - the word of the thing
+    entity: type[Entity],
+    function: Callable[..., Any] | None,
+    *,
+    mode: Mode,
+    reverse: Callable[..., Any] | None = None,
+    collect: Callable[[Any], Query[Any]] | None = None,
+    source: Callable[[Any], Key[Any] | None] | None = None,
+    check: Callable[[Any], bool] | None = None,
+    conflict: Literal["report", "keep"] = "report",
+    owner: str | None = None,
+    to: str | None = None,
+    index: Index | None = None,
+) -> Migration:
+    """Make a migration of a function.
+
+    Raises:
+        DeclarationError: the number, the mode, the signature or the options do not fit together.
+    """
+    declared = Declaration.here(f"migration {id!r}") if function is None else _where(function)
+    takes, parameters = _signature(function, entity, declared)
+    migration = Migration(
+        id,
+        entity,
+        mode,
+        function,
+        takes,
+        parameters,
+        declared,
+        _digest(function, reverse, (id, mode, to, conflict, index and index.name), entity),
+        reverse,
+        collect,
+        source,
+        check,
+        conflict,
+        owner,
+        to,
+        index,
+        _target(function),
+    )
+    for problem in _problems(migration):
+        raise DeclarationError(f"{declared}: {problem}")
+    return migration
+
+
+def _where(function: Callable[..., Any]) -> Declaration:
+    return Declaration.of(function)
+
+
+def _problems(migration: Migration) -> Iterator[str]:
+    """Yield what does not fit together."""
+    mode, aggregate = migration.mode, issubclass(migration.entity, Aggregate)
+    if not _ID.fullmatch(migration.id):
+        yield f"a migration's number has three digits or more, as in '0003', not {migration.id!r}"
+    if mode not in get_args(Mode):
+        yield f"mode={mode!r}: one of {', '.join(get_args(Mode))}"
+    if (mode == "aggregate") != aggregate or (mode == "aggregate") != (migration.function is None):
+        yield "mode='aggregate' takes an Aggregate and no function; every other mode takes both"
+    if not aggregate:
+        spec_of(migration.entity)
+    if migration.function is not None and inspect.iscoroutinefunction(migration.function):
+        yield "what becomes of an item follows from the item alone: use def"
+    if migration.conflict not in ("report", "keep"):
+        yield f"conflict={migration.conflict!r}: report or keep"
+    yield from _misplaced(migration)
+
+
+def _misplaced(migration: Migration) -> Iterator[str]:
+    """Yield the options that do not go with the mode."""
+    mode = migration.mode
+    parts = migration.collect is None or migration.source is None
+    for wrong, problem in (
+        (
+            mode != "split" and (migration.collect or migration.source) is not None,
+            "collect= and source= are for items that are split",
+        ),
+        (
+            mode == "split" and migration.reverse is not None and parts,
+            "to undo a split, collect= says where an item's parts are, source= whose they are",
+        ),
+        (
+            migration.reverse is not None and migration.is_pairs and migration.target is None,
+            "its return annotation says which entity it makes: reverse= is given that",
+        ),
+        (migration.owner is not None and mode != "derive", "owner= goes with mode='derive'"),
+        (
+            migration.reverse is not None and mode == "derive",
+            "what is derived is deleted on rollback; leave reverse= out",
+        ),
+        (
+            migration.index is not None and mode != "touch",
+            "index= says where mode='touch' finds the items",
+        ),
+        (
+            migration.to is not None and mode not in ("rekey", "touch"),
+            "to= another table goes with mode='rekey' or mode='touch'",
+        ),
+    ):
+        if wrong:
+            yield problem
+
+
+def _signature(
+    function: Callable[..., Any] | None, entity: type[Entity], declared: Declaration
+) -> tuple[Takes, dict[str, tuple[str, bool]]]:
+    if function is None:
+        return "entity", {}
+    parameters = list(inspect.signature(function).parameters.values())
+    try:
+        hints = get_type_hints(function)
+    except NameError as error:
+        raise DeclarationError(
+            f"{declared}: its annotations name {error.name!r}, unknown"
+        ) from error
+    if not parameters:
+        raise DeclarationError(f"{declared}: its parameters say what it reads, as in (status: str)")
+    first = hints.get(parameters[0].name)
+    if len(parameters) == 1 and first == Item:
+        return "item", {}
+    if len(parameters) == 1 and isinstance(first, type) and issubclass(first, Entity):
+        if not issubclass(entity, first):
+            raise DeclarationError(f"{declared}: it takes {first.__name__}, not {entity.__name__}")
+        return "entity", {}
+    names = attribute_names(entity)
+    unknown = [parameter.name for parameter in parameters if parameter.name not in names]
+    if unknown:
+        raise DeclarationError(
+            f"{declared}: {entity.__name__} has no field {', '.join(unknown)}; a function may also"
+            f" take the item whole, as (item: Item) or ({entity.__name__.lower()}:"
+            f" {entity.__name__})"
+        )
+    return "fields", {p.name: (names[p.name], p.default is p.empty) for p in parameters}
+
+
+def _target(function: Callable[..., Any] | None) -> type[Entity] | None:
+    """Return the entity that a function says it returns, if it is one."""
+    if function is None:
+        return None
+    found = get_type_hints(function).get("return")
+    candidates = (found, *get_args(found))
+    for one in candidates:
+        for inner in (one, *get_args(one)):
+            if isinstance(inner, type) and issubclass(inner, Entity):
+                return inner
+    return None
+
+
+def _digest(
+    function: Callable[..., Any] | None,
+    reverse: Callable[..., Any] | None,
+    said: tuple[Any, ...],
+    entity: type[Entity],
+) -> str:
+    """Return what changes when the migration means something else, and not with a comment.
+
+    A migration in a file of its own is all of the file: what it defines beside the function, too.
+    """
+    parts: list[str] = [repr(said), entity.__name__]
+    spec = entity.__entity__
+    if spec is not None:
+        parts += [spec.pk.text, spec.sk.text if spec.sk else ""]
+    for one in (function, reverse):
+        if one is not None:
+            parts.append(_text(one))
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def _text(function: Callable[..., Any]) -> str:
+    unwrapped = inspect.unwrap(function)
+    file = Path(unwrapped.__code__.co_filename)
+    try:
+        if FILE.fullmatch(file.name):
+            return ast.dump(ast.parse(file.read_text()))
+        return ast.dump(ast.parse(inspect.cleandoc(inspect.getsource(unwrapped))))
+    except (OSError, TypeError, SyntaxError):
+        code = unwrapped.__code__
+        return repr((code.co_code, code.co_consts))

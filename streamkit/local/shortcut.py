@@ -1,0 +1,200 @@
+"""The short way of a call to the engine: what botocore works out for each call anew is known here.
+
+In: a client whose HTTP session is of `transport`. Out: the same client, whose calls send the same
+bytes and return the same replies for a sixth of the processor time; a simulation makes hundreds of
+thousands of them. Whatever is not plain goes botocore's own way: parameters that it may refuse,
+binary ones, tokens that it would make up. So do refusals and exceptions, with the answer that is
+already there, so that retries, their budget and what is raised are botocore's. Of its events those
+are emitted that say what is asked and what was answered.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import msgspec
+
+from streamkit.local.shapes import Check, shapes_of, types_in
+from streamkit.local.transport import Response
+
+_decode = msgspec.json.Decoder().decode
+
+Payload: TypeAlias = dict[str, Any]
+
+_first: ContextVar[Response | Exception | None] = ContextVar("first", default=None)
+"""What the call that goes botocore's way has been answered already."""
+
+
+def shorten(client: Any) -> None:
+    """Let a client's calls go the short way, as far as they may; once is enough."""
+    endpoint = client._endpoint  # noqa: SLF001  # botocore has no door here
+    if isinstance(endpoint.http_session, _Replaying):
+        return
+    way = _Way(client, endpoint.http_session)
+    endpoint.http_session = _Replaying(endpoint.http_session)
+    client._make_api_call = way.call  # noqa: SLF001
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """What is known of an operation.
+
+    Attributes:
+        target: its `X-Amz-Target`.
+        accepts: says whether botocore sends these parameters as they are; False if in doubt.
+        read: makes of a reply what botocore returns; None if that is for streamkit's own parser.
+        events: the prefix of each event's name is followed by this.
+    """
+
+    model: Any
+    target: str
+    accepts: Check
+    read: Callable[[bytes], Payload] | None
+    events: str
+
+
+class _Way:
+    """The calls of one client."""
+
+    def __init__(self, client: Any, session: Any) -> None:
+        self._long: Callable[[str, Payload], Awaitable[Payload]] = client._make_api_call  # noqa: SLF001
+        self._events = client.meta.events
+        self._service = client.meta.service_model
+        self._url = f"{client.meta.endpoint_url}/"
+        self._session = session
+        self._parser = client._endpoint._response_parser_factory.create_parser("json")  # noqa: SLF001
+
+    async def call(self, name: str, params: Payload) -> Payload:
+        """Make a call; raise what botocore raises."""
+        operation = _operation(self._service, name, self._parser)
+        sent = params
+        emitted = await self._events.emit(
+            f"provide-client-params{operation.events}",
+            params=params,
+            model=operation.model,
+            context={},
+        )
+        for _, given in emitted:
+            sent = given or sent
+        if not operation.accepts(sent):
+            return await self._long(name, params)
+        try:
+            response = await self._session.exchange(
+                operation.target, json.dumps(sent).encode(), self._url
+            )
+        except Exception as error:  # noqa: BLE001  # botocore says what becomes of it
+            return await self._go_on(name, params, error)
+        if response.status >= 300:
+            return await self._go_on(name, params, response)
+        return await self._returned(operation, response)
+
+    async def _go_on(self, name: str, params: Payload, first: Response | Exception) -> Payload:
+        """Leave a call that was answered so to botocore."""
+        token = _first.set(first)
+        try:
+            return await self._long(name, params)
+        finally:
+            _first.reset(token)
+
+    async def _returned(self, operation: _Operation, response: Response) -> Payload:
+        headers = self._session.headers(response)
+        metadata: Payload = {
+            "RequestId": headers["x-amzn-requestid"],
+            "HTTPStatusCode": response.status,
+            "HTTPHeaders": headers,
+        }
+        context = {"operation_name": operation.model.name}
+        raw = {"headers": headers, "status_code": response.status, "body": response.body}
+        if operation.read is None:
+            raw["context"] = context
+            reply: Payload = await self._parser.parse(raw, operation.model.output_shape)
+            metadata = reply["ResponseMetadata"]
+        else:
+            reply = operation.read(response.body)
+            reply["ResponseMetadata"] = metadata
+        await self._events.emit(
+            f"response-received{operation.events}",
+            response_dict=raw,
+            parsed_response=reply,
+            context=context,
+            exception=None,
+        )
+        metadata["RetryAttempts"] = 0
+        await self._events.emit(
+            f"after-call{operation.events}",
+            http_response=_Accepted(response.status),
+            parsed=reply,
+            model=operation.model,
+            context={},
+        )
+        return reply
+
+
+def _operation(service: Any, name: str, parser: Any) -> _Operation:
+    """Work out once what is known of an operation."""
+    known = _known.get((service.service_name, name))
+    if known is not None:
+        return known
+    model = service.operation_model(name)
+    shapes = shapes_of(service.service_name)
+    made_up = tuple(model.idempotent_members)
+    plain = shapes.check(model.input_shape)
+    convert = shapes.reader(model.output_shape, parser)
+    timed = "timestamp" in types_in(model.output_shape, set())
+
+    def accepts(params: Payload) -> bool:
+        return plain(params) and all(token in params for token in made_up)
+
+    def read(body: bytes) -> Payload:
+        reply: Payload = _decode(body)
+        # Nothing else differs between JSON and what botocore makes of it.
+        if timed or b'"B":' in body or b'"BS":' in body:
+            reply = convert(reply)
+        return reply
+
+    operation = _known[service.service_name, name] = _Operation(
+        model,
+        f"{model.metadata['targetPrefix']}.{name}",
+        accepts,
+        None if name == "GetRecords" else read,
+        f".{service.service_id.hyphenize()}.{name}",
+    )
+    return operation
+
+
+_known: dict[tuple[str, str], _Operation] = {}
+"""By service and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """All that listeners ask of a response that succeeded."""
+
+    status_code: int
+
+
+class _Replaying:
+    """The HTTP session for botocore's own way: a call's first answer may be there already."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self._session.__aexit__(*exception)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def send(self, request: Any) -> Any:
+        first = _first.get()
+        if first is None:
+            return await self._session.send(request)
+        _first.set(None)
+        if isinstance(first, Exception):
+            raise first
+        return self._session.answer(request.url, first)

@@ -1,0 +1,253 @@
+"""Calls: single reads, conditional writes and transactions of a migration, paced and repeated.
+
+In: requests with a condition of their own, so that sending one twice does no harm. Out: what became
+of it: `DONE`; `Changed` with the item as it is now, because a condition did not hold; `Invalid`
+with the service's code, because it never will. On failure: throttling and unknown fates are tried
+again for as long as it takes; missing permissions raise `ConfigurationError` and end the run.
+"""
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, Final
+
+import anyio
+
+from streamkit.actions import Wire
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.codec import encode
+from streamkit.errors import ConfigurationError
+from streamkit.migrate.rate import Kind, Rate
+from streamkit.migrate.transform import Image, TransformError
+from streamkit.schema import TableSchema
+
+_PAUSES = (0.1, 5.0)
+_CONFLICT_SECONDS = 0.05
+_TERMS_MAX = 290
+"""An expression takes 300 operators."""
+_TEXT_MAX = 4000
+"""An expression is 4 KB at most."""
+
+
+class Fate(Enum):
+    """What else can become of a write than that it is refused."""
+
+    DONE = "done"
+
+
+DONE: Final = Fate.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Conditions did not hold: `items` are what is there, by the request's place; None is no item.
+
+    In a transaction only those that were refused are in it.
+    """
+
+    items: Mapping[int, dict[str, Wire] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """DynamoDB will never take it."""
+
+    code: str
+    text: str
+
+
+Outcome = Fate | Changed | Invalid
+
+
+class Terms:
+    """The names and values of one request's expressions."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.values: dict[str, Wire] = {}
+
+    def name(self, attribute: str) -> str:
+        """Return the placeholder of an attribute."""
+        for placeholder, known in self.names.items():
+            if known == attribute:
+                return placeholder
+        placeholder = f"#{len(self.names)}"
+        self.names[placeholder] = attribute
+        return placeholder
+
+    def value(self, value: Wire) -> str:
+        """Return a placeholder for a value."""
+        placeholder = f":{len(self.values)}"
+        self.values[placeholder] = value
+        return placeholder
+
+    def equals(self, attribute: str, value: Wire | None) -> str:
+        """Return the condition that an attribute has a value, or is not there."""
+        if value is None:
+            return f"attribute_not_exists({self.name(attribute)})"
+        return f"{self.name(attribute)} = {self.value(value)}"
+
+    def request(self, **expressions: str) -> dict[str, Any]:
+        """Return the members of a request that the expressions need."""
+        found: dict[str, Any] = {name: text for name, text in expressions.items() if text}
+        if self.names:
+            found["ExpressionAttributeNames"] = self.names
+        if self.values:
+            found["ExpressionAttributeValues"] = self.values
+        return found
+
+
+def unchanged(terms: Terms, schema: TableSchema, image: Image, reads: frozenset[str]) -> str:
+    """Return the condition that an item is there and is what was read, in these attributes.
+
+    Raises:
+        TransformError: too many attributes for one expression.
+    """
+    parts = [f"attribute_exists({terms.name(schema.pk)})"]
+    for attribute in sorted(reads - schema.key_attributes):
+        there = encode(image[attribute]) if attribute in image else None
+        parts.append(terms.equals(attribute, there))
+    text = " AND ".join(parts)
+    if len(parts) > _TERMS_MAX or len(text) > _TEXT_MAX:
+        raise TransformError(
+            f"{len(reads)} attributes are read, more than one condition can hold; let the migration"
+            " take the fields that it needs"
+        )
+    return text
+
+
+class Calls:
+    """The calls of one process."""
+
+    def __init__(self, dynamodb: Any, rate: Rate) -> None:
+        self._dynamodb = dynamodb
+        self.rate = rate
+
+    async def scan(self, **request: Any) -> dict[str, Any]:
+        """Read a page."""
+        return await self._read(self._dynamodb.scan, request)
+
+    async def get(self, table: str, key: Mapping[str, Wire]) -> dict[str, Wire] | None:
+        """Read one item, strongly consistent."""
+        request = {"TableName": table, "Key": dict(key), "ConsistentRead": True}
+        reply = await self._read(self._dynamodb.get_item, request)
+        found: dict[str, Wire] | None = reply.get("Item")
+        return found
+
+    async def query(self, **request: Any) -> list[dict[str, Wire]]:
+        """Read a query whole, strongly consistent."""
+        items: list[dict[str, Wire]] = []
+        request = {**request, "ConsistentRead": True}
+        while True:
+            reply = await self._read(self._dynamodb.query, request)
+            items += reply["Items"]
+            if "LastEvaluatedKey" not in reply:
+                return items
+            request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+
+    async def update(self, **request: Any) -> Outcome:
+        """Send an `UpdateItem` that has a condition."""
+        return await self._write(self._dynamodb.update_item, request)
+
+    async def delete(self, **request: Any) -> Outcome:
+        """Send a `DeleteItem` that has a condition."""
+        return await self._write(self._dynamodb.delete_item, request)
+
+    async def transact(self, items: Sequence[dict[str, Any]]) -> Outcome:
+        """Send a transaction, every action of which has a condition."""
+        for item in items:
+            for body in item.values():
+                body["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        token = uuid.uuid4().hex
+        call = partial(
+            self._dynamodb.transact_write_items,
+            TransactItems=list(items),
+            ClientRequestToken=token,
+            ReturnConsumedCapacity="INDEXES",
+        )
+        reply = await self._patiently("write", call)
+        if isinstance(reply, Changed | Invalid):
+            return reply
+        self.rate.charge(reply.get("ConsumedCapacity"))
+        return DONE
+
+    async def _read(
+        self, call: Callable[..., Awaitable[dict[str, Any]]], request: dict[str, Any]
+    ) -> dict[str, Any]:
+        paid = {**request, "ReturnConsumedCapacity": "INDEXES"}
+        reply = await self._patiently("read", partial(call, **paid))
+        if isinstance(reply, Changed | Invalid):
+            raise ConfigurationError(f"the table refuses a read: {reply}")
+        self.rate.charge(reply.get("ConsumedCapacity"))
+        return reply
+
+    async def _write(
+        self, call: Callable[..., Awaitable[dict[str, Any]]], request: dict[str, Any]
+    ) -> Outcome:
+        paid = {
+            **request,
+            "ReturnConsumedCapacity": "INDEXES",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        reply = await self._patiently("write", partial(call, **paid))
+        if isinstance(reply, Changed | Invalid):
+            return reply
+        self.rate.charge_write(reply.get("ConsumedCapacity"))
+        return DONE
+
+    async def _patiently(
+        self, kind: Kind, call: Callable[[], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any] | Changed | Invalid:
+        pause, longest = _PAUSES
+        while True:
+            await self.rate.ready(kind)
+            try:
+                return await call()
+            except AwsError as error:
+                verdict = self._verdict(error)
+                if verdict is not None:
+                    return verdict
+                trouble = trouble_of(error)
+            if trouble is Trouble.CONFLICT or trouble is Trouble.CANCELED:
+                await anyio.sleep(_CONFLICT_SECONDS)
+                continue
+            if trouble is Trouble.THROTTLED:
+                self.rate.ease("throttled")
+            await anyio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def _verdict(self, error: Exception) -> Changed | Invalid | None:
+        """Return what an error means for good; None means that it is worth another try."""
+        response: dict[str, Any] = getattr(error, "response", {})
+        trouble = trouble_of(error)
+        match trouble:
+            case Trouble.CONDITION:
+                return Changed({0: response.get("Item")})
+            case Trouble.CANCELED:
+                return self._canceled(response.get("CancellationReasons", []))
+            case Trouble.INVALID:
+                return Invalid(code_of(error), "DynamoDB finds the request invalid")
+            case Trouble.CONFLICT | Trouble.UNKNOWN | Trouble.THROTTLED:
+                return None
+        raise ConfigurationError(
+            f"the table refuses a call: {code_of(error)}; check the credentials' permissions and"
+            " the table's name"
+        ) from error
+
+    def _canceled(self, reasons: Sequence[Mapping[str, Any]]) -> Changed | Invalid | None:
+        codes = [reason.get("Code", "None") for reason in reasons]
+        for place, code in enumerate(codes):
+            if code in ("ValidationError", "ItemCollectionSizeLimitExceeded"):
+                return Invalid(code, f"DynamoDB finds item {place} of a transaction invalid")
+        refused = {
+            place: reasons[place].get("Item")
+            for place, code in enumerate(codes)
+            if code == "ConditionalCheckFailed"
+        }
+        if refused:
+            return Changed(refused)
+        if {"ProvisionedThroughputExceeded", "ThrottlingError"} & set(codes):
+            self.rate.ease("throttled")
+        return None

@@ -1,0 +1,79 @@
+"""Capture: a migration's own consumer of the stream, which sees every change since it began.
+
+It is a consumer like any other: positions, shards shared among processes, parked changes, and a
+beginning that is in the table before the first pass reads anything. Each run of a migration has one
+of its own. What it does with a change is what a pass does with an item; see `work`.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+from streamkit.app import App
+from streamkit.changes import Change, Kind
+from streamkit.clock import utc
+from streamkit.handler import Handler, Policy
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.state import State
+
+_MARGIN = timedelta(minutes=10)
+"""Changes are stamped by a clock that is not ours; seeing some twice does no harm."""
+_POLICY = Policy(
+    timeout_seconds=120.0, attempts=3, retry_seconds=2.0, retry_seconds_max=60.0, retry_limit=50
+)
+
+Live = Callable[[Change[Any]], Awaitable[None]]
+"""Takes a change whose images are items in wire form."""
+
+
+def capture_app(app: App, migration: Migration, state: State, live: Live) -> App:
+    """Make the app that a migration's consumer is."""
+    capture = App(
+        f"{app.name}.{state.consumer}",
+        table=app.table,
+        type_attribute=app.type_attribute,
+        control_table=app.control_table,
+        policy=_POLICY,
+        start=utc(state.began) - _MARGIN,
+        on_loss="halt",
+    )
+
+    async def run(change: Change[Any]) -> None:
+        await live(change)
+
+    entities = [migration.entity]
+    if migration.target is not None and migration.to is None and migration.is_pairs:
+        entities.append(migration.target)
+    for number, entity in enumerate(dict.fromkeys(entities)):
+        if number and _alike(entity, migration.entity, typed=app.type_attribute is not None):
+            continue  # routed as the source; what it is is told from the item
+        capture.add_handler(
+            Handler(
+                name=f"migrate-{number}",
+                entity=entity,
+                kinds=frozenset(Kind),
+                run=run,
+                declared=migration.declared,
+                is_async=True,
+                policy=_POLICY,
+                commutes=True,
+                definition=f"{migration.digest}{state.direction}",
+                writes=frozenset(),
+                effects=False,
+                delivery="at_least_once",
+                raw=True,
+            )
+        )
+    return capture
+
+
+def _alike(one: Any, other: Any, *, typed: bool) -> bool:
+    """Say whether routing could not tell two entities apart."""
+    first, second = one.__entity__, other.__entity__
+    if typed:
+        return bool(first.type == second.type)
+    shapes = [
+        (s.pk.shape, s.sk.shape if s.sk else None, s.sk and s.sk.text == s.pk.text)
+        for s in (first, second)
+    ]
+    return bool(shapes[0] == shapes[1])

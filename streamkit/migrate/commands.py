@@ -1,0 +1,388 @@
+"""Commands: what people do with migrations, from any terminal.
+
+In: an app whose migrations are declared, and clients. Out: states, as they are then. Each is one
+conditional change of a migration's state, with a line in its audit trail; the processes that run
+the migration follow it. On failure: `ConfigurationError` says what is in the way.
+"""
+
+import getpass
+import socket
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.state import SWITCHED, Phase, State, StateBook
+from streamkit.preflight import survey
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+"""Of a table, for each segment: half a minute at 1,000 units a second."""
+SEGMENTS_MIN, SEGMENTS_MAX = 16, 4096
+
+Standing = Literal["pending", "running", "applied", "changed", "rolled back"]
+"""What `check` says of a migration. `changed`: not what was applied under this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One migration of an app, and how it stands."""
+
+    id: str
+    name: str
+    mode: str
+    entity: str
+    standing: Standing
+    phase: Phase
+    declared: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Units a second that a migration may take; None leaves a limit as it is, 0 lifts it."""
+
+    max_reads: float | None = None
+    max_writes: float | None = None
+
+
+async def share_of(app: App, aws: Aws, share: float) -> Limit:
+    """Return the limits that are a share of what a table and its indexes are provisioned with.
+
+    Each of them is held to the limit, so the smallest counts.
+
+    Raises:
+        ConfigurationError: it has no provisioned capacity, but is paid for on demand.
+    """
+    described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
+    parts = [described, *described.get("GlobalSecondaryIndexes", ())]
+    given = [part.get("ProvisionedThroughput") or {} for part in parts]
+    reads = given[0].get("ReadCapacityUnits", 0)
+    writes = min(one.get("WriteCapacityUnits", 0) for one in given)
+    if not reads or not writes:
+        raise ConfigurationError(
+            f"table {app.table} is paid for on demand, and there is nothing to take a share of; say"
+            " --max-wcu and --max-rcu"
+        )
+    return Limit(max_reads=reads * share, max_writes=writes * share)
+
+
+def operator() -> str:
+    """Return who is at this terminal, for the audit trail."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):
+        return socket.gethostname()
+
+
+def migration_of(app: App, number: str) -> Migration:
+    """Return an app's migration by its number.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    found = app.migrations.get(number)
+    if found is None:
+        known = ", ".join(sorted(app.migrations)) or "none"
+        raise ConfigurationError(f"{app.name} has no migration {number!r}; it has {known}")
+    return found
+
+
+async def open_book(app: App, aws: Aws) -> StateBook:
+    """Return the states of an app's migrations.
+
+    Raises:
+        ConfigurationError: the table is missing, or may not be described.
+    """
+    around = await survey(app, aws)
+    return StateBook(aws.dynamodb, around.control, app.name)
+
+
+async def list_migrations(app: App, aws: Aws) -> list[Listed]:
+    """Return the app's migrations in order, and how each one stands."""
+    book = await open_book(app, aws)
+    found = []
+    for number, migration in sorted(app.migrations.items()):
+        state = await book.read(number)
+        name = migration.function.__name__ if migration.function else migration.entity.__name__
+        found.append(
+            Listed(
+                number,
+                name,
+                migration.mode,
+                migration.entity.__name__,
+                standing_of(migration, state),
+                state.phase,
+                str(migration.declared),
+            )
+        )
+    return found
+
+
+def standing_of(migration: Migration, state: State) -> Standing:
+    """Say how a migration stands."""
+    if state.phase == "new":
+        return "pending"
+    if state.digest != migration.digest:
+        return "changed"
+    if state.phase == "rolled back":
+        return "rolled back"
+    return "applied" if state.phase == "done" else "running"
+
+
+async def begin(
+    app: App,
+    aws: Aws,
+    migration: Migration,
+    *,
+    limit: Limit | None = None,
+    segments: int | None = None,
+    accept_change: bool = False,
+    by: str | None = None,
+    clock: Clock | None = None,
+) -> State:
+    """Let a migration run: from its beginning, or from where it is; whoever runs it goes on.
+
+    Args:
+        app: whose migration.
+        aws: open clients.
+        migration: the one.
+        limit: units a second.
+        segments: of the table, a power of two; by default one for 64 MB. It never changes later.
+        accept_change: go on although the definition is another than the one that was begun.
+        by: who says so, for the audit trail.
+        clock: tells when.
+
+    Raises:
+        ConfigurationError: an earlier migration is not applied, or this one was changed.
+    """
+    clock, who = clock or SystemClock(), by or operator()
+    book = await open_book(app, aws)
+    await require_earlier(app, book, migration)
+    total = segments or await _segments(app, aws)
+
+    def begun(state: State) -> State:
+        _require_same(migration, state, accept_change=accept_change)
+        now = clock.time()
+        if state.phase in ("new", "rolled back"):
+            fresh = replace(
+                state,
+                digest=migration.digest,
+                mode=migration.mode,
+                phase="capturing",
+                desired="run",
+                direction="forward",
+                run=state.run + 1,
+                attempt=0,
+                segments=total,
+                began=now,
+                note="",
+                verified={},
+            )
+            return _limited(fresh, limit).noted(now, who, "apply")
+        resumed = _limited(replace(state, desired="run", digest=migration.digest), limit)
+        if state.phase == "blocked":
+            resumed = replace(resumed, phase="verifying", attempt=state.attempt + 1, note="")
+        if resumed == state:
+            return state
+        return resumed.noted(now, who, "apply")
+
+    return await book.change(migration.id, begun)
+
+
+async def pause(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
+    """Let every process stop passing over the table; changes are still captured.
+
+    Raises:
+        ConfigurationError: there is no such migration, or it was never begun.
+    """
+    return await _want(app, aws, number, "pause", by)
+
+
+async def resume(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
+    """Let the processes go on.
+
+    Raises:
+        ConfigurationError: there is no such migration, or it was never begun.
+    """
+    return await _want(app, aws, number, "run", by)
+
+
+async def set_limit(
+    app: App,
+    aws: Aws,
+    number: str,
+    limit: Limit,
+    *,
+    by: str | None = None,
+) -> State:
+    """Change how much a migration may take, while it runs."""
+    clock = SystemClock()
+    what = f"limit reads={limit.max_reads} writes={limit.max_writes}"
+
+    def limited(state: State) -> State:
+        return _limited(require_begun(state), limit).noted(clock.time(), by or operator(), what)
+
+    return await (await open_book(app, aws)).change(migration_of(app, number).id, limited)
+
+
+async def switch(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
+    """Make the new items the truth, pair by pair.
+
+    Raises:
+        ConfigurationError: it is not `ready`, or nothing moves in it.
+    """
+    migration = migration_of(app, number)
+    if not migration.moves:
+        raise ConfigurationError(f"migration {number} moves nothing, so there is nothing to switch")
+    return await _go(app, aws, migration, {"ready"}, "switching", "switch", by)
+
+
+async def contract(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
+    """Delete the old items, or what was moved out of them; there is no way back afterwards.
+
+    Raises:
+        ConfigurationError: it is not `soaking`.
+    """
+    migration = migration_of(app, number)
+    if not migration.moves:
+        raise ConfigurationError(f"migration {number} leaves nothing behind that could be deleted")
+    return await _go(app, aws, migration, {"soaking"}, "contracting", "contract", by)
+
+
+async def rollback(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
+    """Take a migration back; a process that runs it then does so.
+
+    Raises:
+        ConfigurationError: it has no `reverse`, its old items are deleted, or it was never begun.
+    """
+    migration, clock = migration_of(app, number), SystemClock()
+    who = by or operator()
+    if not migration.is_pairs and migration.reverse is None:
+        raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
+
+    def rolled(state: State) -> State:
+        require_begun(state)
+        now = clock.time()
+        if state.phase == "rolled back" or state.direction == "back":
+            return state
+        contracted = state.phase == "contracting" or (state.phase == "done" and migration.moves)
+        if contracted:
+            raise ConfigurationError(f"migration {number}: the old items are deleted; no way back")
+        if state.phase in SWITCHED and (migration.reverse is None or migration.to is not None):
+            raise ConfigurationError(
+                f"{migration.declared}: after the switch it takes reverse=, and one table, so that"
+                " what was written since is kept"
+            )
+        back = replace(state, direction="back", desired="run", attempt=0, note="")
+        if not migration.is_pairs:
+            back = replace(back, phase="capturing", run=state.run + 1, began=now)
+        elif state.phase in SWITCHED:
+            back = replace(back, phase="returning")
+        else:
+            back = replace(back, phase="dropping")
+        return back.noted(now, who, "rollback")
+
+    return await (await open_book(app, aws)).change(migration.id, rolled)
+
+
+# -- the parts of it -------------------------------------------------------------------------------
+
+
+async def _want(
+    app: App,
+    aws: Aws,
+    number: str,
+    wanted: Literal["run", "pause"],
+    by: str | None,
+) -> State:
+    clock, who = SystemClock(), by or operator()
+    what = "pause" if wanted == "pause" else "resume"
+
+    def changed(state: State) -> State:
+        if require_begun(state).desired == wanted:
+            return state
+        return replace(state, desired=wanted).noted(clock.time(), who, what)
+
+    return await (await open_book(app, aws)).change(migration_of(app, number).id, changed)
+
+
+async def _go(
+    app: App,
+    aws: Aws,
+    migration: Migration,
+    allowed: set[Phase],
+    phase: Phase,
+    what: str,
+    by: str | None,
+) -> State:
+    clock, who = SystemClock(), by or operator()
+
+    def gone(state: State) -> State:
+        _require_same(migration, state, accept_change=False)
+        if state.phase == phase:
+            return state
+        if state.phase not in allowed:
+            raise ConfigurationError(
+                f"migration {migration.id} is {state.phase!r}; {what} is for"
+                f" {' or '.join(sorted(allowed))}"
+            )
+        return replace(state, phase=phase, desired="run", attempt=0).noted(clock.time(), who, what)
+
+    return await (await open_book(app, aws)).change(migration.id, gone)
+
+
+def require_begun(state: State) -> State:
+    """Return a state that is not that of a migration which was never begun.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    if state.phase == "new":
+        raise ConfigurationError(f"migration {state.id} was never applied")
+    return state
+
+
+def _limited(state: State, limit: Limit | None) -> State:
+    if limit is None:
+        return state
+    reads = state.max_reads if limit.max_reads is None else limit.max_reads or None
+    writes = state.max_writes if limit.max_writes is None else limit.max_writes or None
+    return replace(state, max_reads=reads, max_writes=writes)
+
+
+def _require_same(migration: Migration, state: State, *, accept_change: bool) -> None:
+    if state.phase in ("new", "rolled back") or state.digest == migration.digest or accept_change:
+        return
+    raise ConfigurationError(
+        f"{migration.declared}: migration {migration.id} was begun with another definition; write a"
+        " new migration, or say --accept-change if both do the same"
+    )
+
+
+async def require_earlier(app: App, book: StateBook, migration: Migration) -> None:
+    """See that what comes before a migration is done: those of one entity follow each other.
+
+    Raises:
+        ConfigurationError: an earlier one is not applied.
+    """
+    for number, other in sorted(app.migrations.items()):
+        if number >= migration.id or other.entity is not migration.entity:
+            continue
+        state = await book.read(number)
+        if state.phase not in ("done", "rolled back"):
+            raise ConfigurationError(
+                f"migration {number} of {other.entity.__name__} comes first, and is {state.phase!r}"
+            )
+
+
+async def _segments(app: App, aws: Aws) -> int:
+    described = await aws.dynamodb.describe_table(TableName=app.table)
+    size = int(described["Table"].get("TableSizeBytes", 0))
+    wanted = max(SEGMENTS_MIN, min(SEGMENTS_MAX, size // SEGMENT_BYTES))
+    return 1 << (wanted - 1).bit_length()

@@ -1,0 +1,168 @@
+"""Differences: what is wrong with an item, as a migration sees it.
+
+In: items of a table, as they are read. Out: a `Difference` each, or None; and at the end of a pass
+over everything, copies whose source did not come by. On failure: what the function raises is a
+difference, too.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from streamkit.actions import Wire
+from streamkit.copies import COPY, FROM, MOVED
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.calls import Calls
+from streamkit.migrate.errors import error_id
+from streamkit.migrate.in_place import describe
+from streamkit.migrate.marks import mark_of, place_is
+from streamkit.migrate.state import SWITCHED
+from streamkit.migrate.transform import alike, plain, visible
+from streamkit.migrate.work import Work
+from streamkit.schema import TableSchema
+
+Kind = Literal[
+    "unmigrated", "fails", "check", "missing", "differs", "taken", "late", "behind", "orphan"
+]
+"""`unmigrated`: the function would change it. `fails`: it raises. `check`: the migration's own
+check says no. Of targets: `missing`, `differs`, `taken` by another item; `late`: the source was
+written at its old place; `behind`: the old item does not follow the new one. `orphan`: a copy of
+nothing."""
+
+_TEXTS: dict[Kind, str] = {
+    "unmigrated": "it is not in the new shape",
+    "check": "the migration's own check says no",
+    "missing": "an item that follows from it is not there",
+    "differs": "an item that follows from it is not as it should be",
+    "taken": "another item is where one that follows from it belongs",
+    "late": "it was written at its old place",
+    "behind": "the old item does not follow the new one",
+    "orphan": "a copy whose source is gone, or leads elsewhere",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One item that is wrong. `key` and `image` are for whoever looks again, and never printed."""
+
+    id: str
+    kind: Kind
+    text: str
+    key: Mapping[str, Wire] = field(repr=False)
+    image: Mapping[str, Wire] = field(repr=False)
+    can_be_repaired: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types, without item data."""
+        return {"id": self.id, "kind": self.kind, "text": self.text}
+
+
+class Inspection:
+    """Looks at items one by one. Call `begin` before each pass over the table."""
+
+    def __init__(self, migration: Migration, work: Work, calls: Calls) -> None:
+        self.calls = calls
+        self.matching = 0
+        self._migration = migration
+        self._work = work
+        self._expected: set[tuple[str, str]] = set()
+        self._copies: dict[tuple[str, str], tuple[TableSchema, Mapping[str, Wire]]] = {}
+
+    @property
+    def knows_orphans(self) -> bool:
+        """Whether copies are what only this migration makes, and can be told from the truth."""
+        if not self._migration.is_pairs or self._migration.owner is not None:
+            return False
+        return not self._ended and self._work.state.phase not in (*SWITCHED, "returning")
+
+    @property
+    def _ended(self) -> bool:
+        """Whether the old items are deleted."""
+        return self._migration.moves and self._work.state.phase == "done"
+
+    @property
+    def _taken_back(self) -> bool:
+        return self._work.state.phase in ("rolled back", "dropping")
+
+    def begin(self) -> None:
+        """Forget what an earlier pass has seen."""
+        self.matching = 0
+        self._expected.clear()
+        self._copies.clear()
+
+    async def of(self, table: str, item: Mapping[str, Wire]) -> Difference | None:
+        """Return what is wrong with an item, if anything is."""
+        if table == self._work.transform.target.name and self._migration.is_pairs:
+            self._note_copy(item)
+        if table != self._work.schema.name or not self._work.transform.matches(item):
+            return None
+        self.matching += 1
+        key = {name: item[name] for name in self._work.schema.key_attributes}
+        try:
+            if self._migration.is_pairs:
+                return await self._of_source(key, item)
+            return self._of_item(key, item)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            return Difference(error_id(key), "fails", describe(error), key, item)
+
+    def orphans(self) -> Iterator[Difference]:
+        """Yield the copies whose source did not come by since `begin`."""
+        if not self.knows_orphans:
+            return
+        for place, (schema, item) in self._copies.items():
+            if place not in self._expected:
+                key = {name: item[name] for name in schema.key_attributes}
+                yield Difference(error_id(key), "orphan", _TEXTS["orphan"], key, item)
+
+    def _of_item(self, key: Mapping[str, Wire], item: Mapping[str, Wire]) -> Difference | None:
+        if self._work.transform.of(plain(item)).changes_item:
+            return self._difference("unmigrated", key, item)
+        check = self._migration.check
+        if check is None or self._work.state.direction == "back":
+            return None
+        right = check(self._work.transform.entity(item))
+        return None if right else self._difference("check", key, item)
+
+    async def _of_source(
+        self, key: Mapping[str, Wire], item: Mapping[str, Wire]
+    ) -> Difference | None:
+        if self._taken_back:
+            return None
+        mine = {"S": self._migration.id}
+        turned = COPY in item or item.get(MOVED) == mine
+        if COPY in item and not str(item[COPY]["S"]).startswith(f"{self._migration.id}:"):
+            return None
+        rewrite = self._work.transform.of(plain(visible(item)))
+        mark = mark_of(self._migration, self._work.schema, key)
+        for target in rewrite.targets:
+            self._expected.add((error_id(target.key), error_id(key)))
+            there = await self.calls.get(self._work.transform.target.name, target.key)
+            if turned:
+                follows = there is not None and alike(there, target.item)
+                if not follows and self._migration.reverse is not None:
+                    return self._difference("behind", key, item)
+                continue
+            place = place_is(self._migration, mark, target, there)
+            if self._ended:
+                return self._difference("late", key, item)
+            if place != "right":
+                return self._difference(place, key, item)
+        if self._ended and self._migration.mode == "split" and rewrite.changes_item:
+            return self._difference("late", key, item)
+        return None
+
+    def _note_copy(self, item: Mapping[str, Wire]) -> None:
+        """Remember an item that says whose copy it is."""
+        name = COPY if self._migration.moves else FROM
+        owner, _, source = str(item.get(name, {}).get("S", "")).partition(":")
+        if owner != self._migration.id:
+            return
+        schema = self._work.transform.target
+        key = {one: item[one] for one in schema.key_attributes}
+        self._copies[error_id(key), source] = (schema, item)
+
+    def _difference(
+        self, kind: Kind, key: Mapping[str, Wire], item: Mapping[str, Wire]
+    ) -> Difference:
+        by_hand = kind in ("late", "taken")
+        return Difference(error_id(key), kind, _TEXTS[kind], key, item, not by_hand)

@@ -1,0 +1,140 @@
+"""Discovery: the files of a folder `migrations/` beside the app, run in the order of their numbers.
+
+    deals/app.py                          app = App("deals", table="BigTimeDeals")
+    deals/migrations/0001_status_date.py  from deals.app import app
+                                          @app.migration("0001", Order) ...
+
+In: an app. Out: `app.migrations` holds what the files declare. A file that the app's own code has
+imported is not run again; migrations that are declared elsewhere are fine. On failure:
+`DiscoveryError`; of a file that raises, with the part of the traceback that is the file's own.
+"""
+
+import importlib.util
+import re
+import sys
+import traceback
+from hashlib import blake2b
+from pathlib import Path
+from types import ModuleType
+
+from streamkit.app import App
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import FILE
+
+FOLDER = "migrations"
+"""Where files of migrations are, beside the module that declares the app."""
+
+_NUMBERED = re.compile(r"\d.*\.py")
+
+
+class DiscoveryError(ConfigurationError):
+    """A file of a migration does not do what it should; the text says which and why."""
+
+
+def folder_of(app: App) -> Path:
+    """Return where the files of an app's migrations belong, whether there are any or not."""
+    return Path(app.declared.file).resolve().parent / FOLDER
+
+
+def files_of(app: App) -> dict[str, Path]:
+    """Return the files of an app's migrations by number, in order; none is run.
+
+    Raises:
+        DiscoveryError: a number is used twice, or a name is not that of a migration.
+    """
+    found: dict[int, Path] = {}
+    numbers: dict[str, Path] = {}
+    for path in sorted(folder_of(app).glob("*.py")):
+        match = FILE.fullmatch(path.name)
+        if match is None:
+            if _NUMBERED.fullmatch(path.name):
+                raise DiscoveryError(
+                    f"{path}: a migration's file is called by three digits or more and a name in"
+                    " small letters, as in 0003_order_status.py"
+                )
+            continue
+        number = int(match[1])
+        if number in found:
+            raise DiscoveryError(f"{path}: {found[number].name} has the same number")
+        found[number] = path
+        numbers[match[1]] = path
+    return dict(sorted(numbers.items(), key=lambda one: int(one[0])))
+
+
+def discover(app: App) -> dict[str, Path]:
+    """Run the files of an app's migrations, and return them by number.
+
+    Apps of one module share the folder; each has what is declared on it.
+
+    Raises:
+        DiscoveryError: a file raises, or does not declare the migration that its name says.
+    """
+    files = files_of(app)
+    for number, path in files.items():
+        known = app.migrations.get(number)
+        if known is not None and Path(known.declared.file).resolve() == path:
+            continue
+        before = set(app.migrations)
+        module = _run(path)
+        if set(app.migrations) != before or not _is_anothers(app, number, module):
+            _require_own(app, number, path, before)
+    return {number: path for number, path in files.items() if number in app.migrations}
+
+
+def _is_anothers(app: App, number: str, module: ModuleType) -> bool:
+    """Say whether a file has declared its migration on another app, which shares the folder."""
+    apps = (one for one in vars(module).values() if isinstance(one, App) and one is not app)
+    return any(number in one.migrations for one in apps)
+
+
+def _run(path: Path) -> ModuleType:
+    """Run a file as a module of its own, once."""
+    digest = blake2b(str(path).encode(), digest_size=4).hexdigest()
+    name = f"streamkit_migrations_{digest}_{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise DiscoveryError(f"{path} cannot be read as a module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise DiscoveryError(
+            f"{path} raised while it was run\n{_traceback(path, error)}"
+        ) from error
+    return module
+
+
+def _require_own(app: App, number: str, path: Path, before: set[str]) -> None:
+    """Hold what a file has declared against its name.
+
+    Raises:
+        DiscoveryError: it declares another migration, or none of this app.
+    """
+    declared = sorted(set(app.migrations) - before)
+    if declared == [number]:
+        return
+    for one in declared:
+        del app.migrations[one]
+    if not declared:
+        raise DiscoveryError(
+            f"{path} declares no migration of {app.name}; it says @app.migration({number!r}, ...),"
+            f" with the app of {app.declared.file} imported by the name that the command is given"
+        )
+    raise DiscoveryError(
+        f"{path} declares {', '.join(declared)}; its name says that it is {number}, and only that"
+    )
+
+
+def _traceback(path: Path, error: Exception) -> str:
+    """Return an error's traceback from the file on."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != str(path):
+        frames = frames.tb_next
+    if frames is None and isinstance(error, SyntaxError):
+        return "".join(traceback.format_exception_only(error)).rstrip()
+    shown = traceback.format_exception(type(error), error, frames or error.__traceback__)
+    return "".join(shown).rstrip()

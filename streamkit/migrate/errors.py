@@ -1,0 +1,133 @@
+"""Errors: items that a migration could not bring into the new shape, one record for each.
+
+In: an item's key and what went wrong. Out: records, listed by their number in sixteen directories.
+A record goes away when its item is right, or is kept as *waived* when a person said so. The text
+never holds item data; the key is needed to try again, and is kept as control items are: in the
+table itself.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamkit.actions import Wire
+from streamkit.control import DIRECTORIES, ControlSpace
+from streamkit.cursor import CursorStore
+from streamkit.migrate.segments import place_of, place_text
+
+
+@dataclass(frozen=True, slots=True)
+class ItemError:
+    """One item that is not in the new shape: `kind` for programs, `text` for people.
+
+    `kind`: `transform` (the function raised, or returned what cannot be), `conflict` (another item
+    is in a target's place), `invalid` (DynamoDB refuses the item), `contended` (it changed each
+    time), `ping_pong` (somebody turns it back), `late` (it was written at its old place).
+    """
+
+    id: str
+    kind: str
+    text: str
+    key: dict[str, Wire]
+    at: float
+    waived: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types, without the key."""
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "text": self.text,
+            "at": self.at,
+            "waived": self.waived,
+        }
+
+
+def error_id(key: Mapping[str, Wire]) -> str:
+    """Return the name of an item's record: a hash of its key."""
+    return hashlib.blake2b(place_text(key).encode(), digest_size=8).hexdigest()
+
+
+class ErrorBook:
+    """The records of one migration."""
+
+    def __init__(self, store: CursorStore, migration: str) -> None:
+        self._store = store
+        self._migration = migration
+
+    async def add(self, key: Mapping[str, Wire], kind: str, text: str, at: float) -> None:
+        """Write down that an item failed; a waiver of an earlier failure stands."""
+        name = error_id(key)
+        await self._list(name)
+        action = self._space.update("error", self._migration, name)
+        action.sets |= {
+            "name": {"S": name},
+            "what": {"S": kind},
+            "text": {"S": text[:500]},
+            "item": {"S": place_text(key)},
+            "at": {"N": f"{at:.0f}"},
+        }
+        await self._store.write(action)
+
+    async def clear(self, key: Mapping[str, Wire]) -> None:
+        """Take away an item's record: it is right now."""
+        await self.remove(error_id(key))
+
+    async def remove(self, name: str) -> None:
+        """Take away a record, by its name."""
+        table = self._space.schema.name
+        key = self._space.key("error", self._migration, name)
+        await self._store.dynamodb.delete_item(TableName=table, Key=key)
+        action = self._space.update("errors", self._migration, self._directory(name))
+        action.subtractions["names"] = {"SS": [name]}
+        await self._store.write(action)
+
+    async def waive(self, name: str, reason: str) -> bool:
+        """Let an item stay as it is; return whether there is such a record."""
+        if await self.get(name) is None:
+            return False
+        action = self._space.update("error", self._migration, name)
+        action.sets["waived"] = {"S": reason}
+        await self._store.write(action)
+        return True
+
+    async def get(self, name: str) -> ItemError | None:
+        """Return one record."""
+        item = await self._store.item("error", self._migration, name)
+        return None if item is None or "item" not in item else _read(item)
+
+    async def all(self) -> list[ItemError]:
+        """Return every record, the oldest first."""
+        numbers = [("errors", self._migration, str(n)) for n in range(DIRECTORIES)]
+        listed = await self._store.items(numbers)
+        names = {name for item in listed for name in item.get("names", {"SS": []})["SS"]}
+        items = await self._store.items([("error", self._migration, n) for n in sorted(names)])
+        return sorted((_read(item) for item in items if "item" in item), key=lambda e: e.at)
+
+    async def open(self) -> list[ItemError]:
+        """Return those that nobody has waived."""
+        return [error for error in await self.all() if not error.waived]
+
+    @property
+    def _space(self) -> ControlSpace:
+        return self._store.space
+
+    def _directory(self, name: str) -> str:
+        return str(int(name[:4], 16) % DIRECTORIES)
+
+    async def _list(self, name: str) -> None:
+        action = self._space.update("errors", self._migration, self._directory(name))
+        action.unions["names"] = {"SS": [name]}
+        await self._store.write(action)
+
+
+def _read(item: Mapping[str, Any]) -> ItemError:
+    return ItemError(
+        id=item["name"]["S"],
+        kind=item["what"]["S"],
+        text=item["text"]["S"],
+        key=place_of(item["item"]["S"]),
+        at=float(item["at"]["N"]),
+        waived=item.get("waived", {"S": ""})["S"],
+    )

@@ -1,0 +1,158 @@
+"""Expenses: the capacity units that a migration takes for one item, step by step. Pure.
+
+In: an item and what is to become of it. Out: units by step, kind and index. The rules are
+DynamoDB's: a write costs a unit for each KB of the larger image, in a transaction two, and so does
+each index entry that changes; one whose key changes is two writes. A strongly consistent read costs
+a unit for each 4 KB. Every write of a migration leaves its mark in the item, so that indexes that
+project all attributes are written each time.
+
+The steps: `scan` and `verify` read the table, `rewrite` is what an item needs that is not right,
+`switch` and `contract` come for items that move.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any, Final, Literal
+
+from streamkit.actions import Wire
+from streamkit.copies import COPY
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.in_place import mark_text
+from streamkit.migrate.transform import Rewrite, item_size, wire
+from streamkit.origin import MARK
+from streamkit.schema import IndexSchema, TableSchema
+
+Step = Literal["scan", "rewrite", "verify", "switch", "contract"]
+Spent = defaultdict[tuple[Step, str, str], float]
+"""Units by step, `read` or `write`, and index; "" is the table."""
+
+STEPS: Final[tuple[Step, ...]] = ("scan", "rewrite", "verify", "switch", "contract")
+PAGE_WRITES: Final = 4.0
+"""Units of the commit after each page: the segment's cursor and a tally, in a transaction."""
+PAGE_ITEMS: Final = 200
+
+Item = Mapping[str, Wire]
+
+
+def write_units(size: int) -> int:
+    """Return the units of writing so many bytes."""
+    return max(1, ceil(size / 1024))
+
+
+def read_units(size: int) -> int:
+    """Return the units of reading so many bytes at once, strongly consistent."""
+    return max(1, ceil(size / 4096))
+
+
+class Expenses:
+    """What one migration takes; `target` is the schema of the table that its targets are in."""
+
+    def __init__(self, migration: Migration, schema: TableSchema, target: TableSchema) -> None:
+        self._migration = migration
+        self._schema = schema
+        self._target = target
+        self._mark = {MARK: {"S": mark_text(f"app.{migration.id}")}}
+
+    def of(self, item: Item, rewrite: Rewrite, there: Sequence[Item | None]) -> Spent:
+        """Return what one item takes, beside the pages that it is read in.
+
+        Args:
+            item: as it is stored.
+            rewrite: what is to become of it.
+            there: what is where each of its targets belongs.
+        """
+        spent: Spent = defaultdict(float)
+        if self._migration.is_pairs:
+            self._pair(item, rewrite, there, spent)
+        elif rewrite.changes_item:
+            self._in_place(item, rewrite, spent)
+        return spent
+
+    def _in_place(self, item: Item, rewrite: Rewrite, spent: Spent) -> None:
+        marked = {**item, **self._mark}
+        if rewrite.delete:
+            self._write(spent, "rewrite", self._schema, item, marked)
+            self._write(spent, "rewrite", self._schema, marked, None)
+            return
+        if self._migration.mode == "touch":
+            touched = {**marked, "_sk_touch": {"S": f"{self._migration.id}-1"}}
+            self._write(spent, "rewrite", self._schema, item, touched)
+            item = touched
+        after = {n: v for n, v in item.items() if n not in rewrite.removes} | self._mark
+        self._write(spent, "rewrite", self._schema, item, after | wire(rewrite.sets))
+
+    def _pair(
+        self, item: Item, rewrite: Rewrite, there: Sequence[Item | None], spent: Spent
+    ) -> None:
+        reads = read_units(item_size(item))
+        reads += sum(read_units(item_size(one)) if one else 1 for one in there)
+        spent["rewrite", "read", ""] += reads
+        wanted = [{**target.item, **self._mark, **self._copy()} for target in rewrite.targets]
+        spent["verify", "read", ""] += read_units(item_size(item))
+        spent["verify", "read", ""] += sum(read_units(item_size(one)) for one in wanted)
+        missing = [(a, b) for a, b in zip(there, wanted, strict=True) if a is None]
+        if missing:
+            spent["rewrite", "write", ""] += 2 * write_units(item_size(item))
+        for _, after in missing:
+            self._write(spent, "rewrite", self._target, None, after, factor=2)
+        if self._migration.moves and wanted:
+            self._move(item, rewrite, wanted, spent)
+
+    def _move(self, item: Item, rewrite: Rewrite, wanted: Sequence[Item], spent: Spent) -> None:
+        turned = {**item, **self._mark, **self._copy()}
+        spent["switch", "read", ""] += read_units(item_size(item))
+        spent["switch", "read", ""] += sum(read_units(item_size(one)) for one in wanted)
+        self._write(spent, "switch", self._schema, item, turned, factor=2)
+        for one in wanted:
+            after = {**one, MARK: {"S": f"{one[MARK]['S'][:-1]}-"}}
+            self._write(spent, "switch", self._target, one, after, factor=2)
+        spent["contract", "read", ""] += read_units(item_size(turned))
+        rest: Item | None = None
+        if self._migration.mode == "split":
+            rest = {n: v for n, v in item.items() if n not in rewrite.removes} | self._mark
+        self._write(spent, "contract", self._schema, turned, rest)
+
+    def _copy(self) -> dict[str, Wire]:
+        return {COPY: {"S": f"{self._migration.id}:{'0' * 16}"}}
+
+    def _write(
+        self,
+        spent: Spent,
+        step: Step,
+        schema: TableSchema,
+        before: Item | None,
+        after: Item | None,
+        *,
+        factor: int = 1,
+    ) -> None:
+        size = max(item_size(before or {}), item_size(after or {}))
+        spent[step, "write", ""] += factor * write_units(size)
+        for index in schema.indexes.values():
+            units = _entry_units(schema, index, before, after)
+            if units:
+                spent[step, "write", index.name] += factor * units
+
+
+def _entry_units(
+    schema: TableSchema, index: IndexSchema, before: Item | None, after: Item | None
+) -> int:
+    """Return what a write costs in one index."""
+    old, new = _entry(schema, index, before), _entry(schema, index, after)
+    if old == new:
+        return 0
+    names = {index.pk, index.sk} - {None}
+    keys = [{n: one[n] for n in names if n is not None} if one else None for one in (old, new)]
+    if keys[0] == keys[1]:
+        return write_units(max(item_size(old or {}), item_size(new or {})))
+    return sum(write_units(item_size(one)) for one in (old, new) if one is not None)
+
+
+def _entry(schema: TableSchema, index: IndexSchema, item: Item | None) -> dict[str, Any] | None:
+    """Return what an index shows of an item; None if it is not in it."""
+    if item is None or index.pk not in item or (index.sk is not None and index.sk not in item):
+        return None
+    if index.projection == "ALL":
+        return dict(item)
+    shown = {*schema.key_attributes, index.pk, index.sk, *index.included}
+    return {name: value for name, value in item.items() if name in shown}

@@ -1,0 +1,182 @@
+"""In place: one item brought into the new shape, IF all that was read of it still holds.
+
+    reconcile(image):  T(image) = image: done
+                       update the item IF every attribute that T read is as in the image
+                       refused: the reply holds the item as it is now; reconcile that
+
+The pass and the stream both call this, so that whoever comes first does the work, and nothing that
+an application writes meanwhile is lost: what its write did to the attributes that T reads makes the
+condition fail, and the others are not touched. The condition is on what was read and not on a
+version, because an old writer leaves a version as it is.
+
+In: an item. Out: what was done, as a count in a `Tally`. On failure: what the function raises, and
+what DynamoDB finds invalid, is written down as an error of the item; it is in nobody's way.
+"""
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from streamkit.actions import Wire
+from streamkit.clock import Clock
+from streamkit.codec import encode
+from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
+from streamkit.migrate.calls import DONE, Calls, Changed, Invalid, Terms, unchanged
+from streamkit.migrate.errors import ErrorBook, error_id
+from streamkit.migrate.transform import Image, Rewrite, Transform, plain
+from streamkit.observe.logger import get_logger
+from streamkit.origin import MARK, Mark, deletion
+
+log = get_logger("streamkit.migrate")
+
+_TRIES = 20
+"""Of one item that changes each time; its last change is in the stream, too."""
+_REWRITES, _WINDOW_SECONDS = 30, 60.0
+"""Rewrites of one item by the stream within the window: more, and somebody turns it back."""
+_REMEMBERED = 10_000
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done, in items: `scanned` were read, `changed` were rewritten."""
+
+    scanned: int = 0
+    changed: int = 0
+    skipped: int = 0
+    gone: int = 0
+    conflicts: int = 0
+    errors: int = 0
+
+    def add(self, other: "Tally") -> None:
+        """Add another's numbers."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the numbers by name."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+def mark_text(writer: str, *, deleting: bool = False) -> str:
+    """Return what an item says when this migration wrote it, different each time."""
+    unique = uuid.uuid4().hex[:12]
+    return Mark("migration", 0).text(writer, deletion(unique) if deleting else unique)
+
+
+class Budget:
+    """How often the stream has made one rewrite one item, so that a ping-pong ends."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: OrderedDict[str, list[float]] = OrderedDict()
+
+    def spent(self, name: str) -> bool:
+        """Count a rewrite; return whether there were too many lately."""
+        now = self._clock.monotonic()
+        times = [at for at in self._seen.pop(name, []) if now - at < _WINDOW_SECONDS]
+        self._seen[name] = [*times, now]
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return len(times) >= _REWRITES
+
+
+class InPlace:
+    """Rewrites items where they are."""
+
+    def __init__(
+        self, transform: Transform, calls: Calls, book: ErrorBook, clock: Clock, writer: str
+    ) -> None:
+        self.transform = transform
+        self._calls = calls
+        self._book = book
+        self._clock = clock
+        self._writer = writer
+        self._budget = Budget(clock)
+
+    async def reconcile(self, item: Mapping[str, Wire], tally: Tally, *, live: bool) -> None:
+        """Bring one item, as it was read, into the new shape.
+
+        Args:
+            item: in wire form.
+            tally: is added to.
+            live: it comes from the stream, and is not read for the first time.
+        """
+        key = {name: item[name] for name in self.transform.schema.key_attributes}
+        image: Image = plain(item)
+        for _ in range(_TRIES):
+            try:
+                rewrite = self.transform.of(image)
+                if not rewrite.changes_item:
+                    tally.skipped += 1
+                    return
+                if live and self._budget.spent(error_id(key)):
+                    await self._fail(key, tally, "ping_pong", "it is turned back again and again")
+                    return
+                outcome = await self._write(key, image, rewrite)
+            except Exception as error:
+                if ends_run(error):
+                    raise
+                await self._fail(key, tally, "transform", describe(error))
+                return
+            if outcome is DONE:
+                tally.changed += 1
+                return
+            if isinstance(outcome, Invalid):
+                await self._fail(key, tally, "invalid", outcome.text)
+                return
+            now = outcome.items.get(0) if isinstance(outcome, Changed) else None
+            if now is None:
+                tally.gone += 1
+                return
+            tally.conflicts += 1
+            image = plain(now)
+        await self._fail(key, tally, "contended", f"it changed {_TRIES} times in a row")
+
+    async def _write(self, key: Mapping[str, Wire], image: Image, rewrite: Rewrite) -> Any:
+        terms = Terms()
+        condition = unchanged(terms, self.transform.schema, image, rewrite.reads)
+        where = {"TableName": self.transform.schema.name, "Key": dict(key)}
+        if rewrite.delete:
+            return await self._delete(where, image, rewrite)
+        sets = {name: encode(value, name) for name, value in rewrite.sets.items()}
+        sets[MARK] = {"S": mark_text(self._writer)}
+        update = "SET " + ", ".join(
+            f"{terms.name(name)} = {terms.value(value)}" for name, value in sets.items()
+        )
+        if rewrite.removes:
+            update += " REMOVE " + ", ".join(terms.name(name) for name in sorted(rewrite.removes))
+        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
+        return await self._calls.update(**where, **request)
+
+    async def _delete(self, where: dict[str, Any], image: Image, rewrite: Rewrite) -> Any:
+        """Delete an item, which says in its last image that a migration did it."""
+        text = mark_text(self._writer, deleting=True)
+        terms = Terms()
+        condition = unchanged(terms, self.transform.schema, image, rewrite.reads)
+        update = f"SET {terms.name(MARK)} = {terms.value({'S': text})}"
+        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
+        marked = await self._calls.update(**where, **request)
+        if marked is not DONE:
+            return marked
+        terms = Terms()
+        condition = unchanged(terms, self.transform.schema, image, rewrite.reads)
+        condition += f" AND {terms.equals(MARK, {'S': text})}"
+        return await self._calls.delete(**where, **terms.request(ConditionExpression=condition))
+
+    async def _fail(self, key: Mapping[str, Wire], tally: Tally, kind: str, text: str) -> None:
+        tally.errors += 1
+        log.warning("migration.item_failed", migration=self._writer, kind=kind, item=error_id(key))
+        await self._book.add(key, kind, text, self._clock.time())
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's class, and its text if it is one of ours, which never hold item data."""
+    own = type(error).__module__.startswith("streamkit.")
+    return f"{type(error).__name__}: {error}" if own else type(error).__name__
+
+
+def ends_run(error: BaseException) -> bool:
+    """Say whether an error ends the run: it is not about this item."""
+    return isinstance(error, ConfigurationError | LeaseLost | Unavailable)

@@ -1,0 +1,53 @@
+"""Marks: how an item that a migration has made says whose it is, and what else may be in its place.
+
+In: a migration, a source's key, and what is where a target belongs. Out: the mark, and what is the
+matter with the place. Pure.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+from streamkit.actions import Wire
+from streamkit.copies import COPY, FROM
+from streamkit.kinds.derive import OWNER
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.errors import error_id
+from streamkit.migrate.transform import Target, alike
+from streamkit.schema import TableSchema
+
+Place = Literal["right", "missing", "differs", "taken", "late"]
+"""What is where a target belongs: the target; nothing; another of ours; somebody else's item; the
+target, which counts by now, while its source was written to once more."""
+
+Item = Mapping[str, Wire]
+
+
+def mark_of(migration: Migration, schema: TableSchema, key: Item) -> tuple[str, Wire]:
+    """Return the attribute by which the targets of a source are known, and its value."""
+    if migration.owner is not None:
+        pk, sk = _text(key[schema.pk]), "" if schema.sk is None else _text(key[schema.sk])
+        return OWNER, {"S": json.dumps([migration.owner, pk, sk or "None"])}
+    return COPY if migration.moves else FROM, {"S": f"{migration.id}:{error_id(key)}"}
+
+
+def place_is(
+    migration: Migration, mark: tuple[str, Wire], target: Target, there: Item | None
+) -> Place:
+    """Say what is where a target belongs."""
+    if there is None:
+        return "missing"
+    name, value = mark
+    right = alike(there, target.item)
+    if there.get(name) == value:
+        return "right" if right else "differs"
+    if (right and not migration.moves) or migration.conflict == "keep":
+        return "right"
+    if there.get(FROM) == value:
+        return "right" if right else "late"
+    return "taken"
+
+
+def _text(attribute: Wire) -> str:
+    ((_, value),) = attribute.items()
+    return str(value)

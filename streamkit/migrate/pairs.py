@@ -1,0 +1,246 @@
+"""Pairs: other items that follow from an item, while both may be written.
+
+    reconcile(key):  read the source, strongly consistent, and what is where its targets belong
+                     one transaction: the source is as it was read,
+                                      put each target   IF the place is free, or mine
+                                      delete each stale IF it is mine
+                     refused by the source: read again; place taken: a conflict, written down
+
+The image of a change is never written, only what is read now, so that repeated and late changes,
+and a process that froze, cannot install an old value. Stale targets are those that the change's old
+image led to.
+
+Until the switch sources are the truth and targets are copies (see `copies`); the switch turns each
+pair around, in one transaction. From then on a change of a target goes back to its source, so that
+a rollback loses nothing.
+
+In: a key. Out: what was done, in a `Tally`. On failure: as `in_place`; in addition `conflict` where
+another item is in a target's place, and `late` where a source is written after the switch.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamkit.actions import Wire
+from streamkit.clock import Clock
+from streamkit.copies import COPY, FROM, MOVED
+from streamkit.kinds.derive import OWNER
+from streamkit.migrate.calls import DONE, Calls, Terms, unchanged
+from streamkit.migrate.calls import Invalid as InvalidCall
+from streamkit.migrate.errors import ErrorBook, error_id
+from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
+from streamkit.migrate.segments import place_text
+from streamkit.migrate.transform import Image, Rewrite, Target, Transform, alike, plain
+from streamkit.observe.logger import get_logger
+from streamkit.origin import MARK
+
+log = get_logger("streamkit.migrate")
+
+_TRIES = 20
+ACTIONS_MAX = 100
+
+Key = Mapping[str, Wire]
+WireItem = Mapping[str, Wire]
+
+
+class Conflict(Exception):
+    """Another item is in a target's place; `kind` is what that is called in the record of it."""
+
+    kind = "conflict"
+
+
+class Late(Conflict):
+    """A source was written after its pair had been turned around."""
+
+    kind = "late"
+
+
+@dataclass
+class Pairs:
+    """Keeps targets in step with their sources.
+
+    `switched` says which side is the truth. `writer` is the migration's name in marks.
+    """
+
+    transform: Transform
+    calls: Calls
+    book: ErrorBook
+    clock: Clock
+    writer: str
+    switched: bool = False
+
+    @property
+    def id(self) -> str:
+        """The migration's number."""
+        return self.transform.migration.id
+
+    async def forward(
+        self, key: Key, tally: Tally, *, old: WireItem | None = None, switch: bool = False
+    ) -> None:
+        """Bring the targets of a source in step with it.
+
+        Args:
+            key: of the source.
+            tally: is added to.
+            old: what the source was before, whose targets may be stale.
+            switch: turn the pair around, too.
+        """
+        switch = switch or (self.switched and self.transform.migration.moves)
+        for _ in range(_TRIES):
+            try:
+                outcome = await self._forward(key, old, switch=switch)
+            except Conflict as error:
+                await self.fail(key, tally, error.kind, str(error))
+                return
+            except Exception as error:
+                if ends_run(error):
+                    raise
+                await self.fail(key, tally, "transform", describe(error))
+                return
+            if outcome is None:
+                tally.skipped += 1
+                return
+            if outcome is DONE:
+                tally.changed += 1
+                return
+            if isinstance(outcome, InvalidCall):
+                await self.fail(key, tally, "invalid", outcome.text)
+                return
+            tally.conflicts += 1
+        await self.fail(key, tally, "contended", f"it changed {_TRIES} times in a row")
+
+    async def _forward(self, key: Key, old: WireItem | None, *, switch: bool) -> Any:
+        """Send one transaction; None if there is nothing to do."""
+        source = await self.calls.get(self.transform.schema.name, key)
+        if source is not None and self.is_turned(source):
+            return None
+        image = plain(source) if source is not None else {}
+        rewrite = self.transform.of(image) if source is not None else Rewrite(frozenset())
+        wanted = {place_text(target.key): target for target in rewrite.targets}
+        stale = [t for t in self._stale(old) if place_text(t.key) not in wanted]
+        owner = self._owner(key)
+        actions = [
+            *[
+                action
+                for t in wanted.values()
+                for action in await self._put(t, owner, switch=switch)
+            ],
+            *[a for t in stale for a in await self._remove(t, owner)],
+        ]
+        turns = switch and source is not None and bool(wanted)
+        if not actions and not turns:
+            return None
+        if len(actions) >= ACTIONS_MAX:
+            raise Conflict(
+                f"it becomes more than {ACTIONS_MAX - 1} items, too many to write at once"
+            )
+        guard = self._guard(key, image if source is not None else None, rewrite, turns=turns)
+        return await self.calls.transact([guard, *actions])
+
+    def is_turned(self, source: WireItem) -> bool:
+        """Say whether a source is a copy of its target already, or a copy of another migration."""
+        return COPY in source or source.get(MOVED) == {"S": self.id}
+
+    def _stale(self, old: WireItem | None) -> Sequence[Target]:
+        if old is None or not self.transform.matches(old) or self.is_turned(old):
+            return ()
+        try:
+            return self.transform.of(plain(old)).targets
+        except Exception:  # noqa: BLE001 - then there never were any of it
+            return ()
+
+    def _guard(
+        self, key: Key, image: Image | None, rewrite: Rewrite, *, turns: bool
+    ) -> dict[str, Any]:
+        """Return the action that holds the source to what was read."""
+        schema, terms = self.transform.schema, Terms()
+        where = {"TableName": schema.name, "Key": dict(key)}
+        if image is None:
+            text = f"attribute_not_exists({terms.name(schema.pk)})"
+            return {"ConditionCheck": {**where, **terms.request(ConditionExpression=text)}}
+        # A source that becomes a copy must be whole: an old writer may have touched any attribute.
+        whole = turns and self.transform.migration.mode == "rekey"
+        condition = unchanged(terms, schema, image, frozenset(image) if whole else rewrite.reads)
+        condition += f" AND attribute_not_exists({terms.name(COPY)})"
+        if not turns:
+            return {"ConditionCheck": {**where, **terms.request(ConditionExpression=condition)}}
+        sets = {MARK: {"S": mark_text(self.writer)}}
+        if whole:
+            sets[COPY] = {"S": f"{self.id}:{error_id(rewrite.targets[0].key)}"}
+        else:
+            sets[MOVED] = {"S": self.id}
+        update = "SET " + ", ".join(
+            f"{terms.name(name)} = {terms.value(value)}" for name, value in sets.items()
+        )
+        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
+        return {"Update": {**where, **request}}
+
+    def _owner(self, key: Key) -> dict[str, Wire]:
+        """Return the attribute by which a target says whose it is."""
+        migration, schema = self.transform.migration, self.transform.schema
+        if migration.owner is not None:
+            sk = "" if schema.sk is None else next(iter(key[schema.sk].values()))
+            pk = next(iter(key[schema.pk].values()))
+            text = json.dumps([migration.owner, str(pk), str(sk) if sk else "None"])
+            return {OWNER: {"S": text}}
+        name = COPY if migration.moves else FROM
+        return {name: {"S": f"{self.id}:{error_id(key)}"}}
+
+    async def _put(
+        self, target: Target, owner: Mapping[str, Wire], *, switch: bool
+    ) -> list[dict[str, Any]]:
+        schema = self.transform.target
+        there = await self.calls.get(schema.name, target.key)
+        after = dict(owner)
+        if switch and COPY in after:
+            after = {FROM: after[COPY]}
+        ((name, value),) = owner.items()
+        if there is not None and there.get(name) != value:
+            self._check_place(there, target, value)
+            return []
+        turns = switch and there is not None and COPY in there
+        if there is not None and not turns and alike(there, target.item):
+            return []
+        terms = Terms()
+        if there is None:
+            condition = f"attribute_not_exists({terms.name(schema.pk)})"
+        else:
+            condition = terms.equals(name, value)
+        item = {**target.item, **after, MARK: {"S": mark_text(self.writer)}}
+        body = {"TableName": schema.name, "Item": item}
+        return [{"Put": {**body, **terms.request(ConditionExpression=condition)}}]
+
+    def _check_place(self, there: WireItem, target: Target, value: Wire) -> None:
+        """Let an item that is not ours stand in a target's place, if it is right or may stay.
+
+        Raises:
+            Conflict: it may not.
+        """
+        migration = self.transform.migration
+        right = alike(there, target.item)
+        if (right and not migration.moves) or migration.conflict == "keep":
+            return
+        if there.get(FROM) == value:
+            if not right:
+                raise Late("it was written at its old place after the switch")
+            return
+        raise Conflict(f"another item is where it belongs, {error_id(target.key)}")
+
+    async def _remove(self, target: Target, owner: Mapping[str, Wire]) -> list[dict[str, Any]]:
+        schema = self.transform.target
+        there = await self.calls.get(schema.name, target.key)
+        ((name, value),) = owner.items()
+        if there is None or there.get(name) != value:
+            return []
+        terms = Terms()
+        condition = terms.equals(name, value)
+        body = {"TableName": schema.name, "Key": dict(target.key)}
+        return [{"Delete": {**body, **terms.request(ConditionExpression=condition)}}]
+
+    async def fail(self, key: Key, tally: Tally, kind: str, text: str) -> None:
+        """Write down that an item could not be brought into the new shape."""
+        tally.errors += 1
+        log.warning("migration.item_failed", migration=self.writer, kind=kind, item=error_id(key))
+        await self.book.add(key, kind, text, self.clock.time())

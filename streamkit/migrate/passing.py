@@ -1,0 +1,108 @@
+"""Passing: the pages of a segment, and the items of a page.
+
+In: a segment under lease. Out: every item is visited as the phase asks for, and its page is added
+to the tally of the pass in the commit that moves the segment. A crash repeats a page. On failure:
+an item's failure is counted; too many of them end the pass.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from streamkit.activity import first_error
+from streamkit.migrate.calls import Calls
+from streamkit.migrate.in_place import Tally
+from streamkit.migrate.segments import Segment
+from streamkit.migrate.tallies import TallyBook
+from streamkit.migrate.work import Work
+
+ERRORS_MAX = 1000
+"""Items that may fail in one process before the migration stops: something is wrong with it."""
+
+
+class TooManyErrors(Exception):
+    """So many items failed that it is not about the items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a process works: segments at once, items of a page, and of those at once."""
+
+    segments: int = 4
+    page: int = 200
+    items: int = 16
+
+
+@dataclass
+class Passing:
+    """One process's part of one pass. `errors` are the items that failed here."""
+
+    work: Work
+    calls: Calls
+    tallies: TallyBook
+    pace: Pace
+    rng: random.Random
+    errors: int = 0
+
+    async def serve(self, segment: Segment) -> None:
+        """Read a segment to its end, or until it is to be given back.
+
+        Raises:
+            TooManyErrors: so many items failed that it is not about the items.
+        """
+        work = self.work
+        while not (segment.finished or segment.stopping.is_set()):
+            reply = await self.calls.scan(**self.request(segment))
+            tally = Tally(scanned=reply.get("ScannedCount", len(reply["Items"])))
+            await self._items(reply["Items"], tally)
+            self.errors += tally.errors
+            last = reply.get("LastEvaluatedKey")
+            action = self.tallies.adding(work.state.pass_name, segment.number, tally)
+            await segment.advance(last, [action])
+            if self.errors > ERRORS_MAX:
+                raise TooManyErrors
+
+    def request(self, segment: Segment) -> dict[str, Any]:
+        """Return the `Scan` of the next page."""
+        work = self.work
+        request = segment.scan_request(work.table.name, limit=self.pace.page)
+        if self._is_blind:
+            index = work.migration.index
+            assert index is not None  # noqa: S101 - what blind means
+            request |= {"IndexName": index.name, "ConsistentRead": False}
+        return request
+
+    @property
+    def _is_blind(self) -> bool:
+        """Whether the pass sees keys alone."""
+        return self.work.migration.index is not None and self.work.state.phase == "scanning"
+
+    async def _items(self, items: list[dict[str, Any]], tally: Tally) -> None:
+        """Visit the items of a page, some at once, and add up."""
+        work = self.work
+        limiter = anyio.Semaphore(self.pace.items)
+        blind = self._is_blind
+
+        async def one(item: dict[str, Any]) -> None:
+            async with limiter:
+                own = Tally()
+                if blind and work.transform.matches(item):
+                    await work.touch(item, own, blind=True)
+                elif not blind:
+                    await work.visit(item, own)
+                tally.add(own)
+
+        try:
+            async with anyio.create_task_group() as group:
+                for item in self._shuffled(items):
+                    group.start_soon(one, item)
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
+
+    def _shuffled(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Spread the writes of a page over partitions: a scan reads one after the other."""
+        items = list(items)
+        self.rng.shuffle(items)
+        return items

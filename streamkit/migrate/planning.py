@@ -1,0 +1,292 @@
+"""Planning: what a migration would do, take and break, from a sample; nothing is written.
+
+In: an app, one of its migrations, and how much of the table to look at. Out: a `Plan`: how many
+items it concerns and how many are not right yet, units and money by step, the time that takes at a
+budget, and problems: of the table, of the function (see `trials`), and targets whose places are
+taken or that two items would both become. Of numbers from a sample the error is told.
+"""
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from streamkit.actions import Wire
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.kinds.aggregate import Aggregate, source_of
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.calls import Calls
+from streamkit.migrate.diffs import Diff, diff_of
+from streamkit.migrate.errors import error_id
+from streamkit.migrate.estimates import Forecast, forecast
+from streamkit.migrate.expenses import Expenses, Spent
+from streamkit.migrate.marks import mark_of, place_is
+from streamkit.migrate.problems import Problem, Problems, problems_of_table
+from streamkit.migrate.rate import Rate
+from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_sample
+from streamkit.migrate.segments import place_text
+from streamkit.migrate.transform import Matcher
+from streamkit.migrate.trials import Trial, Trials, moods_of
+from streamkit.migrate.work import Schemas
+from streamkit.preflight import describe, survey
+
+SAMPLE = Wanted(items=1000)
+"""What is looked at unless it is said."""
+_READS_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Units a second, as `apply` would be given them; None is without a limit."""
+
+    max_reads: float | None = None
+    max_writes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is known of a migration before it runs.
+
+    `matching` are the items of its entity, as a share of all, `needing` those of them that are not
+    right yet. `looked_at` items of the sample were read, which is a share of `sampled` of the
+    table.
+    """
+
+    migration: str
+    mode: str
+    entity: str
+    looked_at: int
+    sampled: float
+    items: Estimate
+    matching: Estimate
+    needing: Estimate
+    forecast: Forecast
+    problems: tuple[Problem, ...] = ()
+    diffs: tuple[Diff, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not any(problem.severity == "error" for problem in self.problems)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return {
+            "migration": self.migration,
+            "mode": self.mode,
+            "entity": self.entity,
+            "ok": self.ok,
+            "looked_at": self.looked_at,
+            "sampled": self.sampled,
+            "items": self.items.to_dict(),
+            "matching": self.matching.to_dict(),
+            "needing": self.needing.to_dict(),
+            **self.forecast.to_dict(),
+            "problems": [problem.to_dict() for problem in self.problems],
+            "diffs": [diff.to_dict() for diff in self.diffs],
+        }
+
+
+async def plan_migration(
+    app: App,
+    aws: Aws,
+    migration: Migration,
+    *,
+    sample: Wanted = SAMPLE,
+    budget: Budget | None = None,
+    diffs: int = 0,
+    show_keys: bool = False,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> Plan:
+    """Say what a migration would do.
+
+    Args:
+        app: whose migration.
+        aws: open clients.
+        migration: the one.
+        sample: how much of the table to look at.
+        budget: for the time that it takes.
+        diffs: of how many items to show what changes; item data, so for whoever may see it.
+        show_keys: name the items in them by their keys, and not by a hash.
+        clock: tells which items wait for their deletion.
+        rng: chooses the sample.
+
+    Raises:
+        ConfigurationError: the table is missing, or may not be read.
+    """
+    clock, rng = clock or SystemClock(), rng or random.Random()
+    around = await survey(app, aws)
+    target = around.table
+    if migration.to is not None:
+        target = await describe(aws, migration.to, type_attribute=app.type_attribute)
+    described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
+    known = int(described.get("ItemCount", 0))
+    taken = await take_sample(aws.dynamodb, app.table, sample, rng, items=known)
+    look = _Look(
+        migration,
+        Schemas(around.table, target),
+        Calls(aws.dynamodb, Rate(clock)),
+        Problems(await problems_of_table(aws, around.table, migration)),
+        diffs,
+        show_keys=show_keys,
+        now=clock.time(),
+    )
+    for part in taken.parts:
+        await look.at(part)
+    return look.plan(taken, budget or Budget())
+
+
+@dataclass
+class _Seen:
+    """What was found in one part of the sample."""
+
+    scanned: int
+    units: float
+    matching: int = 0
+    needing: int = 0
+    spent: Spent = field(default_factory=lambda: defaultdict(float))
+
+
+@dataclass
+class _Look:
+    """Goes through a sample."""
+
+    migration: Migration
+    schemas: Schemas
+    calls: Calls
+    problems: Problems
+    diffs_wanted: int
+    show_keys: bool
+    now: float
+    seen: list[_Seen] = field(default_factory=list)
+    diffs: list[Diff] = field(default_factory=list)
+    targets: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Prepare what every item goes through; an aggregate has no function."""
+        schemas = self.schemas
+        self.trials: Trials | None = None
+        if self.migration.function is not None:
+            self.trials = Trials(self.migration, schemas.source, schemas.target)
+            for name in moods_of(self.migration):
+                self.problems.note(
+                    "warning",
+                    "impure",
+                    f"it names {name!r}: what it answers is to follow from the item",
+                )
+        self.expenses = Expenses(self.migration, schemas.source, schemas.target)
+        entity = self.migration.entity
+        source = source_of(entity) if issubclass(entity, Aggregate) else entity
+        self.matcher = Matcher(source, schemas.source)
+
+    async def at(self, part: Part) -> None:
+        """Look at the items of a part."""
+        seen = _Seen(part.scanned, part.units)
+        self.seen.append(seen)
+        limiter = anyio.Semaphore(_READS_AT_ONCE)
+
+        async def one(item: dict[str, Wire]) -> None:
+            async with limiter:
+                await self._item(item, seen)
+
+        async with anyio.create_task_group() as group:
+            for item in part.items:
+                if self.matcher.matches(item):
+                    group.start_soon(one, item)
+
+    async def _item(self, item: dict[str, Wire], seen: _Seen) -> None:
+        seen.matching += 1
+        if self.trials is None:
+            seen.needing += 1
+            seen.spent["rewrite", "write", ""] += 5  # its ledger's entry, twice, and its group
+            return
+        schema = self.schemas.source
+        key = {name: item[name] for name in schema.key_attributes}
+        name = error_id(key)
+        trial = self.trials.of(item)
+        for fault, text in trial.faults:
+            self.problems.fault(fault, text, name)
+        self._expiry(item, trial, name)
+        if trial.rewrite is None:
+            seen.needing += 1
+            return
+        there = [
+            await self.calls.get(self.schemas.target.name, t.key) for t in trial.rewrite.targets
+        ]
+        needs = self._needs(key, trial, there)
+        seen.needing += needs
+        for what, units in self.expenses.of(item, trial.rewrite, there).items():
+            seen.spent[what] += units
+        if needs and len(self.diffs) < self.diffs_wanted:
+            shown = json.dumps(json.loads(place_text(key))) if self.show_keys else name
+            self.diffs.append(diff_of(shown, trial, there))
+
+    def _needs(
+        self, key: Mapping[str, Wire], trial: Trial, there: list[dict[str, Wire] | None]
+    ) -> bool:
+        """Say whether an item is not right yet, and look at what is in its targets' places."""
+        rewrite = trial.rewrite
+        assert rewrite is not None  # noqa: S101 - the caller has looked
+        if not self.migration.is_pairs:
+            return rewrite.changes_item
+        mark, name = mark_of(self.migration, self.schemas.source, key), error_id(key)
+        needs = self.migration.mode == "split" and rewrite.changes_item
+        for target, one in zip(rewrite.targets, there, strict=True):
+            place = place_is(self.migration, mark, target, one)
+            needs = needs or place != "right"
+            if place in ("taken", "late"):
+                self.problems.fault("conflict", "another item is where it belongs", name)
+            elif self.targets.setdefault(place_text(target.key), name) != name:
+                self.problems.fault("collision", "two items would become one", name)
+        return needs
+
+    def _expiry(self, item: Mapping[str, Wire], trial: Trial, name: str) -> None:
+        ttl = self.schemas.source.ttl
+        if ttl is None:
+            return
+        if 0 < float(item.get(ttl, {}).get("N", "0")) < self.now:
+            self.problems.fault("expired", f"it waits for its deletion, by {ttl}", name)
+        rewrite = trial.rewrite
+        if rewrite is not None and ttl in {*rewrite.sets, *rewrite.removes}:
+            self.problems.fault("expiry", f"when it expires changes, by {ttl}", name)
+
+    def plan(self, sample: Sample, budget: Budget) -> Plan:
+        """Put everything together."""
+        seen = self.seen
+        scanned = [float(one.scanned) for one in seen]
+        matching = [float(one.matching) for one in seen]
+        passes = 2.0  # what is read at half the price here is read strongly consistent then
+        units = [passes * one.units for one in seen]
+        found = forecast(
+            self.migration,
+            sample,
+            units,
+            scanned,
+            [one.spent for one in seen],
+            reads=budget.max_reads,
+            writes=budget.max_writes,
+        )
+        if not sum(matching):
+            self.problems.note(
+                "warning", "none", f"no item of {self.migration.entity.__name__} is in the sample"
+            )
+        return Plan(
+            self.migration.id,
+            self.migration.mode,
+            self.migration.entity.__name__,
+            sample.scanned,
+            sample.share,
+            sample.total_of(scanned),
+            sample.ratio_of(matching, scanned),
+            sample.ratio_of([float(one.needing) for one in seen], matching),
+            found,
+            self.problems.all(sum(matching)),
+            tuple(self.diffs),
+        )

@@ -1,0 +1,96 @@
+"""Problems: what speaks against a migration, of its table and of items that were looked at.
+
+In: what was found, item by item. Out: a list, errors first, each kind once with how many items it
+is about and a few of them, by the hash that `errors` uses. On failure: what may not be asked of the
+table is a warning.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from streamkit.aws import Aws, AwsError
+from streamkit.kinds.migration import Migration
+from streamkit.schema import TableSchema
+
+Severity = Literal["error", "warning"]
+
+_WARNINGS = frozenset({"expired", "expiry"})
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong. `items` of the sample have it, `share` of those it concerns."""
+
+    severity: Severity
+    kind: str
+    text: str
+    items: int = 0
+    share: float = 0.0
+    examples: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return {
+            "severity": self.severity,
+            "kind": self.kind,
+            "text": self.text,
+            "items": self.items,
+            "share": self.share,
+            "examples": list(self.examples),
+        }
+
+
+class Problems:
+    """Collects problems."""
+
+    def __init__(self, known: Iterable[Problem] = ()) -> None:
+        self._noted = list(known)
+        self._faults: dict[tuple[str, str], Problem] = {}
+
+    def note(self, severity: Severity, kind: str, text: str) -> None:
+        """Note something that is not about an item."""
+        self._noted.append(Problem(severity, kind, text))
+
+    def fault(self, kind: str, text: str, item: str) -> None:
+        """Note that an item has a fault."""
+        severity: Severity = "warning" if kind in _WARNINGS else "error"
+        known = self._faults.get((kind, text), Problem(severity, kind, text))
+        examples = (*known.examples, item)[:_EXAMPLES]
+        self._faults[kind, text] = replace(known, items=known.items + 1, examples=examples)
+
+    def all(self, concerned: float) -> tuple[Problem, ...]:
+        """Return what was noted, errors first; `concerned` items were looked at closely."""
+        faults = [
+            replace(one, share=one.items / concerned if concerned else 0.0)
+            for one in self._faults.values()
+        ]
+        found = [*self._noted, *faults]
+        return tuple(sorted(found, key=lambda one: (one.severity, one.kind, one.text)))
+
+
+async def problems_of_table(aws: Aws, schema: TableSchema, migration: Migration) -> list[Problem]:
+    """Return what is wrong with the table itself."""
+    found = []
+    if schema.stream_arn is None:
+        found.append(Problem("error", "stream", f"{schema.name} has no stream; enable one"))
+    elif schema.view_type != "NEW_AND_OLD_IMAGES":
+        text = f"the stream holds {schema.view_type}; it has to hold NEW_AND_OLD_IMAGES"
+        found.append(Problem("error", "stream", text))
+    if migration.to is not None and migration.to == schema.name:
+        found.append(Problem("error", "target", "it goes to the table that it comes from"))
+    found += await _recovery(aws, schema)
+    return found
+
+
+async def _recovery(aws: Aws, schema: TableSchema) -> list[Problem]:
+    try:
+        reply = await aws.dynamodb.describe_continuous_backups(TableName=schema.name)
+    except AwsError:
+        return [Problem("warning", "recovery", "whether the table can be restored is not known")]
+    recovery = reply["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
+    if recovery.get("PointInTimeRecoveryStatus") == "ENABLED":
+        return []
+    text = f"{schema.name} has no point-in-time recovery: what goes wrong cannot be taken back"
+    return [Problem("warning", "recovery", text)]

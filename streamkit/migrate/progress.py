@@ -1,0 +1,234 @@
+"""Progress: how far a migration is, how fast, what holds it up, and when its pass will end.
+
+In: the states, tallies, segments and reports in the table. Out: a `Progress`. How far a pass is
+follows from its finished segments: how many items a table has is not known to within hours. So the
+share has an error, and the time that is left has one, from how much the speed has changed lately;
+below one percent there is none.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from statistics import stdev
+from typing import Any
+
+from streamkit.actions import CONTROL_PREFIX
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.control import START, ControlSpace, Cursor
+from streamkit.cursor import CursorStore
+from streamkit.decode import Record
+from streamkit.lag import measure
+from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.in_place import Tally
+from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
+from streamkit.migrate.segments import strided
+from streamkit.migrate.state import PASSES, State, StateBook
+from streamkit.migrate.tallies import TallyBook
+from streamkit.preflight import Surroundings, survey
+
+SEGMENTS_SEEN = 256
+"""Segments that are looked at; of more than that, so many by chance."""
+_LEAST_SHARE = 0.01
+_LOOKS_LEAST = 3
+_SHARDS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a migration is. Shares are 0 to 1, speeds a second, errors and times in seconds.
+
+    `share` is of the pass, None where there is none, `share_error` how far it may be off. `eta` is
+    until the end of the pass, None while nothing can be said. `writes` are units by index, "" is
+    the table. `lag` is how far its own consumer is behind, None if nobody asked, or it has none.
+    """
+
+    migration: str
+    mode: str
+    phase: str
+    desired: str
+    direction: str
+    note: str
+    share: float | None = None
+    share_error: float = 0.0
+    segments: int = 0
+    finished: int = 0
+    tally: Tally = field(default_factory=Tally)
+    open_errors: int = 0
+    waived: int = 0
+    processes: int = 0
+    items: float = 0.0
+    reads: float = 0.0
+    writes: dict[str, float] = field(default_factory=dict)
+    max_reads: float | None = None
+    max_writes: float | None = None
+    reason: str = ""
+    lag: float | None = None
+    eta: float | None = None
+    eta_error: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+class ProgressReader:
+    """Reads the progress of an app's migrations; keep one for many looks, which are cheaper then.
+
+    Raises, of its methods:
+        ConfigurationError: the table is missing, or may not be described.
+    """
+
+    def __init__(self, app: App, aws: Aws, clock: Clock | None = None) -> None:
+        self._app, self._aws, self._clock = app, aws, clock or SystemClock()
+        self._around: Surroundings | None = None
+        self._pass = ""
+        self._finished: set[str] = set()
+
+    async def read(self, migration: str, *, lag: bool = False) -> Progress:
+        """Return how far a migration is; with `lag`, look into the stream, too."""
+        if self._around is None:
+            self._around = await survey(self._app, self._aws)
+        book = StateBook(self._aws.dynamodb, self._around.control, self._app.name)
+        state = await book.read(migration)
+        found = Progress(
+            state.id,
+            state.mode,
+            state.phase,
+            state.desired,
+            state.direction,
+            state.note,
+            max_reads=state.max_reads,
+            max_writes=state.max_writes,
+        )
+        if state.phase == "new":
+            return found
+        errors = await ErrorBook(book.store, migration).all()
+        waived = sum(bool(error.waived) for error in errors)
+        reports = fresh(await ReportBook(book.store, migration).all(), self._clock.time())
+        found = with_reports(
+            replace(found, open_errors=len(errors) - waived, waived=waived), reports
+        )
+        if lag:
+            found = replace(found, lag=await self._lag(state))
+        if state.phase not in PASSES:
+            return found
+        tally = await TallyBook(book.store, migration).read(state.pass_name)
+        segments = await self._segments(book.store, state)
+        return with_pass(found, state, tally, segments, longest(reports, state.pass_name))
+
+    async def _segments(self, store: CursorStore, state: State) -> list[Cursor | None]:
+        """Read the segments of a pass, or some of them by chance; None is one not made yet."""
+        if self._pass != state.pass_name:
+            self._pass, self._finished = state.pass_name, set()
+        names = [f"{state.pass_name}.{number}" for number in strided(state.segments)]
+        if len(names) > SEGMENTS_SEEN:
+            names = random.Random(state.pass_name).sample(names, SEGMENTS_SEEN)
+        left = [name for name in names if name not in self._finished]
+        there = await store.read_many(left)
+        self._finished |= {name for name, cursor in there.items() if cursor.finished}
+        done = Cursor(name="", state="finished")
+        return [done if name in self._finished else there.get(name) for name in names]
+
+    async def _lag(self, state: State) -> float | None:
+        """Return how far the migration's own consumer is behind."""
+        assert self._around is not None  # noqa: S101 - the caller has looked
+        arn = self._around.table.stream_arn
+        if arn is None:
+            return None
+        name, label = f"{self._app.name}.{state.consumer}", arn.rpartition("/")[2]
+        space = ControlSpace.of(self._around.control, name, label)
+        cursors = (await CursorStore(self._aws.dynamodb, space).read_all()).values()
+        behind = sorted((c for c in cursors if not c.finished), key=lambda one: one.seen)
+        lags = [
+            await measure(self._aws, arn, cursor, _is_business, self._clock)
+            for cursor in behind[:_SHARDS_MAX]
+        ]
+        return max((lag.seconds for lag in lags if lag.seconds is not None), default=None)
+
+
+def with_reports(found: Progress, reports: Sequence[Report]) -> Progress:
+    """Add what the processes say."""
+    names = sorted({name for report in reports for name in report.writes})
+    return replace(
+        found,
+        processes=len(reports),
+        reads=sum(report.reads for report in reports),
+        writes={name: sum(one.writes.get(name, 0.0) for one in reports) for name in names},
+        reason=next((report.reason for report in reports if report.reason), ""),
+    )
+
+
+def with_pass(
+    found: Progress,
+    state: State,
+    tally: Tally,
+    segments: Sequence[Cursor | None],
+    looks: Sequence[Look],
+) -> Progress:
+    """Add how far the pass is, and when it will end."""
+    done = sum(cursor is not None and cursor.finished for cursor in segments)
+    begun = sum(
+        cursor is not None and not cursor.finished and cursor.position != START
+        for cursor in segments
+    )
+    seen = max(1, len(segments))
+    share = (done + begun / 2) / seen
+    error = begun / 2 / seen
+    if seen < state.segments:
+        error += 1.96 * math.sqrt(share * (1 - share) / seen)
+    found = replace(
+        found,
+        share=share,
+        share_error=error,
+        segments=state.segments,
+        finished=round(done / seen * state.segments),
+        tally=tally,
+    )
+    speed = speed_of(looks)
+    if speed is None:
+        return found
+    found = replace(found, items=speed[0])
+    if state.desired == "pause":
+        return found
+    eta = eta_of(share, error, tally.scanned, speed)
+    return found if eta is None else replace(found, eta=eta[0], eta_error=eta[1])
+
+
+def speed_of(looks: Sequence[Look]) -> tuple[float, float] | None:
+    """Return items a second lately, and how far that may be off; None if too little is known."""
+    if len(looks) < _LOOKS_LEAST or looks[-1].at <= looks[0].at:
+        return None
+    mean = (looks[-1].scanned - looks[0].scanned) / (looks[-1].at - looks[0].at)
+    speeds = [
+        (later.scanned - earlier.scanned) / max(0.001, later.at - earlier.at)
+        for earlier, later in pairwise(looks)
+    ]
+    return mean, 1.96 * stdev(speeds) / math.sqrt(len(speeds))
+
+
+def eta_of(
+    share: float, error: float, scanned: int, speed: tuple[float, float]
+) -> tuple[float, float] | None:
+    """Return the seconds that a pass has left, and how far that may be off.
+
+    Args:
+        share: of the pass that is done.
+        error: how far that may be off.
+        scanned: items that it has read.
+        speed: items a second, and how far that may be off.
+    """
+    if share < _LEAST_SHARE or share >= 1 or speed[0] <= 0:
+        return None
+    seconds = scanned * (1 - share) / share / speed[0]
+    of_share = error / (share * (1 - share))
+    of_speed = speed[1] / speed[0]
+    return seconds, seconds * math.hypot(of_share, of_speed)
+
+
+def _is_business(record: Record) -> bool:
+    values = (value for key in record.keys.values() for value in key.values())
+    return not any(str(value).startswith(CONTROL_PREFIX) for value in values)

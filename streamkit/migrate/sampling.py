@@ -1,0 +1,168 @@
+"""Sampling: some segments of a table, chosen by chance, and what they say of all of it.
+
+In: a table, and how much of it to read: a share, or a number of items. Out: the items of each
+segment that was read, whole, and estimates with the interval that holds the truth 19 times in 20.
+The segments of a scan are parts by the hash of the partition key, so items that share one come
+together, and the interval is computed from what differs between segments, not between items. It is
+read eventually consistent, for half the price; nothing is written.
+"""
+
+import math
+import random
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from statistics import stdev
+from typing import Any
+
+from streamkit.actions import Wire
+from streamkit.errors import ConfigurationError
+
+_NORMAL = 1.96
+_AT_LEAST = 20
+"""Segments of a sample: fewer say nothing about how much they differ."""
+_SEGMENTS_MAX = 1_000_000
+_FINER = 8
+_PATIENCE = 4
+"""Times as many items as were asked for that a sample may read before it is cut finer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number of the whole table, and how far it may be off, 19 times in 20."""
+
+    value: float
+    error: float = 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Return it in JSON's types."""
+        return {"value": self.value, "error": self.error}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How much to read: a share of the table, or about so many items."""
+
+    share: float | None = None
+    items: int | None = None
+
+
+def read_wanted(text: str) -> Wanted:
+    """Read `5%` or `1000`.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text)
+    if match is None or not 0 < float(match[1]) <= (100 if match[2] else math.inf):
+        raise ConfigurationError(f"--sample {text}: a share such as 5%, or a number of items")
+    if match[2]:
+        return Wanted(share=float(match[1]) / 100)
+    return Wanted(items=max(1, int(float(match[1]))))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One segment: its items, and what reading it has cost."""
+
+    items: Sequence[dict[str, Wire]]
+    scanned: int
+    units: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The segments that were read, of `total` that there are."""
+
+    total: int
+    parts: tuple[Part, ...] = field(default=())
+
+    @property
+    def share(self) -> float:
+        """How much of the table was read."""
+        return len(self.parts) / self.total
+
+    @property
+    def scanned(self) -> int:
+        """How many items were read."""
+        return sum(part.scanned for part in self.parts)
+
+    def total_of(self, amounts: Sequence[float]) -> Estimate:
+        """Return what an amount of each part comes to for the whole table."""
+        mean = sum(amounts) / len(amounts)
+        return Estimate(self.total * mean, self.total * self._error(amounts))
+
+    def ratio_of(self, parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
+        """Return how large a part is of a whole, such as items of an entity of all items."""
+        whole = sum(wholes)
+        if not whole:
+            return Estimate(0.0, 0.0)
+        ratio = sum(parts) / whole
+        rest = [part - ratio * all_ for part, all_ in zip(parts, wholes, strict=True)]
+        return Estimate(ratio, min(1.0, self._error(rest) * len(wholes) / whole))
+
+    def _error(self, amounts: Sequence[float]) -> float:
+        """Return the error of a mean over the parts; none if they are all that there are."""
+        count = len(amounts)
+        if count == self.total:
+            return 0.0
+        if count < 2:
+            return abs(amounts[0]) if amounts else 0.0
+        return _NORMAL * stdev(amounts) / math.sqrt(count) * math.sqrt(1 - count / self.total)
+
+
+async def take_sample(
+    dynamodb: Any, table: str, wanted: Wanted, rng: random.Random, *, items: int = 0
+) -> Sample:
+    """Read a sample.
+
+    Args:
+        dynamodb: a client.
+        table: its name.
+        wanted: how much of it.
+        rng: chooses the segments.
+        items: how many the table has, as far as is known: what `DescribeTable` says is hours old,
+            so that a sample that turns out too large is taken anew, of smaller segments.
+    """
+    if wanted.share is not None:
+        total = max(_AT_LEAST, round(_AT_LEAST / wanted.share))
+        total = min(_SEGMENTS_MAX, total)
+        chosen = rng.sample(range(total), max(1, round(total * wanted.share)))
+        return Sample(total, tuple([part async for part in _parts(dynamodb, table, total, chosen)]))
+    count = wanted.items or 1
+    total = min(_SEGMENTS_MAX, max(_AT_LEAST, _AT_LEAST * items // count))
+    while True:
+        chosen = rng.sample(range(total), _AT_LEAST)
+        limited = _parts(dynamodb, table, total, chosen, _PATIENCE * count)
+        found = [part async for part in limited]
+        if len(found) == _AT_LEAST or total == _SEGMENTS_MAX:
+            return Sample(total, tuple(found))
+        total = min(_SEGMENTS_MAX, total * _FINER)
+
+
+async def _parts(
+    dynamodb: Any, table: str, total: int, chosen: Sequence[int], items_max: float = math.inf
+) -> AsyncIterator[Part]:
+    """Read segments until there are too many items in them."""
+    left = items_max
+    for number in chosen:
+        items: list[dict[str, Wire]] = []
+        scanned, units = 0, 0.0
+        request = {
+            "TableName": table,
+            "Segment": number,
+            "TotalSegments": total,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        while True:
+            reply = await dynamodb.scan(**request)
+            items += reply["Items"]
+            scanned += reply["ScannedCount"]
+            units += reply["ConsumedCapacity"]["CapacityUnits"]
+            if "LastEvaluatedKey" not in reply or scanned > left:
+                break
+            request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+        left -= scanned
+        if left < 0:
+            return
+        yield Part(items, scanned, units)

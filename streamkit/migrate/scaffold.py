@@ -1,0 +1,155 @@
+"""Scaffold: the file of a new migration, which runs as it is and changes nothing.
+
+In: an app, what it is about, an entity and a mode. Out: a file under the next number, with the
+entity's fields in its docstring. On failure: `ConfigurationError`; no file is overwritten.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+from streamkit.app import App
+from streamkit.entity import Entity, attribute_names
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.aggregate import Aggregate
+from streamkit.kinds.migration import Mode
+from streamkit.migrate.discovery import files_of, folder_of
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_DIGITS = 4
+
+_IN_PLACE = '''
+from streamkit import Set
+{imports}
+
+@app.migration("{number}", {entity}{mode})
+def {name}({field}: {kind}) -> Set[{entity}] | None:
+    """The parameters are what it reads; it gives nothing for an item that is right."""
+    return None  # Set({field}=...)
+'''
+_PAIRS = '''
+{imports}
+
+@app.migration("{number}", {entity}{mode})
+def {name}(item: {entity}) -> {entity} | None:
+    """{what}"""
+    return None
+'''
+_AGGREGATE = """
+{imports}
+
+app.migration("{number}", {entity}{mode})
+"""
+_WHAT = {
+    "rekey": "Return the entity as it is to be, under its new key; None leaves an item alone.",
+    "split": "Return the item's parts as entities, and what to Set in the item at the end.",
+    "derive": "Return the items that follow from it, as entities; None where there are none.",
+}
+
+
+def next_number(app: App) -> str:
+    """Return the number after all that an app's migrations have."""
+    taken = [int(number) for number in {*files_of(app), *app.migrations}]
+    return f"{max(taken, default=0) + 1:0{_DIGITS}d}"
+
+
+def write_migration(
+    app: App, where: str, name: str, *, entity: str | None = None, mode: Mode = "in_place"
+) -> Path:
+    """Write the file of a new migration, and return where it is.
+
+    Args:
+        app: whose migration.
+        where: the app as the command line names it, `module:app`.
+        name: what the migration is about, such as `order_status`.
+        entity: the class name of the entity; it can be left out where there is just one.
+        mode: one of the modes of `streamkit.kinds.migration`.
+
+    Raises:
+        ConfigurationError: the name cannot be a function's, or there is no such entity or mode.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"{name!r}: small letters, digits and _, as in order_status")
+    if mode not in get_args(Mode):
+        raise ConfigurationError(f"mode {mode!r}: one of {', '.join(get_args(Mode))}")
+    chosen = _entity(app, entity, aggregates=mode == "aggregate")
+    number = next_number(app)
+    folder = folder_of(app)
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{number}_{name}.py"
+    path.write_text(_text(app, where, chosen, number, name, mode))
+    return path
+
+
+def _entity(app: App, name: str | None, *, aggregates: bool) -> type[Entity]:
+    found: dict[str, type[Entity]] = {one.__name__: one for one in app.aggregates}
+    if not aggregates:
+        found = {
+            one.__name__: one for one in _entities(app) if not issubclass(one, Aggregate)
+        } or found
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name not in found:
+        what = "aggregate" if aggregates else "entity"
+        known = ", ".join(sorted(found)) or "none"
+        raise ConfigurationError(f"say which {what} with --entity; {app.name} has: {known}")
+    return found[name]
+
+
+def _entities(app: App) -> list[type[Entity]]:
+    migrated = [migration.entity for migration in app.migrations.values()]
+    return [*dict.fromkeys([*app.entities, *migrated])]
+
+
+def _text(app: App, where: str, entity: type[Entity], number: str, name: str, mode: Mode) -> str:
+    imports = _imports(app, where.partition(":")[0], entity)
+    template = _IN_PLACE if mode in ("in_place", "touch") else _PAIRS
+    if mode == "aggregate":
+        template = _AGGREGATE
+    field, kind = _first_field(entity)
+    fields = "\n".join(f"    {line}" for line in _fields(entity))
+    title = f'"""Migration {number} of {app.name}: {name.replace("_", " ")}.'
+    said = "" if mode == "in_place" else f', mode="{mode}"'
+    body = template.format(
+        imports="\n".join(imports),
+        number=number,
+        entity=entity.__name__,
+        mode=said,
+        name=name,
+        field=field,
+        kind=kind,
+        what=_WHAT.get(mode, ""),
+    )
+    return f'{title}\n\n{entity.__name__} has\n\n{fields}\n"""\n{body}'
+
+
+def _imports(app: App, module: str, entity: type[Entity]) -> list[str]:
+    """Return the lines that import an app, as `app`, and an entity."""
+    variables = vars(sys.modules[module]) if module in sys.modules else {}
+    variable = next((name for name, value in variables.items() if value is app), "app")
+    own = variable if variable == "app" else f"{variable} as app"
+    if entity.__module__ != module:
+        return [f"from {module} import {own}", f"from {entity.__module__} import {entity.__name__}"]
+    return [f"from {module} import {', '.join(sorted((own, entity.__name__)))}"]
+
+
+def _fields(entity: type[Entity]) -> list[str]:
+    names = attribute_names(entity)
+    return [
+        f"{name}: {_kind(field.annotation)}"
+        + (f", stored as {names[name]}" if names[name] != name else "")
+        for name, field in entity.model_fields.items()
+    ]
+
+
+def _first_field(entity: type[Entity]) -> tuple[str, str]:
+    """Return a field that can be read without importing anything, if there is one."""
+    for name, field in entity.model_fields.items():
+        if field.annotation in (str, int, float, bool, bytes):
+            return name, field.annotation.__name__
+    return next(iter(entity.model_fields)), "object"
+
+
+def _kind(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)

@@ -1,0 +1,137 @@
+"""Slices: a migration run for some seconds at a time, where a process may not live for longer.
+
+In: an app, a migration that was begun, and seconds. Out: a `Slice`: where it is then, and whether
+there is more to do. What was not finished goes on in the next slice, wherever that runs; any number
+may run at once. On failure: as a `Runner`; the next slice tries again.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+
+from streamkit.activity import first_error
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.aggregates import run_aggregate
+from streamkit.migrate.commands import open_book
+from streamkit.migrate.passing import Pace
+from streamkit.migrate.progress import ProgressReader
+from streamkit.migrate.reports import Reporter
+from streamkit.migrate.running import Runner
+from streamkit.migrate.state import RESTING, State
+from streamkit.settings import Settings
+
+_CHECKPOINT_SECONDS = 5.0
+"""A phase waits until positions are in the table; a minute would be long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Where a migration is after a slice.
+
+    `done`: nothing happens by itself any more; `phase` says what is reached, `blocked` that people
+    must decide. One that is `paused` waits. `segments_left` are those of the pass.
+    """
+
+    migration: str
+    phase: str
+    done: bool
+    paused: bool
+    blocked: bool
+    segments_left: int
+    errors: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+def prompt(settings: Settings) -> Settings:
+    """Return settings whose positions are written more often, unless somebody has chosen."""
+    if "checkpoint_interval" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"checkpoint_interval": _CHECKPOINT_SECONDS})
+
+
+async def run_slice(
+    app: App,
+    aws: Aws,
+    migration: Migration,
+    seconds: float,
+    *,
+    settings: Settings | None = None,
+    at_once: int = 4,
+    clock: Clock | None = None,
+) -> Slice:
+    """Run a migration until nothing happens by itself, or the time is over.
+
+    A paused one is left alone.
+
+    Args:
+        app: whose migration.
+        aws: open clients.
+        migration: the one.
+        seconds: within which this returns.
+        settings: of the consumer that captures changes.
+        at_once: segments that are worked on at a time.
+        clock: tells when.
+
+    Raises:
+        ConfigurationError: it was never begun, or the table, the permissions or the definition are
+            wrong.
+    """
+    clock = clock or SystemClock()
+    state = await (await open_book(app, aws)).read(migration.id)
+    if state.phase not in RESTING and state.desired == "run":
+        chosen = prompt(settings or Settings())
+        runner = Runner(app, aws, migration, chosen, clock, pace=Pace(segments=at_once))
+        with anyio.move_on_after(seconds):  # where the end itself takes too long
+            state = await _run(runner, 0.85 * seconds)
+    found = await ProgressReader(app, aws, clock).read(migration.id)
+    return Slice(
+        migration.id,
+        found.phase,
+        found.phase in RESTING,
+        found.desired == "pause",
+        found.phase == "blocked",
+        found.segments - found.finished,
+        found.open_errors,
+    )
+
+
+async def _run(runner: Runner, seconds: float) -> State:
+    if runner.migration.mode != "aggregate":
+        return await _within(seconds, runner.stop, runner.run, Reporter(runner).run)
+    stopping = anyio.Event()
+    count = partial(
+        run_aggregate,
+        runner.app,
+        runner.aws,
+        runner.migration,
+        at_once=runner.pace.segments,
+        stopping=stopping,
+        clock=runner.clock,
+    )
+    return await _within(seconds, stopping.set, count)
+
+
+async def _within(seconds: float, stop: Any, run: Any, *beside: Any) -> State:
+    """Run something, and ask it to stop when the time is over."""
+
+    async def end() -> None:
+        await anyio.sleep(seconds)
+        stop()
+
+    try:
+        async with anyio.create_task_group() as group:
+            for one in (end, *beside):
+                group.start_soon(one)
+            state: State = await run()
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    return state

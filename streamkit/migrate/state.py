@@ -1,0 +1,185 @@
+"""State: where a migration stands, in one item that only changes IF nobody else has changed it.
+
+`phase` is what was reached, `desired` what people want; whoever runs the migration follows both, so
+that a pause needs nobody's answer. The steps are
+
+    capturing   every change from now on will be seen
+    scanning    the pass over the items that are there already
+    catching up the changes made meanwhile are done
+    verifying   a second pass finds nothing to do, or does it
+    ready       (rekey, split) targets are in step; the application may read them
+    switching   pair by pair, the target becomes the truth
+    soaking     writes go to targets; sources follow them, if `reverse` says how
+    contracting sources, or what was moved out of them, are deleted
+    done
+
+and after a rollback capturing to verifying with the reverse function; or, of pairs, `returning`
+(sources get all that was written to targets), `unturning` and `dropping`; then `rolled back`.
+`blocked`: items could not be migrated, and people must decide.
+
+In: an app and its migrations. Out: states, and the audit trail in them.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Literal, get_args
+
+from streamkit.actions import OURS
+from streamkit.conditions import Attr, absent
+from streamkit.control import ControlSpace
+from streamkit.cursor import CursorStore
+from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.schema import TableSchema
+
+Phase = Literal[
+    "new",
+    "capturing",
+    "scanning",
+    "catching up",
+    "verifying",
+    "blocked",
+    "ready",
+    "switching",
+    "soaking",
+    "contracting",
+    "done",
+    "returning",
+    "unturning",
+    "dropping",
+    "rolled back",
+]
+Desired = Literal["run", "pause"]
+Direction = Literal["forward", "back"]
+
+PASSES: Final = frozenset(
+    {"scanning", "verifying", "switching", "contracting", "unturning", "dropping"}
+)
+"""The phases in which the table is read in segments."""
+RESTING: Final = frozenset({"new", "ready", "soaking", "done", "rolled back", "blocked"})
+"""The phases in which nothing happens until somebody says so."""
+SWITCHED: Final = frozenset({"switching", "soaking", "contracting", "returning"})
+"""The phases in which targets are the truth."""
+
+LABEL = "migrations"
+"""Stands where control items name their stream: a migration outlives the stream it began with."""
+_AUDIT_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the audit trail: who did what, and when (epoch seconds)."""
+
+    at: float
+    by: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where one migration stands. `run` grows when it begins anew, `attempt` with each pass.
+
+    `max_reads` and `max_writes` are units a second of the whole migration, None without a limit.
+    `verified` is what the last verification found. `version` counts the changes of this item.
+    """
+
+    id: str
+    digest: str = ""
+    mode: str = ""
+    phase: Phase = "new"
+    desired: Desired = "run"
+    direction: Direction = "forward"
+    run: int = 0
+    attempt: int = 0
+    segments: int = 0
+    began: float = 0.0
+    updated: float = 0.0
+    max_reads: float | None = None
+    max_writes: float | None = None
+    note: str = ""
+    verified: dict[str, int] = field(default_factory=dict)
+    audit: tuple[Entry, ...] = ()
+    version: int = 0
+
+    @property
+    def consumer(self) -> str:
+        """The part of its capture's consumer name that is its own."""
+        return f"{self.id}-{self.run}"
+
+    @property
+    def pass_name(self) -> str:
+        """The name of the pass that the phase is, for its segments."""
+        return f"{self.id}.{self.run}.{self.phase}.{self.attempt}"
+
+    def noted(self, at: float, by: str, what: str) -> "State":
+        """Return the state with a line more in its audit trail."""
+        return replace(self, updated=at, audit=(*self.audit, Entry(at, by, what))[-_AUDIT_MAX:])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+def read_state(text: str, version: int) -> State:
+    """Read what was stored."""
+    found = json.loads(text)
+    found["audit"] = tuple(Entry(**entry) for entry in found.get("audit", ()))
+    found["version"] = version
+    known = {name: value for name, value in found.items() if name in State.__slots__}
+    state = State(**known)
+    if state.phase not in get_args(Phase):
+        raise ConfigurationError(
+            f"migration {state.id} is in phase {state.phase!r}, which this version does not know"
+        )
+    return state
+
+
+class StateBook:
+    """The states of an app's migrations."""
+
+    def __init__(self, dynamodb: Any, control: TableSchema, app: str) -> None:
+        self.store = CursorStore(dynamodb, ControlSpace.of(control, app, LABEL))
+
+    async def read(self, migration: str) -> State:
+        """Return a migration's state; one that was never applied is `new`."""
+        item = await self.store.item("migration", migration)
+        if item is None:
+            return State(migration)
+        return read_state(item["state"]["S"], int(item["version"]["N"]))
+
+    async def read_all(self, migrations: Iterable[str]) -> dict[str, State]:
+        """Return the states of several, by number."""
+        return {one: await self.read(one) for one in migrations}
+
+    async def write(self, before: State, after: State) -> State | None:
+        """Write a state IF it is as it was read; None if somebody was faster."""
+        action = self.store.space.update("migration", before.id)
+        later = replace(after, version=before.version + 1)
+        action.sets |= {
+            "state": {"S": json.dumps(later.to_dict(), separators=(",", ":"))},
+            "version": {"N": str(later.version)},
+        }
+        condition = Attr("version").eq(before.version) if before.version else absent
+        action.guards.append((Guard(condition), OURS))
+        try:
+            await self.store.write(action)
+        except LeaseLost:
+            now = await self.read(before.id)
+            return now if now == later else None
+        return later
+
+    async def change(self, migration: str, change: Callable[[State], State]) -> State:
+        """Change a state, however often somebody else does at the same time.
+
+        Raises:
+            ConfigurationError: whatever `change` raises, such as that it cannot be from there.
+        """
+        while True:
+            before = await self.read(migration)
+            after = change(before)
+            if after == before:
+                return before
+            written = await self.write(before, after)
+            if written is not None:
+                return written

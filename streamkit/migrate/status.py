@@ -1,0 +1,67 @@
+"""Status of migrations: one line for each that is not done, for `streamkit status` and its page.
+
+In: an app, whose files of migrations need not have been run. Out: lines, in order. A migration that
+nobody has applied yet is `pending`; one that was done or taken back is not listed.
+"""
+
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock
+from streamkit.migrate.commands import open_book
+from streamkit.migrate.discovery import DiscoveryError, files_of
+from streamkit.migrate.progress import Progress, ProgressReader
+
+_LEFT_OUT = frozenset({"done", "rolled back"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One migration: `phase` with what people want of it, `share` of its pass in words."""
+
+    migration: str
+    phase: str
+    share: str
+    errors: int
+    note: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> list[Line]:
+    """Return the migrations of an app that are not done.
+
+    Raises:
+        ConfigurationError: the table is missing, or may not be described.
+    """
+    if "." in app.name:
+        return []  # a listener; migrations are its app's
+    numbers = set(app.migrations)
+    with suppress(DiscoveryError):  # `streamkit migrate check` says so
+        numbers |= set(files_of(app))
+    if not numbers:
+        return []
+    book = await open_book(app, aws)
+    states = await book.read_all(sorted(numbers))
+    reader = ProgressReader(app, aws, clock)
+    return [
+        line_of(await reader.read(number))
+        for number, state in states.items()
+        if state.phase not in _LEFT_OUT
+    ]
+
+
+def line_of(progress: Progress) -> Line:
+    """Return the line of one migration."""
+    phase = "pending" if progress.phase == "new" else progress.phase
+    if progress.direction == "back":
+        phase = f"{phase}, going back"
+    if progress.desired == "pause":
+        phase = f"{phase}, paused"
+    share = "-" if progress.share is None else f"{progress.share:.1%}"
+    return Line(progress.migration, phase, share, progress.open_errors, progress.note)

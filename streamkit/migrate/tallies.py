@@ -1,0 +1,42 @@
+"""Tallies: what the passes of a migration have done, added up in the table.
+
+A segment adds its page's numbers in the commit that moves its position, so that each page counts
+once, whatever happens. They are spread over a few items, because segments commit at the same time.
+"""
+
+from dataclasses import fields
+from decimal import Decimal
+
+from streamkit.actions import Action
+from streamkit.cursor import CursorStore
+from streamkit.migrate.in_place import Tally
+
+_SPREAD = 8
+
+
+class TallyBook:
+    """The tallies of one migration, by pass."""
+
+    def __init__(self, store: CursorStore, migration: str) -> None:
+        self._store = store
+        self._migration = migration
+
+    def adding(self, name: str, segment: int, tally: Tally) -> Action:
+        """Return the action that adds a page's numbers to a pass."""
+        action = self._store.space.update("tally", name, str(segment % _SPREAD))
+        action.adds |= {
+            item.name: Decimal(getattr(tally, item.name))
+            for item in fields(tally)
+            if getattr(tally, item.name)
+        }
+        return action
+
+    async def read(self, name: str) -> Tally:
+        """Return the numbers of a pass."""
+        items = await self._store.items([("tally", name, str(n)) for n in range(_SPREAD)])
+        tally = Tally()
+        for item in items:
+            tally.add(
+                Tally(**{f.name: int(item.get(f.name, {"N": "0"})["N"]) for f in fields(tally)})
+            )
+        return tally

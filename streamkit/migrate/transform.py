@@ -1,0 +1,386 @@
+"""Transforms: what a migration makes of one item. Pure.
+
+In: an item as it is stored. Out: a `Rewrite`: which attributes change, which other items there are
+to be, and which attributes that was read from; nothing at all if the item is as it should be. On
+failure: whatever the function raises, or `TransformError` for a result that cannot be.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX, Wire
+from streamkit.codec import decode_item, encode
+from streamkit.declaration import Declaration
+from streamkit.decode import ImageDecoder
+from streamkit.effects import Delete, Effect, Put, Remove, Set
+from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.errors import PoisonChange
+from streamkit.fields import validate_fields
+from streamkit.kinds.migration import Migration, read_migration
+from streamkit.schema import TableSchema
+
+ITEM_BYTES_MAX = 400 * 1024
+"""What an item may be at most, names and values together."""
+
+Image = dict[str, Any]
+"""An item's plain values by attribute name, streamkit's own attributes included."""
+
+
+class TransformError(PoisonChange):
+    """What a migration's function returned cannot be; names the rule, never a value."""
+
+
+class ItemTooLarge(TransformError):
+    """An item would be larger than DynamoDB takes."""
+
+
+class BadIndexKey(TransformError):
+    """An attribute that is an index's key would be empty, or of another type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Another item that is to be there: its key and all its attributes, in wire form."""
+
+    key: Mapping[str, Wire]
+    item: Mapping[str, Wire]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What is to become of one item, and which attributes decided it.
+
+    `sets` are plain values. Of an item that is split, `sets` and `removes` wait for the end.
+    """
+
+    reads: frozenset[str]
+    sets: Mapping[str, Any] = field(default_factory=dict)
+    removes: frozenset[str] = frozenset()
+    targets: tuple[Target, ...] = ()
+    delete: bool = False
+
+    @property
+    def changes_item(self) -> bool:
+        """Whether the item itself is not as it should be."""
+        return bool(self.sets or self.removes or self.delete)
+
+
+def plain(item: Mapping[str, Mapping[str, Any]]) -> Image:
+    """Return an item in wire form as plain values."""
+    return decode_item(item)
+
+
+def wire(image: Mapping[str, Any]) -> dict[str, Wire]:
+    """Return plain values in wire form."""
+    return {name: encode(value, name) for name, value in image.items()}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Say whether two plain values are stored alike: to Python, `True` equals 1."""
+    return one == other and encode(one) == encode(other)
+
+
+def visible(item: Mapping[str, Wire]) -> dict[str, Wire]:
+    """Return an item without streamkit's own attributes."""
+    return {n: v for n, v in item.items() if not n.startswith(CONTROL_ATTRIBUTE)}
+
+
+def alike(one: Mapping[str, Wire], other: Mapping[str, Wire]) -> bool:
+    """Say whether two items hold the same, but for streamkit's own attributes."""
+    first, second = plain(visible(one)), plain(visible(other))
+    return first.keys() == second.keys() and all(same(v, second[n]) for n, v in first.items())
+
+
+def reversed_migration(migration: Migration) -> Migration:
+    """Return the migration that undoes one in place.
+
+    Raises:
+        DeclarationError: its `reverse` does not fit.
+    """
+    back = read_migration(migration.id, migration.entity, migration.reverse, mode=migration.mode)
+    return replace(back, digest=migration.digest, index=migration.index)
+
+
+class Matcher:
+    """Tells the items of an entity from others as routing does: by type, else by key templates."""
+
+    def __init__(self, entity: type[Entity], schema: TableSchema) -> None:
+        self.schema = schema
+        self._spec = spec_of(entity)
+
+    def matches(self, item: Mapping[str, Any]) -> bool:
+        """Say whether an item, in wire form, is one of the entity."""
+        schema, spec = self.schema, self._spec
+        if schema.pk not in item:
+            return False
+        pk = str(item[schema.pk].get("S", ""))
+        if pk.startswith(CONTROL_PREFIX):
+            return False
+        if schema.type_attribute is not None and schema.type_attribute in item:
+            return bool(item[schema.type_attribute] == {"S": spec.type})
+        if not spec.pk.matches(pk):
+            return False
+        if spec.sk is None or schema.sk is None:
+            return True
+        if spec.sk.text == spec.pk.text and item[schema.sk].get("S") != pk:
+            return False
+        return spec.sk.matches(str(item[schema.sk].get("S", "")))
+
+
+class Transform:
+    """One migration on one table; `target` is the schema of the table that its targets are in."""
+
+    def __init__(
+        self, migration: Migration, schema: TableSchema, target: TableSchema | None = None
+    ) -> None:
+        self.migration = migration
+        self.schema = schema
+        self.target = target or schema
+        self._decoder = ImageDecoder(migration.entity, schema)
+        self._names = attribute_names(migration.entity)
+        spec = spec_of(migration.entity)
+        self._matcher = Matcher(migration.entity, schema)
+        own = set(self._names.values()) | schema.key_attributes
+        for index in spec.indexes.values():
+            (pk, _), sort = index.key_attributes(schema)
+            own |= {pk} if sort is None else {pk, sort[0]}
+        if schema.type_attribute is not None:
+            own.add(schema.type_attribute)
+        self._own = own
+
+    def matches(self, item: Mapping[str, Any]) -> bool:
+        """Say whether an item, in wire form, is one of the migration's entity."""
+        return self._matcher.matches(item)
+
+    def entity(self, item: Mapping[str, Wire]) -> Entity:
+        """Return an item as the migration's entity.
+
+        Raises:
+            DecodeError: it does not fit.
+        """
+        found: Entity = self._decoder.decode_item(visible(item))
+        return found
+
+    def of(self, image: Image) -> Rewrite:
+        """Return what becomes of an item.
+
+        Raises:
+            TransformError: the result cannot be.
+            DecodeError: the item does not fit the entity that the function takes.
+            Exception: whatever the function raises.
+        """
+        shown = {n: v for n, v in image.items() if not n.startswith(CONTROL_ATTRIBUTE)}
+        result, reads = self._call(shown)
+        return self.interpret(result, shown, reads | self.schema.key_attributes)
+
+    # -- calling -------------------------------------------------------------------------------
+
+    def _call(self, shown: Image) -> tuple[Any, frozenset[str]]:
+        function = self.migration.function
+        assert function is not None  # noqa: S101 - a mode without one does not come here
+        if self.migration.takes == "item":
+            tracked = _Tracked(shown)
+            result = function(tracked)
+            if isinstance(result, Iterator):
+                result = list(result)  # what a generator reads counts, too
+            return result, frozenset(tracked.read)
+        if self.migration.takes == "entity":
+            entity = self._decoder.decode_item(wire(shown))
+            return function(entity), frozenset(shown) | frozenset(self._names.values())
+        values = self._fields(shown)
+        attributes = (attribute for attribute, _ in self.migration.parameters.values())
+        return function(**values), frozenset(attributes)
+
+    def _fields(self, shown: Image) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for name, (attribute, required) in self.migration.parameters.items():
+            if attribute in shown:
+                given[name] = shown[attribute]
+            elif required:
+                raise TransformError(
+                    f"{self.migration.declared}: an item has no {attribute}; give the parameter a"
+                    " default if that may be"
+                )
+        where = f"{self.migration.declared}"
+        return validate_fields(self.migration.entity, given, where=where) if given else {}
+
+    # -- reading the result --------------------------------------------------------------------
+
+    def interpret(self, result: Any, shown: Image, reads: frozenset[str]) -> Rewrite:
+        """Return what a function's result means for an item without streamkit's attributes.
+
+        Raises:
+            TransformError: the result cannot be.
+        """
+        sets: dict[str, Any] = {}
+        removes: set[str] = set()
+        targets: list[Target] = []
+        delete = False
+        for part in _parts(result, self.migration.declared):
+            if isinstance(part, Entity | Put):
+                entity = part if isinstance(part, Entity) else part.entity
+                if self.migration.is_pairs:
+                    targets += self._target(entity, shown)
+                else:
+                    self._reshape(entity, shown, sets, removes)
+            elif isinstance(part, Set):
+                self._set(part, shown, sets, removes)
+            elif isinstance(part, Remove):
+                removes |= {self._names.get(name, name) for name in part.names}
+            elif isinstance(part, Delete):
+                delete = True
+            else:
+                raise TransformError(
+                    f"{self.migration.declared}: a migration returns entities, Set, Remove or"
+                    f" Delete, not {type(part).__name__}"
+                )
+        changed = {n: v for n, v in sets.items() if n not in shown or not same(v, shown[n])}
+        gone = frozenset(name for name in removes if name in shown)
+        if targets and self.migration.mode not in ("split", "derive"):
+            reads |= shown.keys()  # a target carries along what its entity does not know
+        rewrite = Rewrite(reads, changed, gone, tuple(targets), delete)
+        self._check(rewrite, shown)
+        return rewrite
+
+    def _set(self, part: Set[Any], shown: Image, sets: Image, removes: set[str]) -> None:
+        if part.key is not None:
+            own = {name: encode(shown[name]) for name in self.schema.key_attributes}
+            if part.key.wire(self.schema) != own:
+                raise TransformError(
+                    f"{self.migration.declared}: Set without a key sets the item itself; other"
+                    " items are returned as entities"
+                )
+        known = set(self._names) | set(self._names.values())
+        fields = {name: value for name, value in part.fields.items() if name in known}
+        for name, value in self.migration.entity.set_attributes(self.schema, fields).items():
+            if value is None:
+                removes.add(name)
+            else:
+                sets |= decode_item({name: value})
+        for name, value in part.fields.items():
+            if name not in known and value is None:
+                removes.add(name)
+            elif name not in known:
+                sets |= decode_item({name: encode(value, name)})
+
+    def _reshape(self, entity: Entity, shown: Image, sets: Image, removes: set[str]) -> None:
+        """Read an item that is returned whole: it is stored as a put would store it today.
+
+        Attributes that the entity does not know stay.
+        """
+        item = decode_item(entity.attributes(self.schema))
+        for name in self.schema.key_attributes:
+            if item.pop(name, None) != shown[name]:
+                raise TransformError(
+                    f"{self.migration.declared}: the item's key changes; that is mode='rekey'"
+                )
+        sets |= item
+        removes |= {name for name in self._own & shown.keys() if name not in item}
+        removes -= self.schema.key_attributes
+
+    def _target(self, entity: Entity, shown: Image) -> list[Target]:
+        item = entity.attributes(self.target)
+        key = {name: item[name] for name in self.target.key_attributes}
+        if self.migration.to is None and all(
+            encode(shown[name]) == item[name] for name in self.schema.key_attributes
+        ):
+            return []  # it is there already
+        if self.migration.mode not in ("split", "derive"):
+            unknown = {n: v for n, v in shown.items() if n not in self._own and n not in item}
+            item = {**wire(unknown), **item}
+        return [Target(key, item)]
+
+    def _check(self, rewrite: Rewrite, shown: Image) -> None:
+        declared = self.migration.declared
+        changed = rewrite.sets.keys() | rewrite.removes
+        if changed & self.schema.key_attributes:
+            raise TransformError(f"{declared}: a key attribute cannot be set; use mode='rekey'")
+        if self.migration.mode in ("rekey", "derive") and rewrite.changes_item:
+            raise TransformError(
+                f"{declared}: mode={self.migration.mode!r} leaves the item itself as it is"
+            )
+        for name, (kind, what) in self._key_types().items():
+            value = rewrite.sets.get(name)
+            if value is not None and (kind not in encode(value) or value in ("", b"")):
+                raise BadIndexKey(f"{declared}: {name} is a key of {what} and must be {kind}")
+        after = {n: v for n, v in shown.items() if n not in rewrite.removes} | dict(rewrite.sets)
+        sizes = [item_size(wire(after)), *(item_size(t.item) for t in rewrite.targets)]
+        if max(sizes) > ITEM_BYTES_MAX:
+            raise ItemTooLarge(f"{declared}: an item would be larger than 400 KB")
+        keys = [sorted(map(repr, target.key.items())) for target in rewrite.targets]
+        if any(key in keys[:place] for place, key in enumerate(keys)):
+            raise TransformError(f"{declared}: it returns two items with one key")
+
+    def _key_types(self) -> dict[str, tuple[str, str]]:
+        found = {}
+        for index in self.schema.indexes.values():
+            found[index.pk] = (index.pk_type, index.name)
+            if index.sk is not None and index.sk_type is not None:
+                found[index.sk] = (index.sk_type, index.name)
+        return found
+
+
+def _parts(result: Any, declared: Declaration) -> list[Any]:
+    if result is None:
+        return []
+    if isinstance(result, Entity | Effect):
+        return [result]
+    if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
+        return list(result)
+    raise TransformError(f"{declared}: it returned a {type(result).__name__}, and no effects")
+
+
+def item_size(item: Mapping[str, Wire]) -> int:
+    """Return the bytes of an item as DynamoDB counts them, from above."""
+    return sum(len(name.encode()) + _size(value) for name, value in item.items())
+
+
+def _size(attribute: Mapping[str, Any]) -> int:
+    ((kind, value),) = attribute.items()
+    match kind:
+        case "S":
+            return len(value.encode())
+        case "N":
+            return 2 + len(value) // 2
+        case "B":
+            return len(value)
+        case "M":
+            return 3 + sum(1 + len(n.encode()) + _size(v) for n, v in value.items())
+        case "L":
+            return 3 + sum(1 + _size(member) for member in value)
+        case "SS" | "BS":
+            return sum(len(m.encode() if isinstance(m, str) else m) for m in value)
+        case "NS":
+            return sum(2 + len(m) // 2 for m in value)
+    return 1
+
+
+class _Tracked(Mapping[str, Any]):
+    """An item that notes which of its attributes are looked at."""
+
+    def __init__(self, values: Image) -> None:
+        self._values = values
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        self.read.add(str(name))
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        self.read |= self._values.keys()
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        self.read |= self._values.keys()
+        return len(self._values)
+
+    def keys(self) -> AbstractSet[str]:  # type: ignore[override]
+        """Return the names of all attributes; each counts as read."""
+        self.read |= self._values.keys()
+        return self._values.keys()

@@ -1,0 +1,293 @@
+"""Trials: what a migration would do with one item, and whether its function keeps the rules.
+
+In: an item as it is stored. Out: a `Trial`, with every rule that it breaks: an item or an index key
+that cannot be, a function that answers differently when asked again, one that finds more to do in
+what it has made, a `reverse` that does not give back what there was. Nothing is written, and
+nothing is read but the item.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from streamkit.actions import Wire
+from streamkit.decode import ImageDecoder
+from streamkit.entity import Entity
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.in_place import describe
+from streamkit.migrate.transform import (
+    BadIndexKey,
+    Image,
+    ItemTooLarge,
+    Rewrite,
+    Target,
+    Transform,
+    TransformError,
+    plain,
+    reversed_migration,
+    same,
+    visible,
+    wire,
+)
+from streamkit.schema import TableSchema
+
+Fault = Literal[
+    "transform", "too large", "bad key", "impure", "not idempotent", "round trip", "reverse"
+]
+"""A rule that is broken; see the module. `transform` and `reverse`: the function raises."""
+
+_MOODS = frozenset(
+    {"now", "utcnow", "today", "uuid1", "uuid4", "random", "randint", "choice", "shuffle"}
+    | {"urandom", "token_hex", "token_urlsafe", "getenv", "environ", "monotonic", "time_ns"}
+)
+"""Names in a function that say that it does not follow from the item alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What would become of one item, `before` and `after` without streamkit's own attributes.
+
+    `after` is None if the item is deleted, or nothing can be made of it. Of an item that is split
+    it is what is left of it at the end. `faults` are rules and what is said of them.
+    """
+
+    before: Image
+    after: Image | None
+    rewrite: Rewrite | None
+    faults: tuple[tuple[Fault, str], ...] = ()
+
+
+@dataclass
+class Trials:
+    """Tries a migration; `target` is the schema of the table that its targets are in."""
+
+    migration: Migration
+    schema: TableSchema
+    target: TableSchema
+    _decoder: ImageDecoder[Any] | None = field(init=False, default=None)
+    _back: Transform | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        """Prepare the function, its twin that sees things in another order, and its reverse."""
+        migration = self.migration
+        self.transform = Transform(migration, self.schema, self.target)
+        assert migration.function is not None  # noqa: S101 - a mode without one does not come here
+        twin = replace(migration, function=disturbed(migration.function))
+        self._twin = Transform(twin, self.schema, self.target)
+        if migration.reverse is not None and not migration.is_pairs:
+            self._back = Transform(reversed_migration(migration), self.schema, self.target)
+        if migration.target is not None:
+            self._decoder = ImageDecoder(migration.target, self.target)
+
+    def of(self, item: Mapping[str, Wire]) -> Trial:
+        """Try one item."""
+        before = plain(visible(item))
+        try:
+            rewrite = self.transform.of(before)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            return Trial(before, None, None, (_fault(error),))
+        after = applied(before, rewrite)
+        faults = [*self._purity(before, rewrite), *self._idempotence(after, rewrite)]
+        if after is not None:
+            faults += self._round_trip(before, after, rewrite)
+        faults += self._target_keys(rewrite)
+        return Trial(before, after, rewrite, tuple(faults))
+
+    def _purity(self, before: Image, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
+        try:
+            again = self._twin.of(_turned(before))
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            yield "impure", f"the second time it raises {type(error).__name__}"
+            return
+        if not _alike(rewrite, again):
+            yield "impure", "asked twice, with sets and maps in another order, it answers twice"
+
+    def _idempotence(self, after: Image | None, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
+        if self.migration.is_pairs:
+            yield from self._idempotence_of_targets(rewrite)
+            return
+        if after is None or not rewrite.changes_item:
+            return
+        try:
+            again = self.transform.of(after)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            yield "not idempotent", f"of what it has made it raises {type(error).__name__}"
+            return
+        if again.changes_item:
+            names = ", ".join(sorted({*again.sets, *again.removes})) or "the item itself"
+            yield "not idempotent", f"of what it has made it changes {names} again"
+
+    def _idempotence_of_targets(self, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
+        if self.migration.to is not None:
+            return
+        for target in rewrite.targets:
+            if not self.transform.matches(target.item):
+                continue
+            try:
+                more = self.transform.of(plain(target.item)).targets
+            except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+                yield "not idempotent", f"of what it has made it raises {type(error).__name__}"
+                return
+            if more:
+                yield "not idempotent", "of an item that it has made it makes another one"
+                return
+
+    def _round_trip(
+        self, before: Image, after: Image, rewrite: Rewrite
+    ) -> Iterator[tuple[Fault, str]]:
+        if self.migration.reverse is None or not (rewrite.changes_item or rewrite.targets):
+            return
+        try:
+            found = self._reversed(after, rewrite)
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            yield "reverse", describe(error)
+            return
+        if found is None:
+            return
+        names = {n for n in {*before, *found} if not _holds_alike(before, found, n)}
+        if names:
+            yield "round trip", f"reverse gives back another {', '.join(sorted(names))}"
+
+    def _reversed(self, after: Image, rewrite: Rewrite) -> Image | None:
+        """Return what the reverse makes of what the function has made; None if it is not known."""
+        if self._back is not None:
+            return applied(after, self._back.of(after))
+        assert self.migration.reverse is not None  # noqa: S101 - the caller has looked
+        if self._decoder is None:
+            raise TransformError("reverse= needs the entity in the function's return annotation")
+        targets = [self._decoder.decode_item(dict(target.item)) for target in rewrite.targets]
+        if self.migration.mode == "split":
+            result = self.migration.reverse(self.transform.entity(wire(after)), targets)
+            return applied(after, self.transform.interpret(result, after, frozenset()))
+        if len(targets) != 1:
+            return None
+        return plain(self._source_of(targets[0], rewrite.targets[0]))
+
+    def _source_of(self, entity: Entity, target: Target) -> dict[str, Wire]:
+        assert self.migration.reverse is not None  # noqa: S101 - the caller has looked
+        found = self.migration.reverse(entity)
+        if not isinstance(found, Entity):
+            raise TransformError("reverse= returns the entity that it was")
+        item = found.attributes(self.schema)
+        known = set(entity.attributes(self.target)) | self.schema.reserved_attributes
+        unknown = {n: v for n, v in target.item.items() if n not in known and n not in item}
+        return {**unknown, **item}
+
+    def _target_keys(self, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
+        """Look at the keys of targets, which their entity may have made empty."""
+        for target in rewrite.targets:
+            for index in self.target.indexes.values():
+                for name, kind in ((index.pk, index.pk_type), (index.sk, index.sk_type)):
+                    value = target.item.get(name or "")
+                    if value is not None and value.get(kind or "") in (None, "", b""):
+                        yield "bad key", f"{name} is a key of {index.name} and must be {kind}"
+
+
+def applied(image: Image, rewrite: Rewrite) -> Image | None:
+    """Return what a rewrite leaves of an item; None if it deletes it."""
+    if rewrite.delete:
+        return None
+    kept = {name: value for name, value in image.items() if name not in rewrite.removes}
+    return kept | dict(rewrite.sets)
+
+
+def moods_of(migration: Migration) -> list[str]:
+    """Return what a migration's function names that does not follow from an item, such as `now`."""
+    names: set[str] = set()
+    for function in (migration.function, migration.reverse):
+        if function is not None:
+            names |= set(inspect.unwrap(function).__code__.co_names)
+    return sorted(names & _MOODS)
+
+
+def disturbed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gives another one its arguments with sets and maps turned around."""
+
+    def turned(*arguments: Any, **named: Any) -> Any:
+        return function(
+            *(_turned(one) for one in arguments), **{n: _turned(v) for n, v in named.items()}
+        )
+
+    return turned
+
+
+class _Turned(set[Any]):
+    """A set that is gone through from the other end."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(super().__iter__())[::-1])
+
+
+class _TurnedView(Mapping[str, Any]):
+    """A mapping whose members are turned around; what is looked at is noted by the one below."""
+
+    def __init__(self, below: Mapping[str, Any]) -> None:
+        self._below = below
+
+    def __getitem__(self, name: str) -> Any:
+        return _turned(self._below[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._below
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._below)[::-1])
+
+    def __len__(self) -> int:
+        return len(self._below)
+
+
+def _turned(value: Any) -> Any:
+    if isinstance(value, Entity):
+        held = (AbstractSet, dict, list)
+        fields = {name: _turned(one) for name, one in value if isinstance(one, held)}
+        return value.model_copy(update=fields)
+    if isinstance(value, dict):
+        return {name: _turned(one) for name, one in reversed(value.items())}
+    if isinstance(value, Mapping):
+        return _TurnedView(value)
+    if isinstance(value, AbstractSet):
+        return _Turned(value)
+    if isinstance(value, list):
+        return [_turned(one) for one in value]
+    return value
+
+
+def _alike(one: Rewrite, other: Rewrite) -> bool:
+    """Say whether two rewrites do the same; the order of sets and targets counts for nothing."""
+    if (one.removes, one.delete) != (other.removes, other.delete):
+        return False
+    if one.sets.keys() != other.sets.keys():
+        return False
+    if not all(same(value, other.sets[name]) for name, value in one.sets.items()):
+        return False
+    return _items(one.targets) == _items(other.targets)
+
+
+def _items(targets: Sequence[Target]) -> list[list[tuple[str, str]]]:
+    return sorted(
+        sorted((name, repr(_in_order(value))) for name, value in plain(target.item).items())
+        for target in targets
+    )
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, AbstractSet):
+        return sorted(map(repr, value))
+    if isinstance(value, dict):
+        return sorted((name, _in_order(one)) for name, one in value.items())
+    return value
+
+
+def _holds_alike(one: Image, other: Image, name: str) -> bool:
+    return name in one and name in other and same(one[name], other[name])
+
+
+def _fault(error: Exception) -> tuple[Fault, str]:
+    if isinstance(error, ItemTooLarge):
+        return "too large", "an item would be larger than 400 KB"
+    if isinstance(error, BadIndexKey):
+        return "bad key", describe(error)
+    return "transform", describe(error)

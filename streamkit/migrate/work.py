@@ -1,0 +1,204 @@
+"""Work: what is done with one item in each phase of a migration, by the pass and by the stream.
+
+In: an item of a pass, or a change. Out: calls of `in_place`, `pairs` and `turning`. Which of them
+depends on the mode and on the phase; nothing here writes by itself, but for the marks of `touch`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamkit.actions import Wire
+from streamkit.changes import Change
+from streamkit.clock import Clock
+from streamkit.copies import COPY
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.calls import DONE, Calls, Terms
+from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.in_place import InPlace, Tally, describe, mark_text
+from streamkit.migrate.pairs import Pairs
+from streamkit.migrate.state import SWITCHED, State
+from streamkit.migrate.transform import Matcher, Transform, plain, reversed_migration, visible
+from streamkit.migrate.turning import Turning
+from streamkit.origin import MARK
+from streamkit.schema import TableSchema
+
+TOUCH = "_sk_touch"
+"""The mark of `touch`: different for each run, so that it changes the item."""
+
+Item = Mapping[str, Wire]
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """The table that is migrated, and the one that targets go to."""
+
+    source: TableSchema
+    target: TableSchema
+
+
+class Work:
+    """One migration's work in one phase; make a new one for each state."""
+
+    def __init__(
+        self,
+        app: str,
+        migration: Migration,
+        state: State,
+        schemas: Schemas,
+        calls: Calls,
+        book: ErrorBook,
+        clock: Clock,
+    ) -> None:
+        self.migration = migration
+        self.state = state
+        self.schema = schemas.source
+        self._calls = calls
+        self._book = book
+        self._clock = clock
+        writer = f"{app}.{migration.id}"
+        back = state.direction == "back" and not migration.is_pairs
+        if back and migration.reverse is None:
+            raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
+        self.transform = Transform(
+            reversed_migration(migration) if back else migration, schemas.source, schemas.target
+        )
+        self.in_place = InPlace(self.transform, calls, book, clock, writer)
+        self.pairs = Pairs(
+            self.transform, calls, book, clock, writer, switched=state.phase in SWITCHED
+        )
+        self.turning = Turning(self.pairs)
+        self._writer = writer
+        self._target: Matcher | None = None
+        if migration.target is not None and migration.is_pairs:
+            self._target = Matcher(migration.target, schemas.target)
+
+    @property
+    def table(self) -> TableSchema:
+        """The table whose items the pass of this phase reads."""
+        if self.state.phase == "dropping":
+            return self.transform.target
+        return self.schema
+
+    # -- a pass --------------------------------------------------------------------------------
+
+    async def visit(self, item: Item, tally: Tally) -> None:
+        """Do with one item what the phase asks for."""
+        match self.state.phase:
+            case "unturning":
+                await self.turning.unturn(item, tally)
+            case "dropping":
+                await self.turning.drop(item, tally)
+            case "contracting":
+                await self.turning.contract(item, tally)
+            case "switching":
+                if self.transform.matches(item):
+                    await self.pairs.forward(self._key(item), tally, switch=True)
+            case _:
+                if self.transform.matches(item):
+                    await self._bring(item, tally)
+
+    async def _bring(self, item: Item, tally: Tally) -> None:
+        if self.migration.is_pairs:
+            await self.pairs.forward(self._key(item), tally)
+        elif self.migration.mode == "touch" and self.state.phase == "scanning":
+            await self.touch(item, tally)
+        else:
+            await self.in_place.reconcile(item, tally, live=False)
+        if self.state.phase == "verifying" and self.migration.check is not None:
+            await self._check(item, tally)
+
+    async def touch(self, item: Item, tally: Tally, *, blind: bool = False) -> None:
+        """Mark an item, so that the stream brings it; of a blind one only the key was read."""
+        if not blind and not self._needs_touch(item):
+            tally.skipped += 1
+            return
+        terms = Terms()
+        touch = {"S": self.state.consumer}
+        exists = f"attribute_exists({terms.name(self.schema.pk)})"
+        name = terms.name(TOUCH)
+        value = terms.value(touch)
+        condition = f"{exists} AND (attribute_not_exists({name}) OR {name} <> {value})"
+        mark = terms.value({"S": mark_text(self._writer)})
+        update = f"SET {name} = {value}, {terms.name(MARK)} = {mark}"
+        outcome = await self._calls.update(
+            TableName=self.schema.name,
+            Key=self._key(item),
+            **terms.request(UpdateExpression=update, ConditionExpression=condition),
+        )
+        tally.changed += outcome is DONE
+        tally.skipped += outcome is not DONE
+
+    def _needs_touch(self, item: Item) -> bool:
+        try:
+            return self.transform.of(plain(item)).changes_item
+        except Exception:  # noqa: BLE001 - the stream will say what is wrong with it
+            return True
+
+    async def _check(self, item: Item, tally: Tally) -> None:
+        """Ask the migration whether an item in the new shape is right."""
+        key = self._key(item)
+        now = await self._calls.get(self.schema.name, key)
+        if now is None or self.migration.check is None:
+            return
+        try:
+            right = self.migration.check(self.transform.entity(now))
+        except Exception as error:  # noqa: BLE001 - whatever the application's check raises
+            await self._fail(key, tally, "check", describe(error))
+            return
+        if not right:
+            await self._fail(key, tally, "check", "the migration's own check says no")
+
+    async def _fail(self, key: Item, tally: Tally, kind: str, text: str) -> None:
+        tally.errors += 1
+        await self._book.add(key, kind, text, self._clock.time())
+
+    async def retry(self, key: Item, tally: Tally) -> None:
+        """Try an item again that has failed."""
+        item = await self._calls.get(self.schema.name, key)
+        if self.migration.is_pairs:
+            await self.pairs.forward(key, tally)
+        elif item is not None:
+            await self.in_place.reconcile(item, tally, live=False)
+            if self.migration.check is not None:
+                await self._check(item, tally)
+
+    # -- the stream ----------------------------------------------------------------------------
+
+    async def live(self, change: Change[Any]) -> None:
+        """Do with a change what the pass would do with its item."""
+        tally = Tally()
+        old: Any = change.old
+        new: Any = change.new
+        if not self.migration.is_pairs:
+            if new is not None and self.transform.matches(new):
+                await self.in_place.reconcile(new, tally, live=True)
+            return
+        item = new if new is not None else old
+        if item is None:
+            return
+        if new is not None and await self._is_late(old, new):
+            return
+        key = self._key(item)
+        if self.transform.matches(item) and self.state.direction == "forward":
+            await self.pairs.forward(key, tally, old=old)
+        back = self.state.direction == "back" and self.state.phase != "dropping"
+        if (
+            (back or self.state.phase in ("switching", "soaking"))
+            and self._target is not None
+            and self._target.matches(item)
+        ):
+            await self.turning.backward(key, tally, old=old)
+
+    async def _is_late(self, old: Item | None, new: Item) -> bool:
+        """Say whether somebody has written a copy, which nobody may; it is written down."""
+        if not str(new.get(COPY, {}).get("S", "")).startswith(f"{self.migration.id}:"):
+            return False
+        ours = old is None or old.get(MARK) != new.get(MARK)
+        if not ours and old is not None and visible(old) != visible(new):
+            await self._fail(self._key(new), Tally(), "late", "a copy was written, and not by us")
+        return True
+
+    def _key(self, item: Item) -> dict[str, Wire]:
+        return {name: item[name] for name in self.schema.key_attributes}

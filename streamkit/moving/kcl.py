@@ -1,0 +1,148 @@
+"""From a KCL: its leases become a consumer, in one go and before any worker has run.
+
+In: an app that has never run, and the table of leases. Out: the consumer, whose cursors stand where
+the checkpoints did. On failure: nothing has changed, or the same call again finishes it; no worker
+begins before it is complete.
+"""
+
+from datetime import datetime
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.fleet.generation import Founding, Generation, join_generation, newest_generation
+from streamkit.fleet.hosting import FROM_KCL, WORKERS, set_host
+from streamkit.loss import Losses
+from streamkit.moving.leases import Positions, positions, read_leases
+from streamkit.moving.moved import Imported, MoveRefused, refuse
+from streamkit.moving.positions import replace_cursors
+from streamkit.preflight import Surroundings, survey
+from streamkit.source.listing import is_gone, list_shards
+from streamkit.table import Table
+
+WATCH_SECONDS = 12.0
+"""A KCL renews its leases every few seconds, by default."""
+
+
+async def import_leases(
+    app: App,
+    aws: Aws,
+    leases: str,
+    *,
+    caught_up_at: datetime | None = None,
+    watch: float = WATCH_SECONDS,
+    dry_run: bool = False,
+    clock: Clock | None = None,
+) -> Imported:
+    """Let an app that has never run go on where a KCL has stopped.
+
+    What the KCL had processed after its last checkpoints comes again. Aggregates are marked *needs
+    rebuild*: they have not seen what came before.
+
+    Args:
+        app: whose consumer is made.
+        aws: open clients.
+        leases: the KCL's lease table.
+        caught_up_at: a moment at which the KCL was at the tip of every shard: shards without a
+            checkpoint (LATEST) count from there, and checkpoints older than a day are no loss.
+        watch: for how many seconds to look whether a KCL worker is alive.
+        dry_run: only say what would be done.
+        clock: for simulations.
+
+    Raises:
+        MoveRefused: it would come out wrong; nothing has changed.
+    """
+    clock = clock or SystemClock()
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    newest = await newest_generation(store)
+    if newest is not None and newest.host != FROM_KCL:
+        raise MoveRefused(
+            [f"{app.name} has run on this stream; leases are only for a new consumer"]
+        )
+    if caught_up_at is not None and caught_up_at.tzinfo is None:
+        raise MoveRefused([f"{caught_up_at.isoformat()} has no time zone; say which"])
+    caught_up = 0 if caught_up_at is None else int(caught_up_at.timestamp())
+    arn = around.table.stream_arn or ""
+    await _require_stopped(aws, leases, arn, watch)
+
+    async def read(generation: int) -> Positions:
+        return await _read(aws, leases, arn, generation, caught_up, int(clock.time()))
+
+    found = await read(1)
+    refuse(found.reasons)
+    if dry_run:
+        return _report(app, found)
+    founded = await _found(app, aws, around, store, clock)
+    found = await read(founded.number)
+    refuse(found.reasons)
+    await replace_cursors(store, found.cursors, founded.number)
+    if not await set_host(store, FROM_KCL, WORKERS):
+        raise MoveRefused(["somebody else imports leases into this consumer"])
+    return _report(app, found)
+
+
+async def _require_stopped(aws: Aws, table: str, arn: str, watch: float) -> None:
+    """Look twice at the leases.
+
+    Raises:
+        MoveRefused: a KCL worker renews some.
+    """
+    before = await read_leases(aws, table, arn)
+    await anyio.sleep(watch)
+    after = await read_leases(aws, table, arn)
+    alive = [name for name, lease in after.items() if lease != before.get(name)]
+    if alive:
+        raise MoveRefused([f"{len(alive)} leases change: stop the KCL's workers first"])
+
+
+async def _read(
+    aws: Aws, table: str, arn: str, generation: int, caught_up: int, now: int
+) -> Positions:
+    leases = await read_leases(aws, table, arn)
+    listing = await list_shards(aws, arn)
+    listed = {shard.id for shard in listing.shards}
+    gone = [name for name in leases if name not in listed and await is_gone(aws, arn, name)]
+    return positions(
+        listing.shards,
+        leases,
+        gone=frozenset(gone),
+        generation=generation,
+        caught_up=caught_up,
+        now=now,
+    )
+
+
+async def _found(
+    app: App, aws: Aws, around: Surroundings, store: CursorStore, clock: Clock
+) -> Generation:
+    """Make the consumer, which nobody may run yet; its aggregates begin in the middle."""
+    aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
+    losses = Losses(app.on_loss, Table(aws.dynamodb, around.table), store, aggregates)
+    founding = Founding(app.table, "trim_horizon", clock, losses)
+    founded = await join_generation(
+        store, app.fingerprint(), app.handlers, take_over=True, founding=founding, host=FROM_KCL
+    )
+    assert founded is not None  # noqa: S101 - it takes over
+    if aggregates:
+        action = store.space.update("consumer")
+        action.unions["rebuild"] = {"SS": sorted(aggregates)}
+        await store.write(action)
+    return founded
+
+
+def _report(app: App, found: Positions) -> Imported:
+    def count(*states: str) -> int:
+        return sum(_state(cursor) in states for cursor in found.cursors)
+
+    return Imported(app.name, count("finished"), count("position"), count("unread"), found.notes)
+
+
+def _state(cursor: Cursor) -> str:
+    if cursor.finished:
+        return "finished"
+    return "position" if cursor.position.isdecimal() else "unread"

@@ -1,0 +1,75 @@
+"""What a move comes to: positions and marks, or reasons why it was refused."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamkit.app import App
+from streamkit.errors import ConfigurationError
+from streamkit.fleet.generation import Generation
+
+
+class MoveRefused(ConfigurationError):
+    """A move would come out wrong; nothing was begun. `reasons` are for people."""
+
+    def __init__(self, reasons: Iterable[str]) -> None:
+        self.reasons = list(reasons)
+        super().__init__("\n".join(self.reasons))
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A consumer that has changed hosts, with how many shards and how many of their records.
+
+    `records` are those that the mover has looked at; `lanes` are held, and stay so.
+    """
+
+    consumer: str
+    host: str
+    shards: int
+    records: int
+    lanes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What leases became, or would become: shards by what they are, and what is worth knowing."""
+
+    consumer: str
+    finished: int
+    positions: int
+    unread: int
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+def refuse(reasons: Iterable[str]) -> None:
+    """Stop if there is a reason to.
+
+    Raises:
+        MoveRefused: with all of them.
+    """
+    found = list(reasons)
+    if found:
+        raise MoveRefused(found)
+
+
+def unfit(app: App, newest: Generation | None, *hosts: str) -> Iterable[str]:
+    """Yield why a consumer cannot be moved by this code, or from its host, now."""
+    if newest is None:
+        yield f"{app.name} has never run on this stream"
+        return
+    if newest.host not in hosts:
+        yield f"{app.name} is not run by {hosts[0]}, but by {newest.host or 'nobody'}"
+    if newest.fingerprint != app.fingerprint():
+        yield f"{app.name} runs other handlers than these; move it with the code that is deployed"
+    for name, build in newest.builds.items():
+        if build.state != "live":
+            yield f"aggregate {name} is being built; let that end first"

@@ -1,0 +1,35 @@
+"""Positions: cursors that are made all at once, and not by reading shard after shard.
+
+In: cursors, while the consumer's host lets nobody begin. Out: they are in the table, and nothing
+else: what a broken-off move has left is deleted first.
+"""
+
+import random
+from collections.abc import Sequence
+
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore, creation
+from streamkit.errors import InvariantError
+from streamkit.fleet.cursors import drop_cursors
+from streamkit.fold import fold
+from streamkit.transaction import transact
+
+_TOGETHER = 40
+"""Cursors in one transaction: two items each."""
+
+
+async def replace_cursors(store: CursorStore, cursors: Sequence[Cursor], generation: int) -> None:
+    """Let a consumer have these cursors, of a generation, and no others.
+
+    Raises:
+        InvariantError: somebody else makes cursors at the same time.
+    """
+    await drop_cursors(store, below=generation + 1)
+    schemas = {store.space.schema.name: store.space.schema}
+    for start in range(0, len(cursors), _TOGETHER):
+        some = cursors[start : start + _TOGETHER]
+        actions = fold([action for cursor in some for action in creation(store.space, cursor)])
+        if await transact(store.dynamodb, schemas, actions, random.Random()) is not None:
+            there = await store.read_many(cursor.name for cursor in some)
+            if there != {cursor.name: cursor for cursor in some}:
+                raise InvariantError("somebody else makes cursors of this consumer")

@@ -1,0 +1,32 @@
+"""Surroundings: what functions of an app have around them, for a mover that does their work.
+
+In: an app and open clients. Out: an environment. On failure: the error itself, and not the group of
+one that task groups make of it.
+"""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from streamkit.activity import first_error
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.aws_lambda.environment import Environment, open_environment
+from streamkit.clock import Clock
+
+
+@asynccontextmanager
+async def surroundings(
+    app: App, aws: Aws, clock: Clock, rng: random.Random
+) -> AsyncIterator[Environment]:
+    """Open an environment with these clients."""
+
+    @asynccontextmanager
+    async def given() -> AsyncIterator[Aws]:
+        yield aws
+
+    try:
+        async with open_environment(app, connect_with=given, clock=clock, rng=rng) as environment:
+            yield environment
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors

@@ -1,0 +1,173 @@
+"""To Lambda: from positions in shards to marks of items. The argument is in the package's text.
+
+In: an app whose consumer workers run. Out: marks, and no cursors. A mark costs one write unit for
+each item that was changed within the retention. On failure: what was raised is true whatever
+follows; the same call again finishes the move.
+"""
+
+import random
+from dataclasses import dataclass
+
+from streamkit.actions import LANE, GuardSource
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.aws_lambda.environment import Environment
+from streamkit.clock import Clock, SystemClock
+from streamkit.conditions import Attr
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.decode import Record
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost
+from streamkit.fleet.cursors import drop_cursors, every_cursor
+from streamkit.fleet.generation import Generation, begin_move, newest_generation
+from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS, set_host
+from streamkit.fleet.liveness import live_workers
+from streamkit.moving.marking import Marking
+from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
+from streamkit.moving.surroundings import surroundings
+from streamkit.observe.logger import get_logger
+from streamkit.parked import LAMBDA_CHUNKS, HeldLane, held_lanes, show
+from streamkit.parking import lane_name
+from streamkit.preflight import survey
+from streamkit.source.lister import NAME as LISTER
+from streamkit.start import RETENTION_SECONDS
+from streamkit.transaction import transact
+
+log = get_logger("streamkit.moving")
+
+_BEHIND_SECONDS = RETENTION_SECONDS - 3600
+
+
+async def move_to_lambda(
+    app: App,
+    aws: Aws,
+    *,
+    wait: float = 0.0,
+    lease_seconds: float = 7.0,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> Moved:
+    """Let the functions of an app go on where its workers are; then enable the mapping.
+
+    Args:
+        app: whose consumer.
+        aws: open clients.
+        wait: for how many seconds to wait for the last worker to stop, once most is done.
+        lease_seconds: how long silent workers are watched before they count as dead.
+        clock: for simulations.
+        rng: for simulations, too.
+
+    Raises:
+        MoveRefused: it would come out wrong, or workers are still alive; nothing has changed.
+    """
+    clock, rng = clock or SystemClock(), rng or random.Random()
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    newest = await newest_generation(store)
+    # A consumer of before hosts had names tells by its cursors that workers run it.
+    unnamed = ("",) if await store.names() else ()
+    refuse(unfit(app, newest, WORKERS, TO_LAMBDA, *unnamed))
+
+    async with surroundings(app, aws, clock, rng) as environment:
+        return await _Move(environment).run(wait, lease_seconds)
+
+
+@dataclass
+class _Move:
+    environment: Environment
+
+    def __post_init__(self) -> None:
+        self.store, self.clock = self.environment.store, self.environment.clock
+        self.marking = Marking(self.environment)
+
+    async def run(self, wait: float, lease_seconds: float) -> Moved:
+        newest = await newest_generation(self.store)
+        assert newest is not None  # noqa: S101 - the environment has joined it
+        await self.marking.raise_all(await every_cursor(self.store))
+        if newest.host != TO_LAMBDA:
+            await self._until_stopped(wait, lease_seconds)
+            try:
+                newest = await begin_move(self.store, newest, TO_LAMBDA)
+            except LeaseLost:
+                raise MoveRefused(["another generation began meanwhile; try again"]) from None
+        log.info("consumer.fenced", host=TO_LAMBDA)
+        cursors = await self._take_all(newest)
+        await self.marking.raise_all(cursors)
+        for cursor in cursors.values():
+            if cursor.done and not cursor.finished:
+                await self.marking.name_done(cursor)
+        lanes = await held_lanes(self.store, cursors)
+        for lane in lanes:
+            await self._hold(lane)
+        await drop_cursors(self.store, below=newest.number + 1)
+        if not await set_host(self.store, TO_LAMBDA, LAMBDA):
+            raise MoveRefused(["somebody else moves this consumer"])
+        log.info("consumer.moved", host=LAMBDA, shards=len(cursors))
+        name = self.environment.app.name
+        return Moved(name, LAMBDA, len(cursors), self.marking.records, len(lanes))
+
+    async def _until_stopped(self, wait: float, lease_seconds: float) -> None:
+        until = self.clock.monotonic() + wait
+        while alive := await live_workers(self.store, self.clock, lease_seconds):
+            if self.clock.monotonic() >= until:
+                raise MoveRefused([f"workers are alive, stop them first: {', '.join(alive)}"])
+            log.info("consumer.waits", workers=len(alive))
+        now, cursors = self.clock.time(), await every_cursor(self.store)
+        refuse(
+            f"shard {c.name} was last read to its tip {(now - c.seen) / 3600:.0f} hours ago, and"
+            " the mapping would miss what is trimmed; let the workers catch up first"
+            for c in cursors.values()
+            if not c.finished and c.seen and now - c.seen > _BEHIND_SECONDS
+        )
+
+    async def _take_all(self, newest: Generation) -> dict[str, Cursor]:
+        """Take every cursor, in a generation that no worker is in: their positions are final."""
+        await self._take(LISTER, newest.number)
+        while True:
+            cursors = await every_cursor(self.store)
+            theirs = [
+                c for c in cursors.values() if not c.finished and c.generation < newest.number
+            ]
+            if not theirs:
+                return cursors
+            for cursor in theirs:
+                await self._take(cursor.name, newest.number)
+
+    async def _take(self, name: str, generation: int) -> None:
+        cursor = await self.store.read(name)
+        if cursor is not None and not cursor.finished and cursor.generation < generation:
+            try:
+                await self.store.take(cursor, "the mover", generation)
+            except LeaseLost:
+                return  # a worker that was thought dead was faster: again
+
+    async def _hold(self, lane: HeldLane) -> None:
+        """List a held lane where functions look for them, and say so in its item's mark."""
+        await self._list_anew(lane)
+        first = await show(self.store, lane.name)
+        if first is None:
+            return  # lifted meanwhile
+        record = Record.from_bytes(first.record)
+        if not self.environment.dispatcher.wants(record):
+            return
+        if lane_name(lane.handler, record.item_key) == lane.name:
+            await self.marking.add(record.item_key, "lanes", frozenset({lane.name}))
+
+    async def _list_anew(self, lane: HeldLane) -> None:
+        if lane.chunk in LAMBDA_CHUNKS:
+            return
+        chunk = LAMBDA_CHUNKS[int(lane.name[:8], 16) % len(LAMBDA_CHUNKS)]
+        space = self.store.space
+        move, leave, enter = (
+            space.update("lane", lane.name),
+            space.update("holds", lane.chunk),
+            space.update("holds", chunk),
+        )
+        move.sets["chunk"] = {"S": chunk}
+        move.guards.append((Guard(Attr("chunk").eq(lane.chunk)), GuardSource("", lane.name, LANE)))
+        leave.subtractions["lanes"] = {"SS": [lane.name]}
+        enter.sets["chunk"] = {"S": chunk}
+        enter.unions["lanes"] = {"SS": [lane.name]}
+        schemas = {space.schema.name: space.schema}
+        await transact(self.store.dynamodb, schemas, [move, leave, enter], self.environment.rng)

@@ -1,0 +1,177 @@
+"""To workers: from marks of items to positions in shards. The argument is in the package's text.
+
+In: an app whose consumer Lambda functions run. Out: cursors at which workers go on. On failure:
+before the positions are written the functions get their consumer back; afterwards, and after a
+crash, the same call finishes the move.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.aws_lambda.environment import Environment
+from streamkit.aws_lambda.invocation import run_records
+from streamkit.clock import Clock, SystemClock
+from streamkit.control import Cursor, child_of
+from streamkit.cursor import CursorStore
+from streamkit.decode import Record
+from streamkit.fleet.generation import Generation, newest_generation
+from streamkit.fleet.hosting import LAMBDA, TO_WORKERS, WORKERS, claim, set_host
+from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
+from streamkit.moving.passage import Passage
+from streamkit.moving.positions import replace_cursors
+from streamkit.moving.surroundings import surroundings
+from streamkit.observe.logger import get_logger
+from streamkit.parked import LAMBDA_CHUNKS, held_lanes
+from streamkit.preflight import survey
+
+log = get_logger("streamkit.moving")
+
+FUNCTION_SECONDS = 900.0
+"""The longest that Lambda lets a function run."""
+_RUN_SECONDS = 60.0
+_BLOCKED_TRIES = 30
+_BLOCKED_PAUSE = 5.0
+"""How often, and after which pause, a change is tried whose handler blocks."""
+
+
+async def move_to_workers(
+    app: App,
+    aws: Aws,
+    *,
+    since: datetime | None = None,
+    in_flight: float = FUNCTION_SECONDS,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> Moved:
+    """Let workers go on where the functions of an app are.
+
+    Args:
+        app: whose consumer; its handlers run here for what is not done yet.
+        aws: open clients.
+        since: everything created before this is known to be done, as a mapping's iterator age may
+            tell; else all that the stream holds is compared with the marks.
+        in_flight: for how many seconds an invocation may go on that has begun already: the time-out
+            of the function.
+        clock: for simulations.
+        rng: for simulations, too.
+
+    Raises:
+        MoveRefused: it would come out wrong; nothing has changed.
+        RetentionLost: the stream was trimmed faster than it was read.
+    """
+    clock, rng = clock or SystemClock(), rng or random.Random()
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    newest = await newest_generation(store)
+    # A consumer of before hosts had names tells by its cursors that workers run it.
+    unnamed = () if await store.names() else ("",)
+    refuse([*unfit(app, newest, LAMBDA, TO_WORKERS, *unnamed), *_own_io(app, since)])
+
+    async with surroundings(app, aws, clock, rng) as environment:
+        move = _Move(environment, int(since.timestamp()) if since else 0)
+        return await move.run(in_flight)
+
+
+def _own_io(app: App, since: datetime | None) -> Iterator[str]:
+    """Yield the handlers that would do again what no mark tells of."""
+    if since is not None and since.tzinfo is None:
+        yield f"{since.isoformat()} has no time zone; say which"
+    for handler in app.handlers:
+        if handler.delivery == "at_least_once" and since is None:
+            yield (
+                f"{handler.declared}: what it does itself leaves no mark, and would be done again"
+                " for a day's changes; say since when changes may not be done (--since)"
+            )
+
+
+@dataclass
+class _Move:
+    environment: Environment
+    since: int
+
+    def __post_init__(self) -> None:
+        environment = self.environment
+        self.store, self.clock = environment.store, environment.clock
+        arn = environment.around.table.stream_arn or ""
+        self.passage = Passage(environment.aws, arn, self.clock, environment.rng, self._process)
+
+    async def run(self, in_flight: float) -> Moved:
+        newest = await newest_generation(self.store)
+        assert newest is not None  # noqa: S101 - the environment has joined it
+        if newest.host != TO_WORKERS:
+            await claim(self.store, LAMBDA)
+            await self.passage.catch_up()
+            if not await set_host(self.store, LAMBDA, TO_WORKERS):
+                raise MoveRefused(["somebody else moves this consumer"])
+        log.info("consumer.fenced", host=TO_WORKERS)
+        try:
+            await self._outlast(in_flight)
+        except BaseException:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_BLOCKED_PAUSE):
+                await set_host(self.store, TO_WORKERS, LAMBDA)
+            raise
+        lanes = await held_lanes(self.store, {})
+        holds = frozenset(lane.chunk for lane in lanes) & frozenset(LAMBDA_CHUNKS)
+        cursors = self._cursors(newest, holds)
+        await replace_cursors(self.store, cursors, newest.number)
+        if not await set_host(self.store, TO_WORKERS, WORKERS):
+            raise MoveRefused(["somebody else moves this consumer"])
+        log.info("consumer.moved", host=WORKERS, shards=len(cursors))
+        name = self.environment.app.name
+        return Moved(name, WORKERS, len(cursors), self.passage.records, len(lanes))
+
+    async def _outlast(self, in_flight: float) -> None:
+        """Go on under marks until no invocation runs that began before; then to the tip."""
+        fenced = self.clock.monotonic()
+        while True:
+            began = self.clock.monotonic()
+            await self.passage.catch_up()
+            if began - fenced >= in_flight:
+                return
+            await anyio.sleep(min(1.0, max(0.0, fenced + in_flight - self.clock.monotonic())))
+
+    async def _process(self, records: Sequence[Record]) -> None:
+        """Process records as a function does, until all are done.
+
+        Raises:
+            MoveRefused: a handler blocks.
+        """
+        left: Sequence[Record] = [r for r in records if r.created_at >= self.since]
+        for _ in range(_BLOCKED_TRIES):
+            batch = await run_records(self.environment, left, None, _RUN_SECONDS)
+            first = batch.left
+            if first is None:
+                return
+            left = [record for record in left if record.position >= first.position]
+            await anyio.sleep(_BLOCKED_PAUSE)
+        raise MoveRefused(["a handler blocks; the functions go on with their consumer"])
+
+    def _cursors(self, newest: Generation, holds: frozenset[str]) -> list[Cursor]:
+        """Return a cursor for each shard that was read, parents first."""
+        now = int(self.clock.time())
+        made: dict[str, Cursor] = {}
+        for shard in self.passage.in_order():
+            reader = self.passage.readers[shard.id]
+            parent = made.get(shard.parent or "")
+            cursor = child_of(
+                shard.id,
+                parent,
+                generation=newest.number,
+                parent_name=shard.parent,
+                since=newest.since,
+                heir=parent is not None and not parent.children,
+            )
+            if parent is not None:
+                children = parent.children | {shard.id}
+                made[parent.name] = replace(parent, children=children)
+            cursor = replace(cursor, position=reader.position, seen=int(reader.seen), holds=holds)
+            if reader.ended:
+                cursor = replace(cursor, state="finished", ended=now)
+            made[shard.id] = cursor
+        return list(made.values())

@@ -1,0 +1,334 @@
+"""Migrations under fire: a migration in virtual time, with writers, several processes, and deaths.
+
+    ran = migrate(app, "0003", Orders(), seed=3)
+    for item in ran.items(Order): ...
+
+Processes run the migration, die at some call, which the engine has applied or not, and come again;
+shards split and roll, and an application writes all the while. One seed is one run. When the
+migration rests, what was written meanwhile is processed, and the table can be compared.
+
+The application may be an old one, that knows nothing of the new shape, and it may read what it is
+about to change: `Writer` is in `streamkit.testing.traffic`.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar
+
+import anyio
+import anyio.abc
+
+from streamkit.actions import CONTROL_PREFIX
+from streamkit.activity import first_error
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.entity import Entity
+from streamkit.migrate import commands
+from streamkit.migrate.passing import Pace
+from streamkit.migrate.running import Runner
+from streamkit.migrate.state import RESTING, State
+from streamkit.migrate.transform import Matcher, visible
+from streamkit.preflight import Surroundings, survey
+from streamkit.schema import TableSchema
+from streamkit.settings import Settings
+from streamkit.shape import TableShape, entities_of
+from streamkit.table import Table
+from streamkit.testing.chance import repeatable
+from streamkit.testing.faults import Faults
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.trial import open_shards
+from streamkit.testing.world import CrashPoint, Process, World
+
+E = TypeVar("E", bound=Entity)
+
+Step = Literal["apply", "switch", "contract", "rollback"]
+
+_SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
+_PATIENCE = 6 * 3600.0
+_LAST_SECONDS = 150.0
+
+
+class Application(Protocol):
+    """What the writers of a run do."""
+
+    async def open(self, aws: Aws, schema: TableSchema, rng: random.Random) -> None:
+        """Write what is there before the migration begins."""
+
+    async def act(self, aws: Aws, schema: TableSchema, rng: random.Random, phase: str) -> None:
+        """Write something while the migration is in this phase."""
+
+
+@dataclass(frozen=True)
+class Fire:
+    """What happens meanwhile, for each act of the application; 0 to 1.
+
+    Attributes:
+        crash: a process that runs the migration is told to die at one of its next calls.
+        freeze: one stands still for a minute, and then goes on.
+        split: a shard splits.
+        roll: every shard ends and goes on in another.
+        pause: seconds between two acts, at most.
+        slow: how often a call takes up to a second.
+        broken: how often a call's connection breaks, before or after it is applied.
+    """
+
+    crash: float = 0.05
+    freeze: float = 0.01
+    split: float = 0.02
+    roll: float = 0.01
+    pause: float = 1.0
+    slow: float = 0.1
+    broken: float = 0.01
+
+
+@dataclass
+class Ran:
+    """The end of a run: the tables, the migration's states, and what it met."""
+
+    world: World
+    schema: TableSchema
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    states: list[State] = field(default_factory=list)
+    met: Counter[str] = field(default_factory=Counter)
+
+    def raw(self, entity: type[Entity] | None = None, *, table: str = "") -> list[dict[str, Any]]:
+        """Return items in wire form, streamkit's own attributes included, but not its items."""
+        items = self.tables[table or self.schema.name]
+        pk = self.schema.pk
+        items = [i for i in items if not str(i[pk].get("S", "")).startswith(CONTROL_PREFIX)]
+        if entity is None:
+            return items
+        matcher = Matcher(entity, self.schema)
+        return [item for item in items if matcher.matches(item)]
+
+    def items(self, entity: type[E]) -> list[E]:
+        """Return the items of an entity, as such."""
+        table = Table(None, self.schema)
+        return [table.entity_of(entity, visible(item)) for item in self.raw(entity)]
+
+
+def migrate(  # noqa: PLR0913 - each says one thing of the run
+    app: App,
+    number: str,
+    application: Application,
+    *,
+    steps: Sequence[Step] = ("apply",),
+    seed: int = 0,
+    acts: int = 60,
+    processes: int = 2,
+    segments: int = 4,
+    page: int = 10,
+    fire: Fire | None = None,
+    shape: TableShape | None = None,
+    others: Sequence[tuple[str, TableShape]] = (),
+    worker: bool = False,
+    applied: Sequence[str] = (),
+) -> Ran:
+    """Run a migration step by step while an application writes, and return what is there then.
+
+    Args:
+        app: whose migration.
+        number: of the migration.
+        application: what writes.
+        steps: what operators do, one after the other, each once the migration rests.
+        seed: of everything that is chance.
+        acts: how often the application acts in each step, at least.
+        processes: how many run the migration.
+        segments: of the table.
+        page: items of a page.
+        fire: what happens meanwhile.
+        shape: of the app's table.
+        others: other tables, and their shapes.
+        worker: run the app's own handlers as well.
+        applied: migrations of before that are through already.
+
+    Raises:
+        TimeoutError: the migration does not rest within hours of virtual time.
+    """
+    shapes = {app.table: shape or TableShape(), **dict(others)}
+    with repeatable(seed):
+
+        async def main() -> Ran:
+            world = World.create(seed)
+            async with world.clients() as aws:
+                around = await _open(app, aws, shapes, applied)
+                blaze = _Blaze(
+                    app,
+                    number,
+                    application,
+                    world,
+                    aws,
+                    random.Random(f"migrate/{seed}"),
+                    fire or Fire(),
+                    Ran(world, around.table),
+                    Pace(segments=2, page=page, items=4),
+                )
+                return await blaze.run(steps, acts, processes, segments, shapes, worker=worker)
+
+        return run_virtually(main, seed=seed)
+
+
+@dataclass
+class _Blaze:
+    app: App
+    number: str
+    application: Application
+    world: World
+    aws: Aws
+    rng: random.Random
+    fire: Fire
+    ran: Ran
+    pace: Pace
+    _alive: dict[str, Process] = field(default_factory=dict)
+    _count: int = 0
+
+    async def run(
+        self,
+        steps: Sequence[Step],
+        acts: int,
+        processes: int,
+        segments: int,
+        tables: Iterable[str],
+        *,
+        worker: bool,
+    ) -> Ran:
+        await self.application.open(self.aws, self.ran.schema, self.rng)
+        with anyio.fail_after(_PATIENCE * max(1, len(steps))):
+            await self._run(steps, acts, processes, segments, worker=worker)
+        for name in tables:
+            self.ran.tables[name] = self.world.items(name)
+        return self.ran
+
+    async def _run(
+        self, steps: Sequence[Step], acts: int, processes: int, segments: int, *, worker: bool
+    ) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                if worker:
+                    group.start_soon(self._work)
+                for step in steps:
+                    await self._begin(step, segments)
+                    while len(self._alive) < processes:
+                        self._start(group)
+                    await self._act(group, acts, processes)
+                    self.ran.states.append(await self._state())
+                for process in self._alive.values():
+                    process.thaw()
+                    process.crash = None
+                self._start(group)
+                await anyio.sleep(_LAST_SECONDS)  # what was written last is processed, too
+                for process in self._alive.values():
+                    process.kill()
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from errors
+
+    async def _begin(self, step: Step, segments: int) -> None:
+        migration = commands.migration_of(self.app, self.number)
+        by = "operator"
+        match step:
+            case "apply":
+                clock = self.world.clock
+                await commands.begin(
+                    self.app, self.aws, migration, segments=segments, by=by, clock=clock
+                )
+            case "switch":
+                await commands.switch(self.app, self.aws, self.number, by=by)
+            case "contract":
+                await commands.contract(self.app, self.aws, self.number, by=by)
+            case "rollback":
+                await commands.rollback(self.app, self.aws, self.number, by=by)
+
+    async def _state(self) -> State:
+        return await (await commands.open_book(self.app, self.aws)).read(self.number)
+
+    async def _act(self, group: anyio.abc.TaskGroup, acts: int, processes: int) -> None:
+        """Write and make trouble until the migration rests, and so many times at least."""
+        acted = 0
+        while True:
+            state = await self._state()
+            resting = state.phase in RESTING
+            if acted >= acts and resting:
+                return
+            await self.application.act(self.aws, self.ran.schema, self.rng, state.phase)
+            acted += 1
+            self._trouble()
+            while len(self._alive) < processes:
+                self._start(group)
+            await anyio.sleep(self.rng.random() * self.fire.pause)
+
+    def _trouble(self) -> None:
+        chance, fire = self.rng.random, self.fire
+        alive = list(self._alive.values())
+        if alive and chance() < fire.crash:
+            process = self.rng.choice(alive)
+            moment: Literal["before", "after"] = self.rng.choice(["before", "after"])
+            process.crash = CrashPoint(process.calls + self.rng.randrange(20), moment)
+            self.ran.met["crash"] += 1
+        if alive and chance() < fire.freeze:
+            self.rng.choice(alive).freeze()
+            self.ran.met["freeze"] += 1
+        for process in alive:
+            if process.frozen is not None and chance() < 0.03:
+                process.thaw()
+        there = open_shards(self.world, self.app.table)
+        if there and len(there) < 6 and chance() < fire.split:
+            self.world.control.split(self.app.table, self.rng.choice(there))
+            self.ran.met["split"] += 1
+        if chance() < fire.roll:
+            self.world.control.roll(self.app.table)
+            self.ran.met["roll"] += 1
+
+    def _start(self, group: anyio.abc.TaskGroup) -> None:
+        self._count += 1
+        broken = self.fire.broken / 2
+        faults = Faults(self.rng, slow=self.fire.slow, lost_request=broken, lost_reply=broken)
+        process = Process(f"migrator-{self._count}", faults=faults)
+        self._alive[process.name] = process
+        group.start_soon(self._live, process)
+
+    async def _live(self, process: Process) -> None:
+        """Run the migration in one process, again and again, until the process dies."""
+        migration = commands.migration_of(self.app, self.number)
+        try:
+            async with self.world.clients(process) as aws, anyio.create_task_group() as group:
+                group.start_soon(_cancel_at, process.dead, group.cancel_scope)
+                while True:
+                    runner = Runner(
+                        self.app,
+                        aws,
+                        migration,
+                        _SETTINGS,
+                        self.world.clock,
+                        random.Random(self.rng.random()),
+                        self.pace,
+                    )
+                    await runner.run(stay=True)
+                    await anyio.sleep(1)
+        finally:
+            self._alive.pop(process.name, None)
+
+    async def _work(self) -> None:
+        await self.world.run_worker(self.app, settings=_SETTINGS, until_idle=False)
+
+
+async def _open(
+    app: App, aws: Aws, shapes: Mapping[str, TableShape], numbers: Sequence[str]
+) -> Surroundings:
+    """Create the tables, and write down that these migrations are through."""
+    for name, shape in shapes.items():
+        own = name == app.table
+        await shape.create(aws.dynamodb, name, entities_of(app) if own else (), stream=own)
+    around = await survey(app, aws)
+    book = await commands.open_book(app, aws)
+    for number in numbers:
+        digest = commands.migration_of(app, number).digest
+        await book.write(State(number), State(number, digest=digest, phase="done"))
+    return around
+
+
+async def _cancel_at(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

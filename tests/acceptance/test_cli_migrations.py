@@ -1,0 +1,190 @@
+"""`streamkit migrate` from the outside: from an empty folder to a rollback, with people in between."""
+
+import json
+import signal
+
+import pytest
+
+RIGHT = """
+from shop import Order, app
+
+from streamkit import Set
+
+
+def back(status: str) -> Set[Order]:
+    return Set(status=status.removeprefix("S-"))
+
+
+@app.migration("0001", Order, reverse=back)
+def prefixed(status: str) -> Set[Order] | None:
+    if status == "BAD":
+        raise ValueError(status)
+    return None if status.startswith("S-") else Set(status=f"S-{status}")
+"""
+SIDEWAYS = """
+from shop import Journal, Order, app
+
+
+@app.migration("0001", Order, mode="derive")
+def journals(order: Order) -> Journal:
+    return Journal(number=1000 + order.number, lines=order.status)
+"""
+
+
+@pytest.fixture
+def shop(shop):
+    calm = {"POLL_CEILING": "0.3", "HEARTBEAT": "1", "LEASE": "5", "LIST_INTERVAL": "1"}
+    calm["CHECKPOINT_INTERVAL"] = "0.5"
+    shop.env |= {f"STREAMKIT_{name}": value for name, value in calm.items()}
+    return shop
+
+
+def write(shop, text, name="0001_prefixed.py"):
+    folder = shop.folder / "migrations"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+
+
+def status_of(shop, number):
+    return shop.item(f"ORDER#{number}", "ORDER")["status"]["S"]
+
+
+def apply(shop, *options):
+    return shop.run("migrate", "apply", "shop:app", "0001", "--segments", "4", *options)
+
+
+def test_a_migration_from_its_file_to_its_rollback(shop):
+    for number in range(30):
+        shop.put(number, "NEW")
+    made = shop.run("migrate", "new", "shop:app", "nothing_yet", "--entity", "Order")
+    assert made.returncode == 0, made.stderr
+    path = shop.folder / "migrations" / "0001_nothing_yet.py"
+    assert "status: str" in path.read_text()
+    (pending,) = json.loads(shop.run("migrate", "check", "shop:app", "--json").stdout)
+    assert (pending["standing"], pending["name"]) == ("pending", "nothing_yet")
+    assert shop.run("migrate", "check", "shop:app").returncode == 5
+    assert shop.run("migrate", "plan", "shop:app", "0001").returncode == 0
+    path.unlink()
+
+    write(shop, RIGHT)
+    plan = json.loads(shop.run("migrate", "plan", "shop:app", "0001", "--json").stdout)
+    assert plan["needing"] == {"value": 1.0, "error": 0.0}
+    shown = shop.run("migrate", "plan", "shop:app", "0001", "--diff", "--sample", "100%")
+    assert "+ status: 'S-NEW'" in shown.stdout
+    assert "ORDER#" not in shown.stdout
+
+    done = apply(shop)
+    assert done.returncode == 0, done.stderr
+    assert {status_of(shop, number) for number in range(30)} == {"S-NEW"}
+    assert shop.run("migrate", "check", "shop:app").returncode == 0
+    assert "0001 done" in shop.run("migrate", "status", "shop:app").stdout
+    found = json.loads(shop.run("migrate", "verify", "shop:app", "0001", "--json").stdout)
+    assert (found["ok"], found["matching"]) == (True, 30)
+    shop.put(3, "NEW")
+    assert shop.run("migrate", "verify", "shop:app", "0001").returncode == 5
+    assert shop.run("migrate", "verify", "shop:app", "0001", "--repair").returncode == 0
+    assert status_of(shop, 3) == "S-NEW"
+
+    write(shop, RIGHT.replace("S-", "T-"))
+    changed = shop.run("migrate", "check", "shop:app")
+    assert (changed.returncode, "changed" in changed.stdout) == (5, True)
+    refused = apply(shop)
+    assert (refused.returncode, "--accept-change" in refused.stderr) == (4, True)
+
+    write(shop, RIGHT)
+    assert shop.run("migrate", "rollback", "shop:app", "0001").returncode == 0
+    assert {status_of(shop, number) for number in range(30)} == {"NEW"}
+    history = shop.run("migrate", "history", "shop:app", "0001").stdout
+    assert history.index("apply") < history.index("done") < history.index("rollback")
+
+
+def test_items_that_fail_wait_for_people(shop):
+    write(shop, RIGHT)
+    shop.put(1, "BAD")
+    shop.put(2, "NEW")
+    blocked = apply(shop)
+    assert (blocked.returncode, "errors list" in blocked.stdout) == (7, True)
+    (error,) = json.loads(
+        shop.run("migrate", "errors", "list", "shop:app", "0001", "--json").stdout
+    )
+    assert (error["kind"], error["text"]) == ("transform", "ValueError")
+    shown = shop.run("migrate", "errors", "show", "shop:app", "0001", error["id"])
+    assert json.loads(shown.stdout)["key"]["pk"] == {"S": "ORDER#1"}
+    assert shop.run("migrate", "errors", "retry", "shop:app", "0001").returncode == 7
+    assert "blocked" in shop.run("status", "shop:app", "--no-stream").stdout
+    waive = ("migrate", "errors", "waive", "shop:app", "0001", error["id"])
+    assert shop.run(*waive, "--reason", "it is a test order").returncode == 0
+    assert apply(shop).returncode == 0
+    assert (status_of(shop, 1), status_of(shop, 2)) == ("BAD", "S-NEW")
+    assert shop.run("migrate", "verify", "shop:app", "0001").returncode == 0
+
+
+def test_what_is_paused_and_killed_is_taken_on_by_another_process(shop):
+    write(shop, RIGHT)
+    for number in range(100):
+        shop.put(number, "NEW")
+    slowly = ("--segments", "1", "--at-once", "1", "--max-wcu", "4")
+    arguments = ("migrate", "apply", "shop:app", "0001", *slowly)
+    with shop.start(*arguments) as first:
+        shop.until(lambda: status_count(shop) > 0)
+        assert shop.run("migrate", "pause", "shop:app", "0001").returncode == 0
+        first.signal(signal.SIGKILL)
+        assert first.exit_code() == -signal.SIGKILL
+    assert status_count(shop) < 100
+    paused = shop.json("migrate", "status", "shop:app", "0001")
+    assert (paused["phase"], paused["desired"]) == ("scanning", "pause")
+    assert shop.run("migrate", "limit", "shop:app", "0001", "--max-wcu", "0").returncode == 0
+    assert shop.run("migrate", "resume", "shop:app", "0001").returncode == 0
+    done = apply(shop)
+    assert done.returncode == 0, done.stderr
+    assert status_count(shop) == 100
+
+
+def status_count(shop):
+    found = shop.dynamodb.scan(
+        TableName=shop.table,
+        FilterExpression="#s = :s",
+        ExpressionAttributeNames={"#s": "status"},
+        ExpressionAttributeValues={":s": {"S": "S-NEW"}},
+        ConsistentRead=True,
+    )
+    return found["Count"]
+
+
+def test_two_operators_apply_at_once(shop):
+    write(shop, SIDEWAYS)
+    for number in range(20):
+        shop.put(number, "NEW")
+    arguments = ("migrate", "apply", "shop:app", "0001", "--segments", "8")
+    with shop.start(*arguments) as one, shop.start(*arguments) as other:
+        assert (one.exit_code(), other.exit_code()) == (0, 0), one.lines + other.lines
+    assert {shop.journal(1000 + number) for number in range(20)} == {"NEW"}
+    assert shop.json("migrate", "verify", "shop:app", "0001")["ok"]
+    stopped = shop.run("migrate", "rollback", "shop:app", "0001")
+    assert stopped.returncode == 0, stopped.stderr
+    assert {shop.journal(1000 + number) for number in range(20)} == {""}
+
+
+def test_a_table_that_is_paid_for_on_demand_has_no_share(shop):
+    write(shop, RIGHT)
+    refused = apply(shop, "--share", "50%")
+    assert (refused.returncode, "--max-wcu" in refused.stderr) == (4, True)
+    assert "pending" in shop.run("migrate", "status", "shop:app").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("raise RuntimeError('mine')", "RuntimeError: mine"),
+        ("import shop", "declares no migration"),
+        (RIGHT.replace('"0001"', '"0007"'), "declares 0007"),
+    ],
+    ids=["raises", "empty", "another number"],
+)
+def test_a_wrong_file_is_named(shop, text, said):
+    write(shop, text)
+    done = shop.run("migrate", "check", "shop:app")
+    assert done.returncode == 3
+    assert said in done.stderr
+    assert "0001_prefixed.py" in done.stderr
+    assert "discovery.py" not in done.stderr

@@ -1,0 +1,314 @@
+"""What looks simpler than the migrations' protocol, and is wrong: each is tried here, and loses.
+
+Every test runs one interleaving twice: with the code as it is, which must be right, and with the
+simpler rule put in its place, which must not be; else the test would prove nothing.
+"""
+
+import json
+import random
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from streamkit import TableShape
+from streamkit.local.transport import Response
+from streamkit.migrate import capture, commands, in_place, pairs
+from streamkit.migrate.calls import Calls
+from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.in_place import InPlace, Tally
+from streamkit.migrate.pairs import Pairs
+from streamkit.migrate.passing import Passing
+from streamkit.migrate.rate import Rate
+from streamkit.migrate.running import Runner
+from streamkit.migrate.state import StateBook
+from streamkit.migrate.transform import Transform
+from streamkit.migrate.work import Work
+from streamkit.preflight import survey
+from streamkit.shape import entities_of
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import Process, World
+from tests.simulation import migrating
+from tests.simulation.migrating import OldOrder, Order
+
+
+class Site:
+    """A table, an application, and the parts of a migration."""
+
+    def __init__(self, app, world, aws, around):
+        self.app, self.world, self.aws, self.around = app, world, aws, around
+        self.schema = around.table
+        self.migration = app.migrations["0001"]
+        self.tally = Tally()
+        calls = Calls(aws.dynamodb, Rate(world.clock))
+        book = ErrorBook(StateBook(aws.dynamodb, around.control, app.name).store, "0001")
+        self.transform = Transform(self.migration, self.schema)
+        self.in_place = InPlace(self.transform, calls, book, world.clock, "shop.0001")
+        self.pairs = Pairs(self.transform, calls, book, world.clock, "shop.0001")
+        self.calls = calls
+
+    async def put(self, entity, **beside):
+        item = entity.attributes(self.schema) | beside
+        await self.aws.dynamodb.put_item(TableName=self.schema.name, Item=item)
+
+    async def delete(self, entity):
+        key = entity.item_key.wire(self.schema)
+        await self.aws.dynamodb.delete_item(TableName=self.schema.name, Key=key)
+
+    async def set_status(self, entity, status):
+        await self.aws.dynamodb.update_item(
+            TableName=self.schema.name,
+            Key=entity.item_key.wire(self.schema),
+            UpdateExpression="SET #s = :s",
+            ExpressionAttributeNames={"#s": "status"},
+            ExpressionAttributeValues={":s": {"S": status}},
+        )
+
+    async def get(self, entity):
+        key = entity.item_key.wire(self.schema)
+        reply = await self.aws.dynamodb.get_item(TableName=self.schema.name, Key=key)
+        return reply.get("Item")
+
+    def meanwhile(self, monkeypatch, name, happens):
+        """Let something happen just before the first write of this kind is sent."""
+        real, waiting = getattr(self.calls, name), [happens]
+
+        async def sent(*args, **request):
+            if waiting:
+                await waiting.pop()()
+            return await real(*args, **request)
+
+        monkeypatch.setattr(self.calls, name, sent)
+
+
+@asynccontextmanager
+async def site_of(app, *, process=None):
+    world = World.create(1)
+    async with world.clients() as plain, world.clients(process) as aws:
+        await TableShape().create(plain.dynamodb, app.table, entities_of(app))
+        yield Site(app, world, aws, await survey(app, plain))
+
+
+def run(main, *args):
+    return run_virtually(lambda: main(*args), seed=1)
+
+
+ORDER = Order(user="ann", order_id="1", status="NEW")
+OLD = OldOrder(user="ann", order_id="1", status="NEW")
+
+
+# -- in place --------------------------------------------------------------------------------------
+
+
+def only_exists(terms, schema, image, reads):
+    return f"attribute_exists({terms.name(schema.pk)})"
+
+
+def nothing(terms, schema, image, reads):
+    return f"attribute_exists({terms.name(schema.pk)}) OR attribute_not_exists({terms.name(schema.pk)})"
+
+
+def only_unmigrated(terms, schema, image, reads):
+    return f"attribute_not_exists({terms.name('status_day')})"
+
+
+async def status_changes_between_read_and_write(monkeypatch):
+    async with site_of(migrating.in_place()) as site:
+        await site.put(ORDER)
+        read = await site.get(ORDER)
+        site.meanwhile(monkeypatch, "update", lambda: site.set_status(ORDER, "PAID"))
+        await site.in_place.reconcile(read, site.tally, live=False)
+        return (await site.get(ORDER))["status_day"]["S"]
+
+
+@pytest.mark.parametrize("naive", [only_exists, only_unmigrated])
+def test_a_write_between_read_and_write_is_seen_by_the_read_set_and_by_no_version(
+    naive, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        assert run(status_changes_between_read_and_write, patch) == "PAID#d1"
+    monkeypatch.setattr(in_place, "unchanged", naive)
+    assert run(status_changes_between_read_and_write, monkeypatch) == "NEW#d1"
+
+
+async def deleted_between_read_and_write(monkeypatch):
+    async with site_of(migrating.in_place()) as site:
+        await site.put(ORDER)
+        read = await site.get(ORDER)
+        site.meanwhile(monkeypatch, "update", lambda: site.delete(ORDER))
+        await site.in_place.reconcile(read, site.tally, live=False)
+        return await site.get(ORDER)
+
+
+def test_an_item_that_was_deleted_meanwhile_does_not_come_back(monkeypatch):
+    with monkeypatch.context() as patch:
+        assert run(deleted_between_read_and_write, patch) is None
+    monkeypatch.setattr(in_place, "unchanged", nothing)
+    assert run(deleted_between_read_and_write, monkeypatch) is not None
+
+
+async def an_old_writer_updates_a_migrated_item(wants):
+    async with site_of(migrating.in_place()) as site:
+        await site.put(Order(user="ann", order_id="1", status="NEW", status_day="NEW#d1"))
+        await site.set_status(ORDER, "PAID")
+        item = await site.get(ORDER)
+        if wants(item):
+            await site.in_place.reconcile(item, site.tally, live=True)
+        return (await site.get(ORDER))["status_day"]["S"]
+
+
+def test_what_needs_work_is_what_the_function_would_change_and_not_what_lacks_a_marker():
+    assert run(an_old_writer_updates_a_migrated_item, lambda _: True) == "PAID#d1"
+    stale = run(an_old_writer_updates_a_migrated_item, lambda item: "status_day" not in item)
+    assert stale == "NEW#d1"
+
+
+class Replica(Process):
+    """Answers scans that are not strongly consistent as before anything was there."""
+
+    async def intercept(self, call, apply):
+        response = await super().intercept(call, apply)
+        if call.operation != "Scan" or b'"ConsistentRead": true' in call.payload:
+            return response
+        empty = {"Items": [], "Count": 0, "ScannedCount": 0}
+        return Response(200, json.dumps(empty).encode())
+
+
+async def migrated(*, after_scan=None, late=False):
+    """Run a migration of one item, and return what it has made of it.
+
+    `after_scan` happens when the pass is complete. A `late` capture begins after that.
+    """
+    async with site_of(migrating.in_place(), process=Replica("migrator")) as site:
+        await site.put(ORDER)
+        await anyio.sleep(10)
+        clock = site.world.clock
+        await commands.begin(site.app, site.aws, site.migration, segments=1, by="test", clock=clock)
+        runner = LateRunner if late else Runner
+        runner = runner(site.app, site.aws, site.migration, clock=clock, rng=random.Random(1))
+        catch_up = runner._catching_up
+
+        async def catching_up(state):
+            if after_scan is not None:
+                await after_scan(site)
+            await catch_up(state)
+
+        runner._catching_up = catching_up
+        await runner.run()
+        return (await site.get(ORDER)).get("status_day")
+
+
+class LateRunner(Runner):
+    """Begins to capture when the pass is complete."""
+
+    async def _capturing(self, state):
+        await self._step(state, "scanning")
+
+    async def _capture_until_stopped(self):
+        while self.state.phase in ("capturing", "scanning"):
+            await anyio.sleep(1)
+        await anyio.sleep(3)
+        await super()._capture_until_stopped()
+
+    def _capture_app(self):
+        late = super()._capture_app()
+        late.start = "latest"
+        return late
+
+
+def only_the_pass(monkeypatch):
+    """Leave out the second pass, which would put right what the first has missed."""
+    real = Work.visit
+
+    async def visit(self, item, tally):
+        if self.state.phase == "scanning":
+            await real(self, item, tally)
+
+    monkeypatch.setattr(Work, "visit", visit)
+
+
+def test_a_scan_that_is_not_strongly_consistent_misses_items(monkeypatch):
+    only_the_pass(monkeypatch)
+    # What was written long before the capture began is not in the stream that it reads.
+    monkeypatch.setattr(capture, "_MARGIN", timedelta(0))
+    assert run(migrated) == {"S": "NEW#d1"}
+    real = Passing.request
+
+    def request(self, segment):
+        return real(self, segment) | {"ConsistentRead": False}
+
+    monkeypatch.setattr(Passing, "request", request)
+    assert run(migrated) is None
+
+
+async def written_after_the_scan(late):
+    async def change(site):
+        await site.set_status(ORDER, "PAID")
+
+    return await migrated(after_scan=change, late=late)
+
+
+def test_a_capture_that_begins_after_the_scan_misses_what_was_written_in_between(monkeypatch):
+    only_the_pass(monkeypatch)
+    assert run(written_after_the_scan, False) == {"S": "PAID#d1"}
+    assert run(written_after_the_scan, True) == {"S": "NEW#d1"}
+
+
+# -- pairs -----------------------------------------------------------------------------------------
+
+
+async def source_changes_before_the_transaction(monkeypatch):
+    async with site_of(migrating.rekey()) as site:
+        await site.put(OLD)
+        key = OLD.item_key.wire(site.schema)
+        site.meanwhile(monkeypatch, "transact", lambda: site.set_status(OLD, "PAID"))
+        await site.pairs.forward(key, site.tally)
+        return (await site.get(ORDER))["status"]["S"]
+
+
+def test_a_target_is_written_only_while_its_source_is_what_was_read(monkeypatch):
+    with monkeypatch.context() as patch:
+        assert run(source_changes_before_the_transaction, patch) == "PAID"
+    monkeypatch.setattr(pairs, "unchanged", only_exists)
+    assert run(source_changes_before_the_transaction, monkeypatch) == "NEW"
+
+
+async def a_change_comes_again_late(forward):
+    async with site_of(migrating.rekey()) as site:
+        await site.put(OLD)
+        first = await site.get(OLD)
+        await site.set_status(OLD, "PAID")
+        await forward(site, await site.get(OLD))
+        await forward(site, first)  # redelivered, or from a process that froze
+        there = await site.get(ORDER)
+        return there["status"]["S"]
+
+
+async def by_state(site, image):
+    key = {name: image[name] for name in site.schema.key_attributes}
+    await site.pairs.forward(key, site.tally)
+
+
+async def by_image(site, image):
+    for target in site.transform.of({n: v["S"] for n, v in image.items()}).targets:
+        await site.aws.dynamodb.put_item(TableName=site.schema.name, Item=dict(target.item))
+
+
+def test_a_late_change_does_not_bring_back_an_old_value_because_no_image_is_written():
+    assert run(a_change_comes_again_late, by_state) == "PAID"
+    assert run(a_change_comes_again_late, by_image) == "NEW"
+
+
+async def deleted_and_then_backfilled(forward):
+    async with site_of(migrating.rekey()) as site:
+        await site.put(OLD)
+        exported = await site.get(OLD)
+        await site.delete(OLD)
+        await forward(site, exported)
+        return await site.get(ORDER)
+
+
+def test_a_backfill_does_not_bring_back_what_was_deleted():
+    assert run(deleted_and_then_backfilled, by_state) is None
+    assert run(deleted_and_then_backfilled, by_image) is not None

@@ -1,0 +1,203 @@
+"""Segments of a pass: shared, taken over, and every page done under a lease."""
+
+import itertools
+import random
+
+import anyio
+import pytest
+
+from streamkit.commit import Applied
+from streamkit.control import ControlSpace
+from streamkit.cursor import CursorStore
+from streamkit.errors import LeaseLost
+from streamkit.migrate.segments import Segments, place_of, place_text, strided
+from streamkit.preflight import describe
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import CrashPoint, Process, World
+
+ITEMS = 60
+
+
+@pytest.mark.parametrize("total", [1, 2, 5, 16, 64])
+def test_every_segment_is_taken_once_and_neighbours_come_far_apart(total):
+    order = strided(total)
+    assert sorted(order) == list(range(total))
+    if total >= 16:
+        assert min(abs(a - b) for a, b in itertools.pairwise(order)) >= total // 4
+
+
+@pytest.mark.parametrize(
+    "key", [{"PK": {"S": "a"}}, {"PK": {"B": b"\x00\xff"}, "SK": {"N": "1.5"}}]
+)
+def test_a_place_is_read_as_it_was_written(key):
+    assert place_of(place_text(key)) == key
+
+
+class Site:
+    """A table with items, and who has seen them."""
+
+    def __init__(self, world):
+        self.world = world
+        self.seen = []
+
+    async def open(self, aws):
+        await aws.dynamodb.create_table(
+            TableName="Items",
+            KeySchema=[{"AttributeName": "PK", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "PK", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        for number in range(ITEMS):
+            item = {"PK": {"S": f"item{number}"}}
+            await aws.dynamodb.put_item(TableName="Items", Item=item)
+        self.schema = await describe(aws, "Items", type_attribute=None)
+
+    def segments(self, aws, total=4):
+        space = ControlSpace.of(self.schema, "app", "migrations")
+        store = CursorStore(aws.dynamodb, space)
+        return Segments(store, "0001.1.scan", total, self.world.clock, random.Random(1))
+
+    async def serve(self, aws, segment, *, pause=0.5):
+        while not (segment.finished or segment.stopping.is_set()):
+            reply = await aws.dynamodb.scan(**segment.scan_request("Items", limit=5))
+            await anyio.sleep(pause)
+            names = [item["PK"]["S"] for item in reply["Items"]]
+            self.seen += [name for name in names if name.startswith("item")]
+            await segment.advance(reply.get("LastEvaluatedKey"))
+
+    async def run(self, process, owner, *, pause=0.5):
+        async with self.world.clients(process) as aws, anyio.create_task_group() as group:
+
+            async def end():
+                await process.dead.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(end)
+            await self.segments(aws).run(
+                lambda segment: self.serve(aws, segment, pause=pause), owner, at_once=2
+            )
+            group.cancel_scope.cancel()
+
+
+def run(scenario):
+    async def main():
+        world = World.create(1)
+        site = Site(world)
+        async with world.clients() as aws:
+            await site.open(aws)
+            return await scenario(site, aws)
+
+    return run_virtually(main, seed=1)
+
+
+def everything():
+    return sorted(f"item{number}" for number in range(ITEMS))
+
+
+def test_two_processes_share_the_segments_and_each_item_is_seen_once():
+    async def scenario(site, aws):
+        async with anyio.create_task_group() as group:
+            group.start_soon(site.run, Process("one"), "one")
+            group.start_soon(site.run, Process("two"), "two")
+        return sorted(site.seen)
+
+    assert run(scenario) == everything()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_process_that_is_killed_is_replaced_and_repeats_a_page_at_most(moment):
+    async def scenario(site, aws):
+        crash = CrashPoint(20, moment)
+        async with anyio.create_task_group() as group:
+            group.start_soon(site.run, Process("one", crash=crash), "one")
+            group.start_soon(site.run, Process("two"), "two")
+        return site.seen
+
+    seen = run(scenario)
+    assert sorted(set(seen)) == everything()
+    assert len(seen) <= ITEMS + 10
+
+
+def test_what_a_process_that_froze_commits_is_refused():
+    async def scenario(site, aws):
+        segments = site.segments(aws, total=1)
+        await segments.create()
+        (name,) = segments.names
+        outcome = []
+
+        async def frozen(segment):
+            await anyio.sleep(60)  # without a sign of life
+            try:
+                await segment.advance(None)
+            except LeaseLost:
+                outcome.append("refused")
+                raise
+
+        cursor = await segments.store.read(name)
+        taken = await segments.store.take(cursor, "frozen", 1)
+        async with anyio.create_task_group() as group:
+            group.start_soon(segments._serve, taken, frozen, anyio.Event(), 1, group, "frozen")
+            await anyio.sleep(1)
+            now = await segments.store.read(name)
+            other = await segments.store.take(now, "other", 1)
+            committer_of = site.segments(aws, total=1)
+            await committer_of._serve(
+                other, lambda s: s.advance(None), anyio.Event(), 1, group, "other"
+            )
+        return outcome, (await segments.store.read(name)).state
+
+    outcome, state = run(scenario)
+    assert outcome in (["refused"], [])  # its lease may be lost while it renews, too
+    assert state == "finished"
+
+
+def test_a_pass_that_is_stopped_goes_on_where_it_stopped():
+    async def scenario(site, aws):
+        stopping = anyio.Event()
+        first = site.segments(aws)
+
+        async def stop():
+            await anyio.sleep(2)
+            stopping.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(stop)
+            complete = await first.run(
+                lambda segment: site.serve(aws, segment, pause=1.5), "one", stopping=stopping
+            )
+        before = len(site.seen)
+        await site.segments(aws).run(lambda segment: site.serve(aws, segment), "two")
+        return complete, before, sorted(site.seen)
+
+    complete, before, seen = run(scenario)
+    assert not complete
+    assert 0 < before < ITEMS
+    assert seen == everything()
+
+
+def test_a_slow_page_keeps_its_lease():
+    async def scenario(site, aws):
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: site.run(Process("one"), "one", pause=40))
+            group.start_soon(lambda: site.run(Process("two"), "two", pause=40))
+        return sorted(site.seen)
+
+    assert run(scenario) == everything()
+
+
+def test_actions_go_with_the_position_or_not_at_all():
+    async def scenario(site, aws):
+        segments = site.segments(aws, total=1)
+        store = segments.store
+        await segments.create()
+
+        async def serve(segment):
+            action = store.space.update("tally", "x")
+            action.adds["n"] = 1
+            verdict = await segment.commit(None, [action])
+            assert isinstance(verdict, Applied)
+
+        await segments.run(serve, "one")
+        return (await store.item("tally", "x"))["n"]
+
+    assert run(scenario) == {"N": "1"}

@@ -1,0 +1,152 @@
+"""Files of migrations: found beside the app, run once and in order, and refused when they are wrong."""
+
+import importlib
+import itertools
+import sys
+from typing import get_args
+
+import pytest
+
+from streamkit.kinds.migration import Mode
+from streamkit.migrate.discovery import DiscoveryError, discover
+from streamkit.migrate.scaffold import next_number, write_migration
+
+APP = """
+from typing import Annotated
+from streamkit import Aggregate, App, Count, Entity, Key
+
+app = App("shop", table="Shop")
+other = App("other", table="Shop")
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+
+
+@app.aggregate
+class PerStatus(Aggregate[Order], pk="PER#{status}", sk="PER"):
+    status: str
+    orders: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, order: Order) -> Key["PerStatus"]:
+        return cls.key(status=order.status)
+"""
+MIGRATION = """
+from {module} import Order, {app} as app
+from streamkit import Set
+
+app.runs = [*getattr(app, "runs", ()), "{number}"]
+
+
+@app.migration("{number}", Order)
+def one(status: str) -> Set[Order] | None:
+    return None
+"""
+
+_names = (f"migrated_shop_{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A module with an app in a folder of its own, and what writes files beside it."""
+    name = next(_names)
+    (tmp_path / f"{name}.py").write_text(APP)
+    (tmp_path / "migrations").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module(name)
+
+    def write(file, number=None, text=MIGRATION, app="app"):
+        said = text.format(module=name, number=number or file[:4], app=app)
+        (tmp_path / "migrations" / file).write_text(said)
+
+    module.write = write
+    yield module
+    for loaded in [one for one in sys.modules if one == name or "streamkit_migrations" in one]:
+        del sys.modules[loaded]
+
+
+def test_files_are_run_once_and_in_the_order_of_their_numbers(place):
+    for number in ("0010", "0002", "0001"):
+        place.write(f"{number}_one.py")
+    place.write("__init__.py", text="")
+    assert list(discover(place.app)) == ["0001", "0002", "0010"]
+    assert place.app.runs == ["0001", "0002", "0010"]
+    discover(place.app)
+    assert len(place.app.runs) == 3
+    assert next_number(place.app) == "0011"
+
+
+def test_an_app_without_a_folder_has_no_files(place):
+    place.app.migration("0003", place.Order)(lambda number: None)
+    assert discover(place.app) == {}
+    assert list(place.app.migrations) == ["0003"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (["0001_one.py", "0001_two.py"], "0001_one.py has the same number"),
+        (["0001_one.py", "00001_two.py"], "has the same number"),
+        (["1_one.py"], "three digits or more"),
+        (["0001-one.py"], "three digits or more"),
+    ],
+    ids=["twice", "twice but for a zero", "too short", "no name"],
+)
+def test_a_wrong_name_is_refused(place, files, said):
+    for file in files:
+        place.write(file, "0001")
+    with pytest.raises(DiscoveryError, match=said):
+        discover(place.app)
+
+
+def test_a_file_that_declares_another_number_is_refused_and_leaves_nothing_behind(place):
+    place.write("0001_one.py", "0009")
+    with pytest.raises(DiscoveryError, match="declares 0009"):
+        discover(place.app)
+    assert place.app.migrations == {}
+
+
+def test_a_file_that_raises_shows_its_own_traceback_alone(place):
+    place.write("0001_one.py", text="def broken():\n    raise KeyError('mine')\nbroken()\n")
+    with pytest.raises(DiscoveryError) as raised:
+        discover(place.app)
+    text = str(raised.value)
+    assert "0001_one.py" in text
+    assert "KeyError: 'mine'" in text
+    assert "discovery.py" not in text
+    place.write("0001_one.py", text="def (\n")
+    with pytest.raises(DiscoveryError, match="SyntaxError"):
+        discover(place.app)
+
+
+def test_apps_of_one_module_share_the_folder(place):
+    place.write("0001_one.py")
+    place.write("0002_two.py", app="other")
+    assert list(discover(place.app)) == ["0001"]
+    assert list(discover(place.other)) == ["0002"]
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_new_file_runs_as_it_is(place, mode):
+    where = f"{place.__name__}:app"
+    entity = "PerStatus" if mode == "aggregate" else "Order"
+    if mode != "aggregate":
+        place.app.migration("0001", place.Order)(lambda number: None)
+    path = write_migration(place.app, where, "order_status", entity=entity, mode=mode)
+    number = path.name[:4]
+    discover(place.app)
+    made = place.app.migrations[number]
+    assert (made.mode, made.entity.__name__) == (mode, entity)
+    assert "status: str" in path.read_text()
+
+
+def test_an_entity_that_could_be_another_has_to_be_named(place):
+    place.app.migration("0001", place.Order)(lambda number: None)
+    with pytest.raises(ValueError, match="has: PerStatus"):
+        write_migration(place.app, "x:app", "one", entity="Nothing", mode="aggregate")
+    with pytest.raises(ValueError, match="small letters"):
+        write_migration(place.app, "x:app", "One Two", entity="Order")
+    with pytest.raises(ValueError, match="one of"):
+        write_migration(place.app, "x:app", "one", entity="Order", mode="sideways")

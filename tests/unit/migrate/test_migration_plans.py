@@ -1,0 +1,307 @@
+"""Plans: what is told of a migration before it runs, and every kind of bug that it must find."""
+
+import itertools
+import random
+from datetime import date
+from typing import ClassVar
+
+import pytest
+
+from streamkit import App, Entity, Index, Set
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import Item
+from streamkit.migrate import commands
+from streamkit.migrate.planning import Budget, plan_migration
+from streamkit.migrate.running import Runner
+from streamkit.migrate.sampling import Sample, Wanted, read_wanted, take_sample
+from streamkit.preflight import survey
+from streamkit.shape import TableShape
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import World
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    by_day: ClassVar = Index("GSI1", pk="DAY#{day}", sk="{number:08d}")
+    number: int
+    day: str = "2026-01-01"
+    status: str = "NEW"
+    tags: frozenset[str] = frozenset()
+    label: str | None = None
+
+
+class Filed(Entity, pk="FILED#{day}", sk="{number:08d}"):
+    number: int
+    day: str
+
+
+EVERYTHING = Wanted(share=1.0)
+
+
+def label(number: int, status: str) -> Set[Order]:
+    return Set(label=f"{number}#{status}")
+
+
+def plan_of(function, orders, *, then=None, **options):
+    """Plan a migration of a table that holds these orders; `then` goes on with the clients."""
+    plan_options = {n: options.pop(n) for n in ("sample", "budget", "diffs") if n in options}
+    app = App("shop", table="Shop")
+    app.migration("0001", Order, **options)(function)
+
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            shape = TableShape()
+            await shape.create(aws.dynamodb, "Shop", (Order, Filed), stream=True)
+            around = await survey(app, aws)
+            for order in orders:
+                item = order if isinstance(order, dict) else order.attributes(around.table)
+                await aws.dynamodb.put_item(TableName="Shop", Item=item)
+            given = {"sample": EVERYTHING, "clock": world.clock, "rng": random.Random(1)}
+            migration = app.migrations["0001"]
+            plan = await plan_migration(app, aws, migration, **given | plan_options)
+            return plan if then is None else (plan, await then(world, aws, app))
+
+    return run_virtually(main, seed=1)
+
+
+def kinds_of(plan):
+    return {problem.kind for problem in plan.problems if problem.severity == "error"}
+
+
+def test_a_plan_counts_the_items_that_are_not_right_yet():
+    orders = [Order(number=n, label=f"{n}#NEW" if n % 4 else None) for n in range(40)]
+    plan = plan_of(label, [*orders, Filed(number=1, day="x")])
+    assert plan.ok
+    assert (plan.looked_at, plan.items.value) == (41, 41)
+    assert plan.matching.value == pytest.approx(40 / 41)
+    assert plan.needing.value == 10 / 40
+    assert plan.needing.error == 0
+
+
+# -- planted bugs: each is found, under its own name ------------------------------------------------
+
+_CALLS = itertools.count()
+
+
+def counts_its_calls(number: int) -> Set[Order]:
+    return Set(label=f"{number} {next(_CALLS)}")
+
+
+def joins_a_set(tags: frozenset[str] = frozenset()) -> Set[Order]:
+    return Set(label=",".join(tags))
+
+
+def joins_a_set_of_an_entity(order: Order) -> Set[Order]:
+    return Set(label=",".join(order.tags))
+
+
+def joins_a_set_of_an_item(item: Item) -> Set[Order]:
+    return Set(label=",".join(item["tags"]))
+
+
+def goes_on_and_on(label: str | None = None) -> Set[Order]:
+    return Set(label=f"{label or ''}x")
+
+
+def grows(number: int) -> Set[Order]:
+    return Set(label="x" * 500_000)
+
+
+def empties_an_index_key(item: Item) -> Set[Order]:
+    return Set(GSI1PK="")
+
+
+def raises(status: str) -> Set[Order]:
+    raise RuntimeError(status)
+
+
+def returns_a_number(status: str) -> int:
+    return 3
+
+
+def files_by_day(order: Order) -> Filed:
+    return Filed(number=1, day=order.day)
+
+
+def refiles(order: Order) -> Order:
+    return Order(number=order.number + 1000, day=order.day)
+
+
+BUGS = {
+    "a function that counts": (counts_its_calls, {"impure", "not idempotent"}),
+    "a set in the order of its hashes": (joins_a_set, {"impure"}),
+    "the same of an entity": (joins_a_set_of_an_entity, {"impure"}),
+    "the same of an item": (joins_a_set_of_an_item, {"impure"}),
+    "more to do in what it has made": (goes_on_and_on, {"not idempotent"}),
+    "too large an item": (grows, {"too large"}),
+    "an empty index key": (empties_an_index_key, {"bad key"}),
+    "an exception": (raises, {"transform"}),
+    "no effect": (returns_a_number, {"transform"}),
+    "two items become one": (files_by_day, {"collision"}),
+    "a move without an end": (refiles, {"not idempotent"}),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_plan_finds(bug):
+    function, expected = BUGS[bug]
+    mode = "rekey" if function in (files_by_day, refiles) else "in_place"
+    orders = [Order(number=n, tags=frozenset({"red", "blue", "green"})) for n in range(6)]
+    plan = plan_of(function, orders, mode=mode)
+    assert kinds_of(plan) == expected
+    assert not plan.ok
+
+
+def test_a_plan_names_the_failing_class_and_never_item_data():
+    plan = plan_of(raises, [Order(number=n, status="SECRET") for n in range(8)])
+    (problem,) = [problem for problem in plan.problems if problem.kind == "transform"]
+    assert (problem.text, problem.items, problem.share) == ("RuntimeError", 8, 1.0)
+    assert len(problem.examples) == 5
+    assert "SECRET" not in str(plan.to_dict())
+
+
+def test_a_reverse_that_loses_something_is_found():
+    def back(label: str | None = None) -> list:
+        return [Set(label=None), Set(day="2020-01-01")]
+
+    plan = plan_of(label, [Order(number=1)], reverse=back)
+    (problem,) = [problem for problem in plan.problems if problem.kind == "round trip"]
+    assert problem.text == "reverse gives back another day"
+
+
+def test_a_reverse_that_gives_back_what_there_was_is_fine():
+    def back(label: str | None = None) -> Set[Order]:
+        return Set(label=None)
+
+    assert plan_of(label, [Order(number=1)], reverse=back).ok
+
+
+def file(order: Order) -> Filed:
+    return Filed(number=order.number, day=order.day)
+
+
+def test_a_rekey_is_tried_there_and_back():
+    def forgets(filed: Filed) -> Order:
+        return Order(number=filed.number, day="2020-01-01")
+
+    def right(filed: Filed) -> Order:
+        return Order(number=filed.number, day=filed.day)
+
+    def plain(order: Order) -> Filed:
+        return Filed(number=order.number, day=order.day)
+
+    orders = [Order(number=1)]
+    assert "round trip" in kinds_of(plan_of(plain, orders, mode="rekey", reverse=forgets))
+    found = plan_of(plain, orders, mode="rekey", reverse=right)
+    assert "round trip" not in kinds_of(found)
+
+
+def test_an_item_in_a_targets_place_is_a_conflict():
+    there = {"PK": {"S": "FILED#x"}, "SK": {"S": "00000001"}, "what": {"S": "another"}}
+    plan = plan_of(file, [Order(number=1, day="x"), Order(number=2, day="x"), there], mode="rekey")
+    (problem,) = [problem for problem in plan.problems if problem.kind == "conflict"]
+    assert problem.items == 1
+
+
+def test_a_function_that_names_the_day_is_suspected():
+    def dated(number: int) -> Set[Order]:
+        return Set(label=date.today().isoformat())  # noqa: DTZ011 - the bug that is planted
+
+    plan = plan_of(dated, [Order(number=1)])
+    assert [p.text for p in plan.problems if p.kind == "impure" and "'today'" in p.text]
+
+
+def test_a_table_that_cannot_be_restored_is_a_warning():
+    plan = plan_of(label, [Order(number=1)])
+    assert [p.kind for p in plan.problems if p.severity == "warning"] == ["recovery"]
+
+
+# -- what it takes ---------------------------------------------------------------------------------
+
+
+async def _run(world, aws, app):
+    """Run the migration, and return the units that its calls for items have taken."""
+    migration = app.migrations["0001"]
+    await commands.begin(app, aws, migration, segments=4, by="op", clock=world.clock)
+    runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
+    state = await runner.run()
+    assert state.phase in ("done", "ready")
+    return runner.rate
+
+
+@pytest.mark.parametrize("size", [10, 3000])
+def test_units_are_those_that_the_engine_counts(size):
+    orders = [Order(number=n, status="x" * size) for n in range(30)]
+    plan, rate = plan_of(label, orders, then=_run)
+    rewrite = {step.step: step for step in plan.forecast.steps}["rewrite"]
+    assert {name: one.value for name, one in rewrite.writes.items()} == rate.writes
+
+
+def test_units_of_pairs_are_those_that_the_engine_counts():
+    orders = [Order(number=n, status="x" * 3000) for n in range(30)]
+    plan, rate = plan_of(file, orders, then=_run, mode="rekey")
+    rewrite = {step.step: step for step in plan.forecast.steps}["rewrite"]
+    assert rewrite.writes[""].value == pytest.approx(rate.writes[""], rel=0.02)
+
+
+def test_the_time_follows_from_the_scarcest_units():
+    orders = [Order(number=n) for n in range(50)]
+    budget = Budget(max_reads=1000, max_writes=2)
+    plan = plan_of(label, orders, budget=budget)
+    steps = {step.step: step for step in plan.forecast.steps}
+    writes = sum(steps[name].writes[""].value for name in ("scan", "rewrite", "verify"))
+    assert plan.forecast.seconds == pytest.approx(writes / 2)
+
+
+def test_a_diff_shows_attributes_and_hides_keys():
+    plan = plan_of(label, [Order(number=7)], diffs=1)
+    (diff,) = plan.diffs
+    assert diff.lines == (("+", "label: '7#NEW'"),)
+    assert "ORDER#7" not in diff.item
+
+
+# -- samples ---------------------------------------------------------------------------------------
+
+
+def test_what_differs_between_parts_is_the_error():
+    sample = Sample(100, tuple([None] * 4))
+    assert sample.total_of([5.0, 5.0, 5.0, 5.0]).error == 0
+    assert sample.total_of([0.0, 10.0, 0.0, 10.0]).value == 500
+    assert 500 < sample.total_of([0.0, 10.0, 0.0, 10.0]).error < 600
+    assert Sample(4, tuple([None] * 4)).total_of([0.0, 10.0, 0.0, 10.0]).error == 0
+
+
+def test_nineteen_in_twenty_samples_hold_the_truth():
+    rng = random.Random(3)
+    held = 0
+    amounts = [rng.expovariate(1 / 50) for _ in range(400)]
+    for _ in range(200):
+        parts = rng.sample(amounts, 40)
+        found = Sample(400, tuple([None] * 40)).total_of(parts)
+        held += abs(found.value - sum(amounts)) <= found.error
+    assert 175 <= held <= 200
+
+
+def test_a_sample_that_turns_out_too_large_is_cut_finer():
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
+            schema = (await survey(App("shop", table="Shop"), aws)).table
+            for number in range(600):
+                item = Order(number=number).attributes(schema)
+                await aws.dynamodb.put_item(TableName="Shop", Item=item)
+            wanted = Wanted(items=20)
+            return await take_sample(aws.dynamodb, "Shop", wanted, random.Random(1), items=0)
+
+    sample = run_virtually(main, seed=1)
+    assert sample.total > 20
+    assert sample.scanned <= 80
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "101%", "x", "-5%"])
+def test_a_sample_is_a_share_or_a_number(text):
+    with pytest.raises(ConfigurationError):
+        read_wanted(text)
+    assert read_wanted("5%") == Wanted(share=0.05)
+    assert read_wanted("200") == Wanted(items=200)

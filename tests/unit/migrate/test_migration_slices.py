@@ -1,0 +1,206 @@
+"""Slices and progress: a migration that lives from one invocation to the next, and how far it is."""
+
+import random
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from streamkit import App, Entity, Set
+from streamkit.aws_lambda.migration import process_slice
+from streamkit.control import START, Cursor
+from streamkit.errors import ConfigurationError
+from streamkit.migrate import commands
+from streamkit.migrate.in_place import Tally
+from streamkit.migrate.progress import (
+    Progress,
+    ProgressReader,
+    eta_of,
+    speed_of,
+    with_pass,
+    with_reports,
+)
+from streamkit.migrate.reports import Look, Report, ReportBook, Reporter, fresh
+from streamkit.migrate.running import Runner
+from streamkit.migrate.state import State
+from streamkit.migrate.status import list_migrations
+from streamkit.preflight import survey
+from streamkit.shape import TableShape
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import World
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    label: str | None = None
+
+
+def label(number: int) -> Set[Order]:
+    return Set(label=f"{number}")
+
+
+def at_table(test, *, orders):
+    app = App("shop", table="Shop")
+    app.migration("0001", Order)(label)
+
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
+            schema = (await survey(app, aws)).table
+            for number in range(orders):
+                item = Order(number=number).attributes(schema)
+                await aws.dynamodb.put_item(TableName="Shop", Item=item)
+            with anyio.fail_after(7200):
+                return await test(app, aws, world)
+
+    return run_virtually(main, seed=1)
+
+
+def labels(world):
+    items = [item for item in world.items("Shop") if item["PK"]["S"].startswith("ORDER#")]
+    return [item.get("label") for item in items]
+
+
+def test_slices_go_on_until_a_migration_is_done():
+    async def test(app, aws, world):
+        found, event = [], {"migration": "0001", "max_wcu": 2}
+        while not found or not found[-1].done:
+            found.append(await process_slice(app, aws, event, 10.0, clock=world.clock))
+        return found, labels(world)
+
+    found, after = at_table(test, orders=40)
+    assert len(found) > 2
+    assert {one.phase for one in found} >= {"scanning", "done"}
+    assert found[0].segments_left > 0
+    assert after.count(None) == 0
+    assert len(after) == 40
+
+
+def test_a_paused_migration_is_left_alone_by_a_slice():
+    async def test(app, aws, world):
+        migration = app.migrations["0001"]
+        await commands.begin(app, aws, migration, segments=4, by="op", clock=world.clock)
+        await commands.pause(app, aws, "0001", by="op")
+        found = await process_slice(app, aws, {"migration": "0001"}, 10.0)
+        return found, labels(world)
+
+    found, after = at_table(test, orders=3)
+    assert (found.paused, found.done) == (True, False)
+    assert after == [None] * 3
+
+
+def test_an_event_has_to_name_a_migration():
+    async def test(app, aws, world):
+        for event in ({}, {"migration": 1}, {"migration": "0007"}):
+            with pytest.raises(ConfigurationError):
+                await process_slice(app, aws, event, 10.0)
+
+    at_table(test, orders=0)
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+def test_progress_tells_share_speed_limit_and_the_time_that_is_left():
+    async def test(app, aws, world):
+        await anyio.sleep(1200)  # what is in the stream is old, and left to the pass
+        migration = app.migrations["0001"]
+        limit = commands.Limit(max_writes=1)
+        await commands.begin(
+            app, aws, migration, limit=limit, segments=64, by="op", clock=world.clock
+        )
+        runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
+        reader, found = ProgressReader(app, aws, world.clock), []
+        async with anyio.create_task_group() as group:
+            group.start_soon(Reporter(runner).run)
+            group.start_soon(runner.run)
+            while runner.state.phase != "done":
+                await anyio.sleep(10)
+                found.append((world.clock.time(), await reader.read("0001", lag=True)))
+            group.cancel_scope.cancel()
+        book = ReportBook(runner.book.store, "0001")
+        return found, await book.all(), await list_migrations(app, aws, clock=world.clock)
+
+    found, left, lines = at_table(test, orders=150)
+    scanning = [(at, one) for at, one in found if one.phase == "scanning"]
+    end = next(at for at, one in found if one.phase != "scanning")
+    known = [(at, one) for at, one in scanning if one.eta is not None]
+    assert len(known) >= 4
+    whole = scanning[-1][1].tally.scanned / scanning[-1][1].share  # control items are read, too
+    for at, one in known:
+        assert abs(at + one.eta - end) <= max(4 * one.eta_error, 25)
+        assert one.share == pytest.approx(one.tally.scanned / whole, abs=0.15)
+    written = 10 * sum(one.writes.get("", 0.0) for _, one in scanning[1:])
+    changed = scanning[-1][1].tally.changed - scanning[0][1].tally.changed
+    assert written == pytest.approx(changed, rel=0.3)
+    assert any(one.reason == "limit" for _, one in scanning)
+    assert all(one.lag is not None for _, one in scanning)
+    assert (left, lines) == ([], [])
+
+
+def test_nothing_is_said_of_the_end_below_one_percent():
+    assert eta_of(0.009, 0.0, 10, (5.0, 0.0)) is None
+    seconds, error = eta_of(0.25, 0.0, 100, (5.0, 1.0))
+    assert seconds == pytest.approx(60)
+    assert error == pytest.approx(12)
+
+
+def test_a_speed_that_changes_makes_the_end_uncertain():
+    steady = [Look(10.0 * n, 100 * n, 0, 0) for n in range(6)]
+    uneven = [Look(10.0 * n, 100 * n + 60 * (n % 2), 0, 0) for n in range(6)]
+    assert speed_of(steady) == (10.0, 0.0)
+    assert speed_of(uneven)[1] > 3
+    assert speed_of(steady[:2]) is None
+
+
+def test_a_segment_that_is_begun_counts_half_and_is_the_error():
+    state = State("0001", phase="scanning", segments=4)
+    segments = [
+        Cursor(name="a", state="finished"),
+        Cursor(name="b", position="x"),
+        Cursor(name="c", position=START),
+        None,
+    ]
+    empty = Progress("0001", "in_place", "scanning", "run", "forward", "")
+    found = with_pass(empty, state, Tally(scanned=10), segments, ())
+    assert (found.share, found.share_error, found.finished) == (0.375, 0.125, 1)
+    looks = [Look(float(n), n, 0, 0) for n in range(9)]
+    assert with_pass(empty, state, Tally(scanned=10), segments, looks).eta is not None
+    paused = replace(state, desired="pause")
+    assert with_pass(empty, paused, Tally(scanned=10), segments, looks).eta is None
+
+
+def test_processes_add_up_and_silent_ones_do_not_count():
+    reports = [
+        Report("a", 100.0, reads=5.0, writes={"": 3.0, "GSI1": 1.0}),
+        Report("b", 95.0, reads=2.0, writes={"": 4.0}, reason="throttled"),
+        Report("dead", 10.0, reads=50.0),
+    ]
+    empty = Progress("0001", "in_place", "scanning", "run", "forward", "")
+    found = with_reports(empty, fresh(reports, 101.0))
+    assert (found.processes, found.reads, found.reason) == (2, 7.0, "throttled")
+    assert found.writes == {"": 7.0, "GSI1": 1.0}
+    assert Report.read(reports[1].text) == reports[1]
+
+
+def test_what_a_killed_process_has_left_is_cleared_by_the_next():
+    async def test(app, aws, world):
+        store = (await commands.open_book(app, aws)).store
+        book = ReportBook(store, "0001")
+        now = world.clock.time()
+        for name, at in (("dead", now - 3600), ("alive", now)):
+            await book.join(name, at)
+            await book.write(Report(name, at))
+        await book.join("next", now)
+        return [report.name for report in await book.all()]
+
+    assert at_table(test, orders=0) == ["alive"]
+
+
+def test_a_migration_that_nobody_has_applied_is_pending():
+    async def test(app, aws, world):
+        return await list_migrations(app, aws, clock=world.clock)
+
+    (line,) = at_table(test, orders=0)
+    assert (line.migration, line.phase, line.share) == ("0001", "pending", "-")

@@ -1,0 +1,240 @@
+"""What a migration makes of one item, and what it is not allowed to make."""
+
+from typing import ClassVar
+
+import pytest
+
+from streamkit import App, DeclarationError, Delete, Entity, Index, Item, Remove, Set
+from streamkit.kinds.migration import read_migration
+from streamkit.migrate.transform import Transform, TransformError, plain, wire
+from streamkit.schema import IndexSchema, TableSchema
+
+
+def index(name, pk, sk):
+    return IndexSchema(name, pk, sk, "S", "S", "ALL", frozenset(), is_global=True)
+
+
+SCHEMA = TableSchema("Shop", "PK", "SK", "S", "S", {"GSI1": index("GSI1", "GSI1PK", "GSI1SK")})
+
+
+class Order(Entity, pk="C#{user}", sk="#ORDER#{order_id}"):
+    user: str
+    order_id: str
+    status: str = "NEW"
+    total: int = 0
+    tags: frozenset[str] = frozenset()
+    status_day: str | None = None
+
+    by_status: ClassVar = Index("GSI1", pk="S#{status}", sk="O#{order_id}")
+
+
+class Part(Entity, pk="C#{user}", sk="PART#{order_id}"):
+    user: str
+    order_id: str
+
+
+def order(**fields):
+    return plain(Order(user="ann", order_id="1", **fields).attributes(SCHEMA))
+
+
+def transform(function, **options):
+    options.setdefault("mode", "in_place")
+    entity = options.pop("entity", Order)
+    return Transform(read_migration("0001", entity, function, **options), SCHEMA)
+
+
+def test_parameters_are_the_read_set_and_nothing_else_is_looked_at():
+    def by_status(status: str) -> Set[Order]:
+        return Set(status_day=f"{status}#d")
+
+    rewrite = transform(by_status).of(order(status="PAID") | {"total": "not a number"})
+    assert rewrite.sets == {"status_day": "PAID#d"}
+    assert rewrite.reads == {"PK", "SK", "status"}
+
+
+def test_an_item_that_is_as_it_should_be_needs_nothing():
+    def by_status(status: str) -> Set[Order]:
+        return Set(status_day=f"{status}#d")
+
+    assert not transform(by_status).of(order(status_day="NEW#d")).changes_item
+
+
+def test_what_a_function_of_the_whole_item_looks_at_is_tracked():
+    def looks(item: Item) -> Set[Order] | None:
+        return Set(total=item["total"] + 1) if "colour" in item else None
+
+    assert transform(looks).of(order()).reads == {"PK", "SK", "colour"}
+    assert transform(looks).of(order() | {"colour": "red"}).reads == {"PK", "SK", "colour", "total"}
+
+
+def test_a_function_that_lists_attributes_has_read_them_all():
+    def lists(item: Item) -> Set[Order]:
+        return Set(total=len(list(item)))
+
+    image = order()
+    assert transform(lists).of(image).reads == image.keys()
+
+
+def test_an_entity_that_is_returned_is_stored_as_a_put_would_store_it_today():
+    def as_it_is(one: Order) -> Order:
+        return one
+
+    old = {n: v for n, v in order(status="PAID").items() if n not in ("GSI1PK", "GSI1SK")}
+    rewrite = transform(as_it_is).of(old | {"unknown": 1, "GSI1SK": "wrong"})
+    assert rewrite.sets == {"GSI1PK": "S#PAID", "GSI1SK": "O#1"}
+    assert not rewrite.removes
+
+
+def test_an_attribute_that_is_set_to_none_is_removed_only_if_it_is_there():
+    def without(status: str) -> Set[Order]:
+        return Set(status_day=None, old_name=None)
+
+    rewrite = transform(without).of(order(status_day="x"))
+    assert rewrite.removes == {"status_day"}
+    assert transform(without).of(order() | {"old_name": 1}).removes == {"old_name"}
+
+
+def test_streamkits_own_attributes_are_not_shown_and_do_not_count():
+    def lists(item: Item) -> Remove[Order]:
+        return Remove(*(name for name in item if name.startswith("_")))
+
+    assert not transform(lists).of(order() | {"_sk_by": "migration:0:x:y"}).changes_item
+
+
+def test_true_is_not_one():
+    def flag(total: int) -> Set[Order]:
+        return Set(flag=True)
+
+    assert transform(flag).of(order() | {"flag": 1}).sets == {"flag": True}
+
+
+def test_a_parameter_without_a_default_must_be_there():
+    def by_status(status_day: str) -> Set[Order]:
+        return Set(status=status_day)
+
+    def by_default(status_day: str = "d") -> Set[Order]:
+        return Set(status=status_day)
+
+    with pytest.raises(TransformError, match="no status_day; give the parameter a default"):
+        transform(by_status).of(order())
+    assert transform(by_default).of(order()).sets == {"status": "d"}
+
+
+@pytest.mark.parametrize(
+    ("result", "what"),
+    [
+        (Set(PK="x"), "key attribute"),
+        (Set(GSI1SK=""), "GSI1SK is a key of GSI1"),
+        (Set(GSI1SK=3), "GSI1SK is a key of GSI1"),
+        (Order(user="bob", order_id="1"), "the item's key changes"),
+        (Set(Order.key(user="bob", order_id="1"), total=1), "other items are returned as entities"),
+        (Set(note="x" * 500_000), "larger than 400 KB"),
+        ("text", "returned a str"),
+        ([3], "not int"),
+    ],
+)
+def test_results_that_cannot_be_are_refused_and_say_why(result, what):
+    def makes(status: str) -> object:
+        return result
+
+    with pytest.raises(TransformError, match=what):
+        transform(makes).of(order())
+
+
+def test_rekey_carries_along_what_the_new_entity_does_not_know_and_reads_all_of_it():
+    def part(one: Order) -> Part:
+        return Part(user=one.user, order_id=one.order_id)
+
+    image = order() | {"unknown": 7}
+    rewrite = transform(part, mode="rekey").of(image)
+    (target,) = rewrite.targets
+    assert plain(target.item)["unknown"] == 7
+    assert "GSI1PK" not in target.item
+    assert rewrite.reads >= image.keys()
+
+
+def test_an_item_that_stands_where_it_belongs_is_no_target():
+    def same(one: Order) -> Order:
+        return one
+
+    assert transform(same, mode="rekey").of(order()).targets == ()
+
+
+def test_two_targets_with_one_key_are_refused():
+    def twice(user: str, order_id: str) -> list[Part]:
+        return [Part(user=user, order_id=order_id)] * 2
+
+    with pytest.raises(TransformError, match="two items with one key"):
+        transform(twice, mode="derive").of(order())
+
+
+def test_an_item_may_be_deleted():
+    def gone(status: str) -> Delete[Order] | None:
+        return Delete(Order.key(user="ann", order_id="1")) if status == "OLD" else None
+
+    assert transform(gone).of(order(status="OLD")).delete
+    assert not transform(gone).of(order()).changes_item
+
+
+def test_wire_form_and_plain_values_are_the_same_item():
+    image = order(tags=frozenset({"b", "a"})) | {"raw": b"\x00", "list": [1, {"a": None}]}
+    assert plain(wire(image)) == image
+
+
+# -- declarations ----------------------------------------------------------------------------------
+
+
+def good(status: str) -> Set[Order]:
+    return Set(status=status)
+
+
+async def waits(status: str) -> Set[Order]:
+    return Set(status=status)
+
+
+def no_such_field(colour: str) -> Set[Order]:
+    return Set(status=colour)
+
+
+def other_entity(part: Part) -> Part:
+    return part
+
+
+@pytest.mark.parametrize(
+    ("number", "function", "options", "what"),
+    [
+        ("1", good, {}, "three digits"),
+        ("0001", waits, {}, "use def"),
+        ("0001", no_such_field, {}, "has no field colour"),
+        ("0001", other_entity, {}, "it takes Part, not Order"),
+        ("0001", good, {"mode": "sideways"}, "one of in_place"),
+        ("0001", good, {"mode": "aggregate"}, "takes an Aggregate"),
+        ("0001", good, {"conflict": "overwrite"}, "report or keep"),
+        ("0001", good, {"collect": lambda _: None}, "items that are split"),
+        ("0001", good, {"mode": "split", "reverse": good}, "collect= says where"),
+        ("0001", good, {"owner": "x"}, "goes with mode='derive'"),
+        ("0001", good, {"to": "Other"}, "another table goes with"),
+    ],
+)
+def test_declarations_that_do_not_fit_are_refused_at_once(number, function, options, what):
+    app = App("shop", table="Shop")
+    with pytest.raises(DeclarationError, match=what):
+        app.migration(number, Order, **options)(function)
+
+
+def test_a_number_is_used_once():
+    app = App("shop", table="Shop")
+    app.migration("0001", Order)(good)
+    with pytest.raises(DeclarationError, match="migration 0001 exists already"):
+        app.migration("0001", Order)(good)
+
+
+def test_the_digest_changes_with_the_function():
+    def other(status: str) -> Set[Order]:
+        return Set(status=status + "!")
+
+    def digest(function):
+        return read_migration("0001", Order, function, mode="in_place").digest
+
+    assert digest(good) == digest(good)
+    assert digest(good) != digest(other)
