@@ -1,0 +1,10 @@
+"""What Step Functions calls to migrate Big Time Deals; yours imports your app instead.
+
+In: `{"migration": "0003"}`. Out: whether it is done, or blocked until a person decides. On failure:
+Step Functions calls again.
+"""
+
+import streamkit.aws_lambda
+from handlers.deals import app
+
+migration = streamkit.aws_lambda.migration_handler(app)
