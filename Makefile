@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench mutants simulate fleet clean help
+.PHONY: conformance demo test check lint types bench mutants simulate fleet clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -37,6 +37,9 @@ simulate: $(STAMP) ## fleets under every trouble: SEEDS=1000, SEEDS=200-400 or S
 
 fleet: $(STAMP) ## how a large fleet shares many shards, and its cost: SHARDS=1000 WORKERS=20
 	$(BIN)/python -m tests.simulation.balance $(or $(SHARDS),1000) $(or $(WORKERS),20)
+
+conformance: $(STAMP) ## every handler kind in every host, and moves between them: SEEDS=50
+	CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -n auto --dist worksteal tests/simulation/test_conformance.py tests/simulation/test_moving.py
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

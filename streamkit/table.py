@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from streamkit.actions import CONTROL_PREFIX, ItemRef, Wire, item_ref
 from streamkit.aws import AwsError, Trouble, code_of, fetch_all, trouble_of
 from streamkit.codec import encode_key
+from streamkit.copies import COPY
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DecodeError, Unavailable
@@ -41,8 +42,11 @@ class Table:
         schema: TableSchema,
         tracker: ReadTracker | None = None,
         tables: Tables | None = None,
+        *,
+        counting: bool = False,
     ) -> None:
         self.schema = schema
+        self._counting = counting
         self._tables = tables or Tables(schema)
         self._dynamodb = dynamodb
         self._tracker = tracker or ReadTracker()
@@ -103,8 +107,8 @@ class Table:
         return Sight(item, ref, versions, stored or {}, self._tracker.reads)
 
     def committed(self) -> "Table":
-        """Return the same table without pending effects: what it gives is committed, unchecked."""
-        return Table(self._dynamodb, self.schema, tables=self._tables)
+        """Return the same table for who counts: without pending effects, and copies in queries."""
+        return Table(self._dynamodb, self.schema, tables=self._tables, counting=True)
 
     async def batch_get(self, keys: Iterable[Key[E]], *, check: bool = True) -> dict[Key[E], E]:
         """Return those of the items that exist, by key."""
@@ -194,7 +198,8 @@ class Table:
         pages = self._pages("query", request)
         written = [] if query.index is not None else self._written_under(query)
         async for item in self._merged(query, pages, written) if written else pages:
-            if query.entity.__parts__ is None and part_of(item_ref(self.schema, item)):
+            of_spread = query.entity.__parts__ is not None
+            if not (of_spread or self._is_meant(query, item)):
                 continue
             found = self._own(query.entity, item, on_table=query.index is None)
             if found is not None:
@@ -326,6 +331,8 @@ class Table:
             request = {**request, "ExclusiveStartKey": reply["LastEvaluatedKey"]}
 
     def _is_meant(self, wanted: Query[Any] | Scan[Any], item: Mapping[str, Wire]) -> bool:
+        if self._counting and COPY in item:
+            return False
         if isinstance(wanted, Query):
             return not part_of(item_ref(self.schema, item))
         return self.is_of(wanted.entity, item)

@@ -6,19 +6,21 @@ Either way nothing is lost: the same command goes on.
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 import anyio
 
 from streamkit.activity import first_error
 from streamkit.app import App
-from streamkit.aws import Aws
+from streamkit.aws import Aws, AwsError
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migration_views import progress_line
 from streamkit.cli.printing import is_rich, say
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.clock import SystemClock, utc
+from streamkit.errors import StreamkitError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.passing import Pace
@@ -101,9 +103,18 @@ async def _show(reader: ProgressReader, migration: str, manner: Manner) -> None:
 
 
 async def _looks(reader: ProgressReader, migration: str, every: float) -> AsyncIterator[Progress]:
-    while True:
+    """Look every so many seconds; into the stream, which has few readers to spare, less often."""
+    lag: float | None = None
+    rounds = max(1, round(_LINE_SECONDS / every))
+    for number in count():
         await anyio.sleep(every)
-        yield await reader.read(migration)
+        asked = number % rounds == 0
+        try:
+            now = await reader.read(migration, lag=asked)
+        except (*AwsError, StreamkitError):
+            continue  # the work goes on, and a look can wait
+        lag = now.lag if asked else lag
+        yield replace(now, lag=lag)
 
 
 async def show_lines(looks: AsyncIterator[Progress], *, as_json: bool) -> None:

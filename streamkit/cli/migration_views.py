@@ -97,7 +97,8 @@ def progress_line(now: Progress) -> str:
         parts.append(f"{now.share:.1%} ±{now.share_error:.1%}")
         parts.append(f"segments {now.finished}/{now.segments}")
         parts.append(f"{now.tally.scanned} read, {now.tally.changed} changed")
-        parts.append(f"{now.items:,.0f} items/s, {now.tally.conflicts} conflicts")
+        speed = f"{now.items:,.0f} items/s, " if now.items else ""
+        parts.append(f"{speed}{now.tally.conflicts} conflicts")
     if now.open_errors or now.waived:
         parts.append(f"{now.open_errors} errors, {now.waived} waived")
     if now.processes:

@@ -101,9 +101,13 @@ class Claims:
         self._awaited[cursor.name] = (lease, since)
         return now - since >= self.deadline_seconds
 
-    def is_reserved(self, name: str, now: float) -> bool:
-        """Say whether a shard was given to another worker that has not had time to take it."""
-        _, until = self._given.get(name, ("", 0.0))
-        if until and now >= until:
-            del self._given[name]
+    def is_reserved(self, cursor: Cursor, now: float) -> bool:
+        """Say whether a shard was given to another worker that has not had time to take it.
+
+        Once it has, the lease is another one, and whoever finds that free may take it.
+        """
+        lease, until = self._given.get(cursor.name, ("", 0.0))
+        if until and (now >= until or lease != token(cursor)):
+            del self._given[cursor.name]
+            return False
         return now < until

@@ -174,7 +174,7 @@ class Sharing:
             free = self._is_free(cursor, before.get(name), everyone)
             first = claimants.get(token(cursor), self.me.name)
             left = free and (
-                self.claims.is_reserved(name, now)
+                self.claims.is_reserved(cursor, now)
                 or (first != self.me.name and not self.claims.is_late(cursor, now))
                 or not self._may_take(cursor, now)
             )

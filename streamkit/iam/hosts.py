@@ -132,7 +132,9 @@ class _Building:
 
     def _describe(self) -> None:
         tables = [self.own, self.control, *self.others]
-        actions = ("DescribeTable", "DescribeTimeToLive")
+        actions = ["DescribeTable", "DescribeTimeToLive"]
+        if self.host in ("migrate", "operator"):
+            actions.append("DescribeContinuousBackups")
         self._allow("DescribeTables", actions, tables, "keys, indexes, TTL and stream, at start")
 
     def _stream(self) -> None:
@@ -196,7 +198,7 @@ class _Building:
             widen(self.access.own, [*cleared, "UpdateItem", "ConditionCheckItem"], patterns)
 
     def _items(self) -> None:
-        if self.host == "operator":
+        if self.host in ("operator", "migrate"):
             self._rebuilds()
         kept = " (cursors, leases, heartbeats, parked changes)" if self.control == self.own else ""
         why = f"what handlers write and read, and what streamkit keeps{kept}"

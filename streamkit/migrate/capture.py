@@ -12,6 +12,7 @@ from typing import Any
 from streamkit.app import App
 from streamkit.changes import Change, Kind
 from streamkit.clock import utc
+from streamkit.entity import Entity
 from streamkit.handler import Handler, Policy
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.state import State
@@ -28,8 +29,13 @@ Live = Callable[[Change[Any]], Awaitable[None]]
 
 def capture_app(app: App, migration: Migration, state: State, live: Live) -> App:
     """Make the app that a migration's consumer is."""
+    entities = [migration.entity]
+    if migration.target is not None and migration.to is None and migration.is_pairs:
+        entities.append(migration.target)
+    typed = app.type_attribute is not None
     capture = App(
         f"{app.name}.{state.consumer}",
+        entities=_others(app, entities, typed=typed),
         table=app.table,
         type_attribute=app.type_attribute,
         control_table=app.control_table,
@@ -41,11 +47,8 @@ def capture_app(app: App, migration: Migration, state: State, live: Live) -> App
     async def run(change: Change[Any]) -> None:
         await live(change)
 
-    entities = [migration.entity]
-    if migration.target is not None and migration.to is None and migration.is_pairs:
-        entities.append(migration.target)
     for number, entity in enumerate(dict.fromkeys(entities)):
-        if number and _alike(entity, migration.entity, typed=app.type_attribute is not None):
+        if number and _alike(entity, migration.entity, typed=typed):
             continue  # routed as the source; what it is is told from the item
         capture.add_handler(
             Handler(
@@ -65,6 +68,15 @@ def capture_app(app: App, migration: Migration, state: State, live: Live) -> App
             )
         )
     return capture
+
+
+def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Entity]]:
+    """Return the entities whose items fit the templates of our own, but are none of ours."""
+
+    def is_own(entity: type[Entity]) -> bool:
+        return any(_alike(entity, one, typed=t) for one in own for t in {typed, False})
+
+    return [entity for entity in app.entities if not is_own(entity)]
 
 
 def _alike(one: Any, other: Any, *, typed: bool) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.actions import Wire
+from streamkit.actions import CONTROL_ATTRIBUTE, Wire
 from streamkit.control import DIRECTORIES, ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.migrate.segments import place_of, place_text
@@ -55,6 +55,20 @@ class ErrorBook:
     def __init__(self, store: CursorStore, migration: str) -> None:
         self._store = store
         self._migration = migration
+
+    def phase_holds(self, phase: str) -> dict[str, Any]:
+        """Return the action that refuses a transaction once the migration left a phase."""
+        names = {"#state": f"{CONTROL_ATTRIBUTE}state"}
+        values = {":phase": {"S": f'"phase":"{phase}"'}}
+        return {
+            "ConditionCheck": {
+                "TableName": self._space.schema.name,
+                "Key": self._space.key("migration", self._migration),
+                "ConditionExpression": "contains(#state, :phase)",
+                "ExpressionAttributeNames": names,
+                "ExpressionAttributeValues": values,
+            }
+        }
 
     async def add(self, key: Mapping[str, Wire], kind: str, text: str, at: float) -> None:
         """Write down that an item failed; a waiver of an earlier failure stands."""

@@ -20,6 +20,7 @@ from streamkit.copies import COPY
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.in_place import mark_text
 from streamkit.migrate.transform import Rewrite, item_size, wire
+from streamkit.migrate.work import TOUCH
 from streamkit.origin import MARK
 from streamkit.schema import IndexSchema, TableSchema
 
@@ -76,7 +77,7 @@ class Expenses:
             self._write(spent, "rewrite", self._schema, marked, None)
             return
         if self._migration.mode == "touch":
-            touched = {**marked, "_sk_touch": {"S": f"{self._migration.id}-1"}}
+            touched = {**marked, TOUCH: {"S": f"{self._migration.id}-1"}}
             self._write(spent, "rewrite", self._schema, item, touched)
             item = touched
         after = {n: v for n, v in item.items() if n not in rewrite.removes} | self._mark

@@ -93,5 +93,5 @@ async def open_work(
         target = await describe(aws, migration.to, type_attribute=app.type_attribute)
     state = require_begun(await book.read(migration.id))
     calls = Calls(aws.dynamodb, Rate(clock))
-    schemas = Schemas(around.table, target)
+    schemas = Schemas(around.table, target, app.entities)
     return Work(app.name, migration, state, schemas, calls, errors, clock), errors

@@ -61,7 +61,8 @@ class Late(Conflict):
 class Pairs:
     """Keeps targets in step with their sources.
 
-    `switched` says which side is the truth. `writer` is the migration's name in marks.
+    `switched` says which side is the truth, `phase` the phase in which it is. `writer` is the
+    migration's name in marks.
     """
 
     transform: Transform
@@ -70,6 +71,7 @@ class Pairs:
     clock: Clock
     writer: str
     switched: bool = False
+    phase: str = ""
 
     @property
     def id(self) -> str:
@@ -164,6 +166,9 @@ class Pairs:
         whole = turns and self.transform.migration.mode == "rekey"
         condition = unchanged(terms, schema, image, frozenset(image) if whole else rewrite.reads)
         condition += f" AND attribute_not_exists({terms.name(COPY)})"
+        if MOVED not in rewrite.reads and not whole:  # nobody has turned it since
+            moved = {"S": image[MOVED]} if MOVED in image else None
+            condition += f" AND {terms.equals(MOVED, moved)}"
         if not turns:
             return {"ConditionCheck": {**where, **terms.request(ConditionExpression=condition)}}
         sets = {MARK: {"S": mark_text(self.writer)}}

@@ -19,19 +19,21 @@ from streamkit.actions import Wire
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
+from streamkit.errors import ConfigurationError
 from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
+from streamkit.migrate.commands import open_book, require_earlier
 from streamkit.migrate.diffs import Diff, diff_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent
 from streamkit.migrate.marks import mark_of, place_is
+from streamkit.migrate.matching import Matcher
 from streamkit.migrate.problems import Problem, Problems, problems_of_table
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_sample
 from streamkit.migrate.segments import place_text
-from streamkit.migrate.transform import Matcher
 from streamkit.migrate.trials import Trial, Trials, moods_of
 from streamkit.migrate.work import Schemas
 from streamkit.preflight import describe, survey
@@ -131,16 +133,29 @@ async def plan_migration(
     taken = await take_sample(aws.dynamodb, app.table, sample, rng, items=known)
     look = _Look(
         migration,
-        Schemas(around.table, target),
+        Schemas(around.table, target, app.entities),
         Calls(aws.dynamodb, Rate(clock)),
         Problems(await problems_of_table(aws, around.table, migration)),
         diffs,
         show_keys=show_keys,
         now=clock.time(),
     )
+    await _note_state(app, aws, migration, look.problems)
     for part in taken.parts:
         await look.at(part)
     return look.plan(taken, budget or Budget())
+
+
+async def _note_state(app: App, aws: Aws, migration: Migration, problems: Problems) -> None:
+    """Note what of the sample may be otherwise when the migration runs."""
+    book = await open_book(app, aws)
+    state = await book.read(migration.id)
+    if state.phase != "new":
+        problems.note("warning", "begun", f"it was begun already, and is {state.phase!r}")
+    try:
+        await require_earlier(app, book, migration)
+    except ConfigurationError as error:
+        problems.note("warning", "order", str(error))
 
 
 @dataclass
@@ -184,7 +199,7 @@ class _Look:
         self.expenses = Expenses(self.migration, schemas.source, schemas.target)
         entity = self.migration.entity
         source = source_of(entity) if issubclass(entity, Aggregate) else entity
-        self.matcher = Matcher(source, schemas.source)
+        self.matcher = Matcher(source, schemas.source, schemas.entities)
 
     async def at(self, part: Part) -> None:
         """Look at the items of a part."""

@@ -172,7 +172,9 @@ def with_pass(
     """Add how far the pass is, and when it will end."""
     done = sum(cursor is not None and cursor.finished for cursor in segments)
     begun = sum(
-        cursor is not None and not cursor.finished and cursor.position != START
+        cursor is not None
+        and not cursor.finished
+        and (cursor.position != START or cursor.owner is not None)
         for cursor in segments
     )
     seen = max(1, len(segments))

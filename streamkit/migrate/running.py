@@ -39,7 +39,7 @@ from streamkit.migrate.others import Others
 from streamkit.migrate.passing import ERRORS_MAX, Pace, Passing, TooManyErrors
 from streamkit.migrate.rate import Limits, Rate
 from streamkit.migrate.segments import Segments
-from streamkit.migrate.state import PASSES, RESTING, Phase, State, StateBook
+from streamkit.migrate.state import PASSES, RESTING, SWITCHED, Phase, State, StateBook
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.work import Schemas, Work
 from streamkit.observe.logger import get_logger
@@ -50,6 +50,8 @@ from streamkit.worker import Worker
 log = get_logger("streamkit.migrate")
 
 _FOLLOW_SECONDS = 2.0
+_SETTLE_SECONDS = 3 * _FOLLOW_SECONDS
+"""Until every process knows of a phase; who does not may write what the phase deletes."""
 _LAG_SECONDS = 15.0
 _LAG_MAX = 60.0
 """Seconds that other consumers may fall behind before a migration holds back."""
@@ -57,6 +59,7 @@ _CATCH_UP_SECONDS = 30.0
 _ATTEMPTS_MAX = 5
 """Passes of one phase, each of which still found something."""
 
+_DELETING = frozenset({"unturning", "dropping", "contracting"})
 _NEXT: dict[str, Phase] = {
     "scanning": "catching up",
     "switching": "soaking",
@@ -64,6 +67,11 @@ _NEXT: dict[str, Phase] = {
     "unturning": "dropping",
     "dropping": "rolled back",
 }
+
+
+_LEFT = "{} items could not be migrated; see `streamkit migrate errors list`"
+_TURNING = frozenset({"switching", "contracting", "unturning"})
+"""The phases that go on to the next one only when every item is right, or waived."""
 
 
 @dataclass
@@ -134,7 +142,7 @@ class Runner:
             target = await describe(
                 self.aws, self.migration.to, type_attribute=self.app.type_attribute
             )
-        self.schemas = Schemas(self.around.table, target)
+        self.schemas = Schemas(self.around.table, target, self.app.entities)
         self.book = StateBook(self.aws.dynamodb, self.around.control, self.app.name)
         self.error_book = ErrorBook(self.book.store, self.migration.id)
         self.tallies = TallyBook(self.book.store, self.migration.id)
@@ -254,7 +262,10 @@ class Runner:
             if now.run != state.run:
                 return now
             moment = self.clock.time()
-            again = replace(now, run=now.run + 1, phase="capturing", began=moment)
+            turned = now.phase in SWITCHED or now.direction == "back"
+            stays = self.migration.is_pairs and turned  # what a rollback does depends on it
+            phase: Phase = now.phase if stays else "capturing"
+            again = replace(now, run=now.run + 1, phase=phase, began=moment)
             return again.noted(moment, self.owner, "changes may have been lost: begun anew")
 
         self._adopt(await self.book.change(state.id, anew))
@@ -321,7 +332,14 @@ class Runner:
     # -- passes --------------------------------------------------------------------------------
 
     async def _pass(self, state: State) -> None:
+        if state.phase == "contracting" and (left := await self._left()):
+            await self._give_up(state, _LEFT.format(left))
+            return
+        if state.phase in ("contracting", "dropping") and not state.attempt:
+            await self._pause(_SETTLE_SECONDS)
         segments = Segments(self.book.store, state.pass_name, state.segments, self.clock, self.rng)
+        if state.phase in _DELETING and not state.attempt:
+            await self._pause(3 * _FOLLOW_SECONDS)  # until every process has taken up the phase
         assert self._work is not None  # noqa: S101 - a state was adopted
         calls = Calls(self.aws.dynamodb, self.rate)
         serve = Passing(self._work, calls, self.tallies, self.pace, self.rng).serve
@@ -330,17 +348,18 @@ class Runner:
                 serve, self.owner, at_once=self.pace.segments, stopping=self._interrupt
             )
         except TooManyErrors:
-            note = f"more than {ERRORS_MAX} items failed"
-            await self._step(state, "blocked", note, note=note)
+            await self._give_up(state, f"more than {ERRORS_MAX} items failed")
             return
         if not complete or self.state != state:
             return
         if state.phase == "verifying":
             await self._verified(state)
+        elif state.phase in _TURNING and (left := await self._left()):
+            await self._give_up(state, _LEFT.format(left))
         elif await self._must_repeat(state):
             await self._step(state, state.phase, "once more", attempt=state.attempt + 1)
         else:
-            await self._step(state, _NEXT[state.phase])
+            await self._step(state, _NEXT[state.phase], note="")
         await segments.delete()
 
     async def _must_repeat(self, state: State) -> bool:
@@ -349,19 +368,30 @@ class Runner:
             return False
         return (await self.tallies.read(state.pass_name)).changed > 0
 
-    async def _verified(self, state: State) -> None:
-        """Go on after the verification: to the end, or to people."""
+    async def _left(self) -> int:
+        """Try once more what has failed; return how many items are still not right."""
         assert self._work is not None  # noqa: S101 - a state was adopted
         for error in await self.error_book.open():
             tally = Tally()
             await self._work.retry(error.key, tally)
             if not tally.errors:
                 await self.error_book.remove(error.id)
-        left = len(await self.error_book.open())
+        return len(await self.error_book.open())
+
+    async def _give_up(self, state: State, note: str, **facts: Any) -> None:
+        """Leave it to people. While pairs are turned the phase stays: a rollback must know it."""
+        if state.phase in ("scanning", "verifying"):
+            await self._step(state, "blocked", note, note=note, **facts)
+            return
+        again = state.attempt + 1
+        await self._step(state, state.phase, note, note=note, desired="pause", attempt=again)
+
+    async def _verified(self, state: State) -> None:
+        """Go on after the verification: to the end, or to people."""
+        left = await self._left()
         found = (await self.tallies.read(state.pass_name)).to_dict() | {"errors": left}
         if left:
-            note = f"{left} items could not be migrated; see `streamkit migrate errors list`"
-            await self._step(state, "blocked", note, note=note, verified=found)
+            await self._give_up(state, _LEFT.format(left), verified=found)
             return
         phase: Phase = "ready" if self.migration.moves else "done"
         if state.direction == "back":

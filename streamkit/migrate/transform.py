@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX, Wire
+from streamkit.actions import CONTROL_ATTRIBUTE, Wire
 from streamkit.codec import decode_item, encode
 from streamkit.declaration import Declaration
 from streamkit.decode import ImageDecoder
@@ -19,6 +19,7 @@ from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import PoisonChange
 from streamkit.fields import validate_fields
 from streamkit.kinds.migration import Migration, read_migration
+from streamkit.migrate.matching import Matcher
 from streamkit.schema import TableSchema
 
 ITEM_BYTES_MAX = 400 * 1024
@@ -103,37 +104,18 @@ def reversed_migration(migration: Migration) -> Migration:
     return replace(back, digest=migration.digest, index=migration.index)
 
 
-class Matcher:
-    """Tells the items of an entity from others as routing does: by type, else by key templates."""
-
-    def __init__(self, entity: type[Entity], schema: TableSchema) -> None:
-        self.schema = schema
-        self._spec = spec_of(entity)
-
-    def matches(self, item: Mapping[str, Any]) -> bool:
-        """Say whether an item, in wire form, is one of the entity."""
-        schema, spec = self.schema, self._spec
-        if schema.pk not in item:
-            return False
-        pk = str(item[schema.pk].get("S", ""))
-        if pk.startswith(CONTROL_PREFIX):
-            return False
-        if schema.type_attribute is not None and schema.type_attribute in item:
-            return bool(item[schema.type_attribute] == {"S": spec.type})
-        if not spec.pk.matches(pk):
-            return False
-        if spec.sk is None or schema.sk is None:
-            return True
-        if spec.sk.text == spec.pk.text and item[schema.sk].get("S") != pk:
-            return False
-        return spec.sk.matches(str(item[schema.sk].get("S", "")))
-
-
 class Transform:
-    """One migration on one table; `target` is the schema of the table that its targets are in."""
+    """One migration on one table; `target` is the schema of the table that its targets are in.
+
+    `others` are the app's entities.
+    """
 
     def __init__(
-        self, migration: Migration, schema: TableSchema, target: TableSchema | None = None
+        self,
+        migration: Migration,
+        schema: TableSchema,
+        target: TableSchema | None = None,
+        others: Iterable[type[Entity]] = (),
     ) -> None:
         self.migration = migration
         self.schema = schema
@@ -141,7 +123,7 @@ class Transform:
         self._decoder = ImageDecoder(migration.entity, schema)
         self._names = attribute_names(migration.entity)
         spec = spec_of(migration.entity)
-        self._matcher = Matcher(migration.entity, schema)
+        self._matcher = Matcher(migration.entity, schema, others)
         own = set(self._names.values()) | schema.key_attributes
         for index in spec.indexes.values():
             (pk, _), sort = index.key_attributes(schema)

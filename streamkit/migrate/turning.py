@@ -1,7 +1,7 @@
 """Turning: what happens to pairs after the switch, and how they are taken back or ended.
 
     backward   a target changed: its source follows, so that a rollback loses nothing
-    unturn     rollback after the switch: the source is the truth again, its targets go
+    unturn     rollback after the switch: the source is the truth again, its targets are copies
     drop       rollback before the switch: copies go
     contract   the end: sources, or the parts of them that were moved, go
 
@@ -19,11 +19,12 @@ from streamkit.copies import COPY, FROM, MOVED
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.calls import DONE, Changed, Invalid, Terms, unchanged
+from streamkit.migrate.calls import DONE, Changed, Invalid, Outcome, Terms, unchanged
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
+from streamkit.migrate.matching import Matcher
 from streamkit.migrate.pairs import Conflict, Key, Late, Pairs, WireItem
-from streamkit.migrate.transform import Image, Rewrite, alike, plain, visible
+from streamkit.migrate.transform import Image, Rewrite, Target, alike, plain, visible
 from streamkit.origin import MARK
 from streamkit.querying import query_request
 from streamkit.schema import TableSchema
@@ -152,8 +153,10 @@ class Turning:
         if source_key is None:
             return None
         source = await pairs.calls.get(schema.name, source_key.wire(schema))
-        if source is None or not (pairs.switched or MOVED in source):
-            return None  # its parts are gone because it is whole again
+        if source is None:
+            return None
+        if MOVED not in source and (target is None or not pairs.switched):
+            return None  # its parts are gone because it is whole again, whatever is believed here
         parts = await self._parts(source)
         assert migration.reverse is not None  # noqa: S101 - nobody comes here without
         result = migration.reverse(
@@ -169,7 +172,12 @@ class Turning:
         if target is None:
             checks.append(self._check(pairs.transform.target, key, None))
         update = self._update(source_key.wire(schema), image, rewrite, {MOVED: {"S": pairs.id}})
-        return await pairs.calls.transact([update, *checks])
+        if MOVED in source:
+            return await pairs.calls.transact([update, *checks])
+        # It never was whole, or it is rid of its parts for good, and this process is late.
+        holds = pairs.book.phase_holds(pairs.phase)
+        outcome = await pairs.calls.transact([holds, update, *checks])
+        return None if isinstance(outcome, Changed) and 0 in outcome.items else outcome
 
     async def _parts(self, source: WireItem) -> list[dict[str, Wire]]:
         transform = self.pairs.transform
@@ -181,7 +189,7 @@ class Turning:
     # -- passes --------------------------------------------------------------------------------
 
     async def unturn(self, source: WireItem, tally: Tally) -> None:
-        """Make a turned source the truth again, and delete its targets."""
+        """Make a turned source the truth again, and copies of its targets."""
         key = self._key(self.pairs.transform.schema, source)
         if self._is_turned(source):
             await self._persist(key, tally, lambda: self._unturn(key))
@@ -193,6 +201,10 @@ class Turning:
             return None
         image = plain(source)
         targets = transform.of(image).targets
+        if transform.migration.mode == "rekey" and not targets:
+            if self._target and Matcher(self._target, transform.target).matches(source):
+                return None  # a copy that looks like a source, and was never turned
+            raise Conflict("the function no longer says where it was moved")
         actions = []
         for target in targets:
             there = await pairs.calls.get(transform.target.name, target.key)
@@ -201,10 +213,29 @@ class Turning:
             if not await self._has_followed(source, there):
                 await self.backward(target.key, Tally())
                 return Changed({})
-            actions.append(self._deletion(transform.target, target.key, there))
+            actions.append(self._hiding(key, target.key, there))
+        if transform.migration.mode == "rekey" and not actions:
+            return await self._follow_removal(source, key, targets)
         mark = COPY if COPY in source else MOVED
         update = self._update(key, image, Rewrite(frozenset(), {}, frozenset({mark})), {})
         return await pairs.calls.transact([update, *actions])
+
+    async def _follow_removal(
+        self, source: WireItem, key: Key, targets: Sequence[Target]
+    ) -> Outcome:
+        """Delete a source whose target was deleted, while nobody looked perhaps."""
+        schema, terms = self.pairs.transform.schema, Terms()
+        condition = terms.equals(COPY, source[COPY])
+        where = {"TableName": schema.name, "Key": dict(key)}
+        body = {**where, **terms.request(ConditionExpression=condition)}
+        absent = [self._check(self.pairs.transform.target, t.key, None) for t in targets]
+        return await self.pairs.calls.transact([{"Delete": body}, *absent])
+
+    def _hiding(self, source: Key, key: Key, item: WireItem) -> dict[str, Any]:
+        """Return the action that makes a copy of a target; copies are deleted unseen, later."""
+        mine = {COPY: {"S": f"{self.pairs.id}:{error_id(source)}"}}
+        whole = Rewrite(frozenset(item), {}, frozenset({FROM}))
+        return self._update(key, plain(item), whole, mine)
 
     async def _has_followed(self, source: WireItem, target: WireItem) -> bool:
         """Say whether a source is what its target comes back as; less than the target, perhaps."""
@@ -224,11 +255,21 @@ class Turning:
         if not self._is_mine(item, name):
             return
         schema, terms = self.pairs.transform.target, Terms()
-        condition = terms.equals(name, item[name])
         where = {"TableName": schema.name, "Key": self._key(schema, item)}
+        if name == FROM and not await self._announce(where, item):
+            return  # it was made anew, and by somebody else
+        condition = terms.equals(name, item[name])
         request = terms.request(ConditionExpression=condition)
         outcome = await self.pairs.calls.delete(**where, **request)
         tally.changed += outcome is DONE
+
+    async def _announce(self, where: dict[str, Any], item: WireItem) -> bool:
+        """Let an item that handlers can see say that a migration deletes it."""
+        terms, text = Terms(), mark_text(self.pairs.writer, deleting=True)
+        condition = terms.equals(FROM, item[FROM])
+        update = f"SET {terms.name(MARK)} = {terms.value({'S': text})}"
+        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
+        return await self.pairs.calls.update(**where, **request) is DONE
 
     async def contract(self, source: WireItem, tally: Tally) -> None:
         """Delete a turned source, or what was moved out of it."""
@@ -244,6 +285,8 @@ class Turning:
             return None
         where = {"TableName": transform.schema.name, "Key": dict(key)}
         if transform.migration.mode == "rekey":
+            if not transform.of(plain(source)).targets:
+                return None  # a copy that looks like a source, and was never turned
             terms = Terms()
             condition = terms.equals(COPY, source[COPY])
             return await pairs.calls.delete(**where, **terms.request(ConditionExpression=condition))
@@ -276,10 +319,6 @@ class Turning:
             condition = unchanged(terms, schema, plain(item), frozenset(item))
         where = {"TableName": schema.name, "Key": dict(key)}
         return {"ConditionCheck": {**where, **terms.request(ConditionExpression=condition)}}
-
-    def _deletion(self, schema: TableSchema, key: Key, item: WireItem) -> dict[str, Any]:
-        body = self._check(schema, key, item)["ConditionCheck"]
-        return {"Delete": body}
 
     def _update(
         self, key: Key, image: Image, rewrite: Rewrite, beside: dict[str, Wire]

@@ -12,14 +12,16 @@ from streamkit.actions import Wire
 from streamkit.changes import Change
 from streamkit.clock import Clock
 from streamkit.copies import COPY
+from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import DONE, Calls, Terms
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import InPlace, Tally, describe, mark_text
+from streamkit.migrate.matching import Matcher
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.state import SWITCHED, State
-from streamkit.migrate.transform import Matcher, Transform, plain, reversed_migration, visible
+from streamkit.migrate.transform import Transform, plain, reversed_migration, visible
 from streamkit.migrate.turning import Turning
 from streamkit.origin import MARK
 from streamkit.schema import TableSchema
@@ -32,10 +34,11 @@ Item = Mapping[str, Wire]
 
 @dataclass(frozen=True)
 class Schemas:
-    """The table that is migrated, and the one that targets go to."""
+    """The table that is migrated, the one that targets go to, and the app's entities."""
 
     source: TableSchema
     target: TableSchema
+    entities: tuple[type[Entity], ...] = ()
 
 
 class Work:
@@ -62,17 +65,26 @@ class Work:
         if back and migration.reverse is None:
             raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
         self.transform = Transform(
-            reversed_migration(migration) if back else migration, schemas.source, schemas.target
+            reversed_migration(migration) if back else migration,
+            schemas.source,
+            schemas.target,
+            schemas.entities,
         )
         self.in_place = InPlace(self.transform, calls, book, clock, writer)
         self.pairs = Pairs(
-            self.transform, calls, book, clock, writer, switched=state.phase in SWITCHED
+            self.transform,
+            calls,
+            book,
+            clock,
+            writer,
+            switched=state.phase in SWITCHED,
+            phase=state.phase,
         )
         self.turning = Turning(self.pairs)
         self._writer = writer
         self._target: Matcher | None = None
         if migration.target is not None and migration.is_pairs:
-            self._target = Matcher(migration.target, schemas.target)
+            self._target = Matcher(migration.target, schemas.target, schemas.entities)
 
     @property
     def table(self) -> TableSchema:
@@ -157,7 +169,12 @@ class Work:
     async def retry(self, key: Item, tally: Tally) -> None:
         """Try an item again that has failed."""
         item = await self._calls.get(self.schema.name, key)
-        if self.migration.is_pairs:
+        if self.state.phase == "unturning":
+            if item is not None:
+                await self.visit(item, tally)
+        elif item is not None and not self.transform.matches(item):
+            return  # it is another entity's by now
+        elif self.migration.is_pairs:
             await self.pairs.forward(key, tally)
         elif item is not None:
             await self.in_place.reconcile(item, tally, live=False)

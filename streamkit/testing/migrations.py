@@ -26,10 +26,11 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.entity import Entity
 from streamkit.migrate import commands
+from streamkit.migrate.matching import Matcher
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
-from streamkit.migrate.transform import Matcher, visible
+from streamkit.migrate.transform import visible
 from streamkit.preflight import Surroundings, survey
 from streamkit.schema import TableSchema
 from streamkit.settings import Settings
@@ -72,10 +73,12 @@ class Fire:
         pause: seconds between two acts, at most.
         slow: how often a call takes up to a second.
         broken: how often a call's connection breaks, before or after it is applied.
+        acts: after so many acts of a step nobody dies or stands still any more.
     """
 
-    crash: float = 0.05
-    freeze: float = 0.01
+    crash: float = 0.1
+    freeze: float = 0.03
+    acts: int = 40
     split: float = 0.02
     roll: float = 0.01
     pause: float = 1.0
@@ -183,6 +186,7 @@ class _Blaze:
     pace: Pace
     _alive: dict[str, Process] = field(default_factory=dict)
     _count: int = 0
+    _troubles: int = 0
 
     async def run(
         self,
@@ -246,6 +250,7 @@ class _Blaze:
 
     async def _act(self, group: anyio.abc.TaskGroup, acts: int, processes: int) -> None:
         """Write and make trouble until the migration rests, and so many times at least."""
+        self._troubles = 0
         acted = 0
         while True:
             state = await self._state()
@@ -262,12 +267,13 @@ class _Blaze:
     def _trouble(self) -> None:
         chance, fire = self.rng.random, self.fire
         alive = list(self._alive.values())
-        if alive and chance() < fire.crash:
+        self._troubles += 1
+        if alive and chance() < fire.crash and self._troubles < fire.acts:
             process = self.rng.choice(alive)
             moment: Literal["before", "after"] = self.rng.choice(["before", "after"])
             process.crash = CrashPoint(process.calls + self.rng.randrange(20), moment)
             self.ran.met["crash"] += 1
-        if alive and chance() < fire.freeze:
+        if alive and chance() < fire.freeze and self._troubles < fire.acts:
             self.rng.choice(alive).freeze()
             self.ran.met["freeze"] += 1
         for process in alive:

@@ -33,7 +33,7 @@ def journals(order: Order) -> Journal:
 
 @pytest.fixture
 def shop(shop):
-    calm = {"POLL_CEILING": "0.3", "HEARTBEAT": "1", "LEASE": "5", "LIST_INTERVAL": "1"}
+    calm = {"POLL_CEILING": "0.7", "HEARTBEAT": "2", "LEASE": "5", "LIST_INTERVAL": "5"}
     calm["CHECKPOINT_INTERVAL"] = "0.5"
     shop.env |= {f"STREAMKIT_{name}": value for name, value in calm.items()}
     return shop
@@ -125,8 +125,8 @@ def test_what_is_paused_and_killed_is_taken_on_by_another_process(shop):
         shop.put(number, "NEW")
     slowly = ("--segments", "1", "--at-once", "1", "--max-wcu", "4")
     arguments = ("migrate", "apply", "shop:app", "0001", *slowly)
-    with shop.start(*arguments) as first:
-        shop.until(lambda: status_count(shop) > 0)
+    with shop.start(*arguments, STREAMKIT_LOG_LEVEL="info") as first:
+        first.wait_for('"scanning"')
         assert shop.run("migrate", "pause", "shop:app", "0001").returncode == 0
         first.signal(signal.SIGKILL)
         assert first.exit_code() == -signal.SIGKILL

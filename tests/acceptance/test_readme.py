@@ -140,3 +140,12 @@ def test_the_example_of_extremes_can_be_registered():
     )
     app = module_of(others, example)["app"]
     assert [aggregate.__name__ for aggregate in app.aggregates] == ["LastSeen"]
+
+
+def test_the_example_of_a_migration_declares_it():
+    entity, example = (
+        next(block for block in BLOCKS if text in block)
+        for text in ("class Order(", "@app.migration(")
+    )
+    app = module_of(entity, 'app = App("shop", table="Shop")\n', example)["app"]
+    assert [(m.id, m.mode) for m in app.migrations.values()] == [("0003", "in_place")]

@@ -9,7 +9,7 @@ import time
 
 from tests.integration.processes import APP, AUDIT, Writer, finish, running
 
-QUICK = {"heartbeat": 0.5, "lease": 2.5, "look_interval": 0.2, "list_interval": 1.0}
+QUICK = {"heartbeat": 0.3, "lease": 1.2, "look_interval": 0.2, "list_interval": 1.0}
 NEVER = QUICK | {"lease": 3600}
 """With leases that never end, only what is given back is taken."""
 

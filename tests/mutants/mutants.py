@@ -9,6 +9,7 @@ from tests.mutants import (
     lambdas,
     leases,
     listeners,
+    migrations,
     moves,
     shards,
     telemetry,
@@ -24,6 +25,7 @@ MUTANTS = (
     *kinds.MUTANTS,
     *builds.MUTANTS,
     *lambdas.MUTANTS,
+    *migrations.MUTANTS,
     *moves.MUTANTS,
     *telemetry.MUTANTS,
 )

@@ -81,6 +81,10 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         "tests/simulation/test_kcl_import.py",
         "tests/simulation/test_moving.py",
     ),
+    "migrations": (
+        "tests/simulation/test_migration_rows.py",
+        "tests/simulation/test_migration_adversary.py",
+    ),
     "telemetry": (
         "tests/unit/test_traces.py",
         "tests/unit/test_metrics.py",

@@ -55,7 +55,7 @@ def _with_outage(rng):
     """Some work, the whole fleet away, and some work; the app goes on without what is lost."""
     ends, hours = (
         rng.uniform(600.0, 3.0 * _HOUR),
-        rng.choice([rng.uniform(18.0, 22.0)] + 3 * [None]),
+        rng.choice([rng.uniform(18.0, 22.0)] + 7 * [None]),
     )
     back = ends + _HOUR * (hours or rng.uniform(25.0, 60.0))
     seconds = back + rng.uniform(1.0, 3.0) * _HOUR

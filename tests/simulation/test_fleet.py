@@ -162,9 +162,13 @@ async def joined_a_worker_with_a_long_lease():
         await settled(fleet, "alone")
         fleet.start("second")
         await fleet.until_even("alone", "second", seconds=15)
+        since = fleet.now
+        fleet.lives["second"].worker.stop()
+        await fleet.until_even("alone", seconds=10)
+        assert fleet.now - since <= 2  # what it gave away comes back at once, too
 
 
-def test_a_worker_that_was_alone_shares_soon_however_long_its_lease():
+def test_a_worker_that_was_alone_shares_soon_however_long_its_lease_and_takes_what_comes_back():
     run(joined_a_worker_with_a_long_lease, seed=0)
 
 

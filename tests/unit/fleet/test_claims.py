@@ -58,12 +58,19 @@ def test_a_given_shard_is_reserved_for_a_lease_and_then_anybodys():
     owner, claimant = claims(), claims()
     claimant.claim(SHARD, 0.0)
     owner.granted({"s": SHARD}, [Member("claimant", claims=claimant.tokens)], 10.0)
-    assert owner.is_reserved("s", 16.9)
-    assert not owner.is_reserved("s", 17.0)
-    assert not owner.is_reserved("s", 10.0)
+    assert owner.is_reserved(SHARD, 16.9)
+    assert not owner.is_reserved(SHARD, 17.0)
+    assert not owner.is_reserved(SHARD, 10.0)
+
+
+def test_a_shard_that_came_back_is_not_kept_for_who_had_it():
+    owner, claimant = claims(), claims()
+    claimant.claim(SHARD, 0.0)
+    owner.granted({"s": SHARD}, [Member("claimant", claims=claimant.tokens)], 10.0)
+    assert not owner.is_reserved(replace(SHARD, owner=None, epoch=5), 11.0)
 
 
 def test_nothing_is_given_that_nobody_claims():
     owner = claims()
     assert owner.granted({"s": SHARD}, [Member("other")], 0.0) == []
-    assert not owner.is_reserved("s", 0.0)
+    assert not owner.is_reserved(SHARD, 0.0)

@@ -43,6 +43,7 @@ def label(number: int, status: str) -> Set[Order]:
 
 def plan_of(function, orders, *, then=None, **options):
     """Plan a migration of a table that holds these orders; `then` goes on with the clients."""
+    ttl = options.pop("ttl", None)
     plan_options = {n: options.pop(n) for n in ("sample", "budget", "diffs") if n in options}
     app = App("shop", table="Shop")
     app.migration("0001", Order, **options)(function)
@@ -50,11 +51,12 @@ def plan_of(function, orders, *, then=None, **options):
     async def main():
         world = World.create(1)
         async with world.clients() as aws:
-            shape = TableShape()
+            shape = TableShape(ttl=ttl)
             await shape.create(aws.dynamodb, "Shop", (Order, Filed), stream=True)
             around = await survey(app, aws)
             for order in orders:
-                item = order if isinstance(order, dict) else order.attributes(around.table)
+                item = order(around.table) if callable(order) else order
+                item = item if isinstance(item, dict) else item.attributes(around.table)
                 await aws.dynamodb.put_item(TableName="Shop", Item=item)
             given = {"sample": EVERYTHING, "clock": world.clock, "rng": random.Random(1)}
             migration = app.migrations["0001"]
@@ -169,6 +171,25 @@ def test_a_reverse_that_loses_something_is_found():
     assert problem.text == "reverse gives back another day"
 
 
+def test_a_reverse_that_raises_is_found():
+    def back(label: str | None = None) -> Set[Order]:
+        raise LookupError(label)
+
+    plan = plan_of(label, [Order(number=1)], reverse=back)
+    assert [p.text for p in plan.problems if p.kind == "reverse"] == ["LookupError"]
+
+
+def test_items_that_wait_for_their_deletion_are_a_warning():
+    def dated(number: int) -> Set[Order]:
+        return Set(label="x", expires=1)
+
+    old = Order(number=1).attributes
+    plan = plan_of(dated, [lambda schema: old(schema) | {"expires": {"N": "5"}}], ttl="expires")
+    kinds = {p.kind for p in plan.problems if p.severity == "warning"}
+    assert {"expired", "expiry"} <= kinds
+    assert plan.ok
+
+
 def test_a_reverse_that_gives_back_what_there_was_is_fine():
     def back(label: str | None = None) -> Set[Order]:
         return Set(label=None)
@@ -214,6 +235,42 @@ def test_a_function_that_names_the_day_is_suspected():
 def test_a_table_that_cannot_be_restored_is_a_warning():
     plan = plan_of(label, [Order(number=1)])
     assert [p.kind for p in plan.problems if p.severity == "warning"] == ["recovery"]
+
+
+def test_what_comes_first_and_what_was_begun_is_said():
+    async def again(world, aws, app):
+        await _run(world, aws, app)
+        app.migration("0002", Order)(lambda number: None)
+        app.migration("0003", Order)(lambda number: None)
+        clock, rng = world.clock, random.Random(1)
+        plans = [
+            await plan_migration(app, aws, app.migrations[number], clock=clock, rng=rng)
+            for number in ("0001", "0003")
+        ]
+        return [{problem.kind for problem in plan.problems} for plan in plans]
+
+    _, (begun, later) = plan_of(label, [Order(number=1)], then=again)
+    assert "begun" in begun
+    assert "order" in later
+
+
+def test_a_share_is_of_the_scarcest_that_is_provisioned():
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            app = App("shop", table="Shop")
+            table = TableShape().create_table("Shop", (Order,), stream=True)
+            table |= {"BillingMode": "PROVISIONED", "ProvisionedThroughput": _units(100, 80)}
+            for index in table["GlobalSecondaryIndexes"]:
+                index["ProvisionedThroughput"] = _units(100, 30)
+            await aws.dynamodb.create_table(**table)
+            return await commands.share_of(app, aws, 0.5)
+
+    assert run_virtually(main, seed=1) == commands.Limit(max_reads=50, max_writes=15)
+
+
+def _units(reads, writes):
+    return {"ReadCapacityUnits": reads, "WriteCapacityUnits": writes}
 
 
 # -- what it takes ---------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import pytest
 
 from streamkit import App, Entity, Set
 from streamkit.aws_lambda.migration import process_slice
+from streamkit.cli.exits import ExitCode
+from streamkit.cli.migrating import exit_code_of
 from streamkit.control import START, Cursor
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands
@@ -108,7 +110,7 @@ def test_progress_tells_share_speed_limit_and_the_time_that_is_left():
         migration = app.migrations["0001"]
         limit = commands.Limit(max_writes=1)
         await commands.begin(
-            app, aws, migration, limit=limit, segments=64, by="op", clock=world.clock
+            app, aws, migration, limit=limit, segments=32, by="op", clock=world.clock
         )
         runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
         reader, found = ProgressReader(app, aws, world.clock), []
@@ -122,7 +124,7 @@ def test_progress_tells_share_speed_limit_and_the_time_that_is_left():
         book = ReportBook(runner.book.store, "0001")
         return found, await book.all(), await list_migrations(app, aws, clock=world.clock)
 
-    found, left, lines = at_table(test, orders=150)
+    found, left, lines = at_table(test, orders=100)
     scanning = [(at, one) for at, one in found if one.phase == "scanning"]
     end = next(at for at, one in found if one.phase != "scanning")
     known = [(at, one) for at, one in scanning if one.eta is not None]
@@ -155,16 +157,17 @@ def test_a_speed_that_changes_makes_the_end_uncertain():
 
 
 def test_a_segment_that_is_begun_counts_half_and_is_the_error():
-    state = State("0001", phase="scanning", segments=4)
+    state = State("0001", phase="scanning", segments=5)
     segments = [
         Cursor(name="a", state="finished"),
         Cursor(name="b", position="x"),
-        Cursor(name="c", position=START),
+        Cursor(name="c", position=START, owner="somebody"),
+        Cursor(name="d", position=START),
         None,
     ]
     empty = Progress("0001", "in_place", "scanning", "run", "forward", "")
     found = with_pass(empty, state, Tally(scanned=10), segments, ())
-    assert (found.share, found.share_error, found.finished) == (0.375, 0.125, 1)
+    assert (found.share, found.share_error, found.finished) == (0.4, 0.2, 1)
     looks = [Look(float(n), n, 0, 0) for n in range(9)]
     assert with_pass(empty, state, Tally(scanned=10), segments, looks).eta is not None
     paused = replace(state, desired="pause")
@@ -204,3 +207,18 @@ def test_a_migration_that_nobody_has_applied_is_pending():
 
     (line,) = at_table(test, orders=0)
     assert (line.migration, line.phase, line.share) == ("0001", "pending", "-")
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        (State("1", phase="done"), ExitCode.OK),
+        (State("1", phase="ready", desired="pause"), ExitCode.OK),
+        (State("1", phase="blocked"), ExitCode.WAITS_FOR_PEOPLE),
+        (State("1", phase="scanning", desired="pause"), ExitCode.PAUSED),
+        (State("1", phase="scanning"), ExitCode.INTERRUPTED),
+    ],
+    ids=lambda one: str(getattr(one, "phase", "")),
+)
+def test_a_command_exits_as_the_migration_stands(state, code):
+    assert exit_code_of(state) == code

@@ -1,0 +1,335 @@
+"""Migrations against somebody who looks for the wrong moment: one small scenario for each."""
+
+import json
+import random
+
+import anyio
+import pytest
+from msgspec import Raw
+
+from streamkit import App, Entity
+from streamkit.copies import COPY, FROM
+from streamkit.decode.envelope import Record, StreamRecord
+from streamkit.migrate.capture import capture_app
+from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.in_place import Tally
+from streamkit.migrate.running import Runner
+from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.work import Schemas, Work
+from streamkit.origin import read_mark
+from tests.simulation import migrating
+from tests.simulation.migrating import Customer, Email, OldOrder, Order, Profile, Stats
+from tests.simulation.test_migration_rows import run, site_of
+
+
+class Padded(Entity, pk="C#{user}", sk="ORDER#{number}"):
+    user: str
+    number: str
+    status: str = "NEW"
+
+
+def padded(order: Padded) -> Padded:
+    return Padded(user=order.user, number=order.number.zfill(6), status=order.status)
+
+
+def unpadded(order: Padded) -> Padded:
+    return Padded(user=order.user, number=order.number.lstrip("0"), status=order.status)
+
+
+def alike() -> App:
+    """Return an app whose items keep their shape when they move."""
+    app = App("shop", table="Shop", entities=[Padded])
+    app.migration("0001", Padded, mode="rekey", reverse=unpadded)(padded)
+    return app
+
+
+def work_of(site, phase, direction="forward"):
+    book = ErrorBook(StateBook(site.aws.dynamodb, site.around.control, site.app.name).store, "0001")
+    state = State("0001", phase=phase, direction=direction, run=1)
+    schemas = Schemas(site.schema, site.schema)
+    return Work(site.app.name, site.migration, state, schemas, site.calls, book, site.world.clock)
+
+
+SHORT = Padded(user="ann", number="7")
+LONG = Padded(user="ann", number="000007")
+
+
+async def rolled_back_before_the_switch_was_complete():
+    async with site_of(alike()) as site:
+        await site.put(SHORT)
+        await site.pairs.forward(SHORT.item_key.wire(site.schema), site.tally)
+        for phase in ("unturning", "dropping"):
+            for entity in (LONG, SHORT):
+                item = await site.get(entity)
+                if item is not None:
+                    await work_of(site, phase, "back").visit(item, Tally())
+        return await site.get(SHORT), await site.get(LONG)
+
+
+def test_a_copy_of_the_same_shape_is_not_taken_for_a_source_that_was_turned():
+    source, target = run(rolled_back_before_the_switch_was_complete)
+    assert target is None
+    assert COPY not in source
+
+
+async def contracted_with_a_pair_that_was_not_turned():
+    async with site_of(alike()) as site:
+        await site.put(SHORT)
+        await site.pairs.forward(SHORT.item_key.wire(site.schema), site.tally)
+        await work_of(site, "contracting").visit(await site.get(LONG), Tally())
+        return await site.get(LONG)
+
+
+def test_the_end_deletes_no_copy_that_is_still_to_become_the_truth():
+    assert run(contracted_with_a_pair_that_was_not_turned) is not None
+
+
+async def a_late_process_makes_a_part_again(monkeypatch):
+    async with site_of(migrating.split()) as site:
+        profile = Profile(name="ann", click=3)
+        key = profile.item_key.wire(site.schema)
+        await site.put(profile)
+
+        async def switched_and_deleted():
+            await site.pairs.forward(key, Tally(), switch=True)
+            await site.delete(Stats(name="ann"))
+
+        site.meanwhile(monkeypatch, "transact", switched_and_deleted)
+        await site.pairs.forward(key, site.tally)
+        return await site.get(Stats(name="ann"))
+
+
+def test_a_process_that_is_late_does_not_make_a_part_again_that_was_deleted_since(monkeypatch):
+    assert run(a_late_process_makes_a_part_again, monkeypatch) is None
+
+
+async def rolled_back_with_a_deletion_unseen():
+    async with site_of(migrating.rekey()) as site:
+        old = OldOrder(user="ann", order_id="1", status="NEW")
+        await site.put(old)
+        await site.pairs.forward(old.item_key.wire(site.schema), site.tally, switch=True)
+        await site.delete(Order(user="ann", order_id="1"))
+        await work_of(site, "unturning", "back").visit(await site.get(old), Tally())
+        return await site.get(old)
+
+
+def test_what_was_deleted_after_the_switch_does_not_come_back_by_a_rollback():
+    assert run(rolled_back_with_a_deletion_unseen) is None
+
+
+async def handlers_see_of_a_rollback():
+    async with site_of(migrating.rekey()) as site:
+        old, new = (one(user="ann", order_id="1", status="NEW") for one in (OldOrder, Order))
+        await site.put(old)
+        await site.pairs.forward(old.item_key.wire(site.schema), site.tally, switch=True)
+        await work_of(site, "unturning", "back").visit(await site.get(old), Tally())
+        hidden = await site.get(new)
+        await work_of(site, "dropping", "back").visit(hidden, Tally())
+        return hidden, await site.get(new), await site.get(old)
+
+
+def test_a_rollback_hides_targets_before_it_deletes_them_so_that_the_deletion_is_nobodys():
+    hidden, target, source = run(handlers_see_of_a_rollback)
+    assert COPY in hidden
+    assert FROM not in hidden
+    assert target is None
+    assert COPY not in source
+
+
+async def a_late_process_mirrors_a_part_of_a_source_that_was_contracted():
+    async with site_of(migrating.split()) as site:
+        await runner_in(site, "contracting")
+        await site.put(Profile(name="ann"))
+        await site.put(Stats(name="ann", click=3))
+        tally = Tally()
+        await work_of(site, "soaking").turning.backward(
+            Stats.key(name="ann").wire(site.schema), tally
+        )
+        return await site.get(Profile(name="ann")), tally
+
+
+def test_a_process_that_is_late_gives_nothing_back_to_what_was_contracted():
+    profile, tally = run(a_late_process_mirrors_a_part_of_a_source_that_was_contracted)
+    assert "click" not in profile
+    assert tally.errors == 0
+
+
+async def a_part_is_mirrored():
+    async with site_of(migrating.split()) as site:
+        await runner_in(site, "soaking")
+        await site.put(Profile(name="ann"))
+        await site.put(Stats(name="ann", click=3))
+        key = Stats.key(name="ann").wire(site.schema)
+        await work_of(site, "soaking").turning.backward(key, Tally())
+        return await site.get(Profile(name="ann"))
+
+
+def test_a_source_that_was_never_whole_follows_its_parts_while_they_are_the_truth():
+    assert run(a_part_is_mirrored)["click"] == {"N": "3"}
+
+
+async def derived_and_taken_back():
+    app = App("shop", table="Shop", entities=[Customer, Email])
+    app.migration("0001", Customer, mode="derive")(migrating.marker)
+    async with site_of(app) as site:
+        customer, email = Customer(name="ann", email="a@b"), Email(email="a@b", name="ann")
+        await site.put(customer)
+        await site.pairs.forward(customer.item_key.wire(site.schema), Tally())
+        deleted, real = [], site.calls.delete
+
+        async def delete(**request):
+            deleted.append(await site.get(email))
+            return await real(**request)
+
+        site.calls.delete = delete
+        await work_of(site, "dropping", "back").visit(await site.get(email), Tally())
+        return deleted, await site.get(email)
+
+
+def test_what_a_rollback_deletes_says_that_a_migration_did_it():
+    (last,), there = run(derived_and_taken_back)
+    assert there is None
+    assert read_mark(Raw(json.dumps(last).encode()), None).origin == "migration"
+
+
+async def moved_by_a_function_that_knows_no_place_any_more():
+    app = App("shop", table="Shop", entities=[OldOrder, Order])
+
+    def moved(order: OldOrder) -> Order | None:
+        return None if order.status == "PAID" else migrating.moved(order)
+
+    app.migration("0001", OldOrder, mode="rekey", reverse=migrating.moved_back)(moved)
+    async with site_of(app) as site:
+        old = OldOrder(user="ann", order_id="1", status="NEW")
+        await site.put(old)
+        await site.pairs.forward(old.item_key.wire(site.schema), site.tally, switch=True)
+        await site.set_status(old, "PAID")
+        tally = Tally()
+        await work_of(site, "unturning", "back").visit(await site.get(old), tally)
+        return tally.errors, await site.get(old)
+
+
+def test_a_source_whose_target_cannot_be_told_any_more_is_left_to_people():
+    errors, source = run(moved_by_a_function_that_knows_no_place_any_more)
+    assert errors == 1
+    assert COPY in source
+
+
+# -- phases ----------------------------------------------------------------------------------------
+
+
+async def lost_in(phase, direction):
+    async with site_of(migrating.rekey()) as site:
+        runner, book, state = await runner_in(site, phase, direction)
+        await runner._begin_anew(state)
+        return await book.read("0001")
+
+
+async def runner_in(site, phase, direction="forward"):
+    """Return a process, opened, of a migration that has reached a phase."""
+    book = StateBook(site.aws.dynamodb, site.around.control, site.app.name)
+    digest = site.migration.digest
+    begun = State(
+        "0001", digest=digest, phase=phase, direction=direction, run=1, segments=1, mode="rekey"
+    )
+    await book.write(State("0001"), begun)
+    runner = Runner(
+        site.app, site.aws, site.migration, clock=site.world.clock, rng=random.Random(1)
+    )
+    await runner._open()
+    return runner, book, runner.state
+
+
+@pytest.mark.parametrize(
+    ("phase", "direction", "then"),
+    [
+        ("scanning", "forward", "capturing"),
+        ("ready", "forward", "capturing"),
+        ("switching", "forward", "switching"),
+        ("soaking", "forward", "soaking"),
+        ("contracting", "forward", "contracting"),
+        ("returning", "back", "returning"),
+        ("unturning", "back", "unturning"),
+    ],
+)
+def test_lost_changes_never_lead_from_pairs_that_were_turned_to_the_beginning(
+    phase, direction, then
+):
+    state = run(lost_in, phase, direction)
+    assert (state.phase, state.run) == (then, 2)
+
+
+async def failing_pass(phase):
+    async with site_of(migrating.rekey()) as site:
+        old = OldOrder(user="ann", order_id="1", status="NEW")
+        await site.put(old)
+        await site.put(Order(user="ann", order_id="1", status="SOMEBODY ELSE'S"))
+        runner, book, state = await runner_in(site, phase)
+        runner._interrupt = anyio.Event()  # it was set when the state was read
+        await runner._pass(state)
+        return await book.read("0001")
+
+
+def test_a_switch_that_fails_for_an_item_is_not_passed_over():
+    state = run(failing_pass, "switching")
+    assert (state.phase, state.desired, state.attempt) == ("switching", "pause", 1)
+    assert "could not be migrated" in state.note
+
+
+def test_too_many_failures_of_a_switch_leave_the_phase_that_a_rollback_must_know(monkeypatch):
+    monkeypatch.setattr("streamkit.migrate.passing.ERRORS_MAX", 0)
+    state = run(failing_pass, "switching")
+    assert (state.phase, state.desired) == ("switching", "pause")
+
+
+# -- which items -----------------------------------------------------------------------------------
+
+
+class Line(Entity, pk="C#{user}", sk="#ORDER#{order_id}#LINE#{number}"):
+    user: str
+    order_id: str
+    number: int
+    status: str = "NEW"
+    day: str = "d1"
+
+
+def test_items_of_a_more_specific_entity_are_left_alone_by_the_pass_and_the_stream():
+    app = migrating.in_place()
+    both = App("shop", table="Shop", entities=[Order, Line])
+    both.migrations |= app.migrations
+
+    async def matched():
+        async with site_of(both) as site:
+            items = [
+                one.attributes(site.schema)
+                for one in (Order(user="a", order_id="1"), Line(user="a", order_id="1", number=1))
+            ]
+            schemas = Schemas(site.schema, site.schema, both.entities)
+            work = Work("shop", site.migration, State("0001"), schemas, site.calls, None, None)
+            capture = capture_app(both, site.migration, State("0001", began=1e9), None)
+            route = capture.router(site.schema).route
+            keys = [{n: i[n] for n in site.schema.key_attributes} for i in items]
+            routed = [route(record_of(key)) for key in keys]
+            return [work.transform.matches(item) for item in items], routed
+
+    assert run(matched) == ([True, False], [Order, Line])
+
+
+def record_of(keys):
+    inner = StreamRecord(keys=dict(keys), sequence_number="1")
+    return Record(dynamodb=inner, event_name="INSERT")
+
+
+async def tried_again_though_it_is_another_item():
+    async with site_of(migrating.in_place()) as site:
+        profile = Profile(name="ann")
+        await site.put(profile, status={"S": "NEW"}, day={"S": "d1"})
+        tally = Tally()
+        await work_of(site, "verifying").retry(profile.item_key.wire(site.schema), tally)
+        return tally.errors, await site.get(profile)
+
+
+def test_an_item_that_became_another_entitys_is_not_rewritten_by_a_retry():
+    errors, item = run(tried_again_though_it_is_another_item)
+    assert errors == 0
+    assert "status_day" not in item

@@ -1,0 +1,117 @@
+"""An aggregate as a migration: counted anew by `apply`, paused like any other, and done once."""
+
+import random
+from typing import Annotated
+
+import anyio
+import pytest
+
+from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key
+from streamkit.migrate import commands
+from streamkit.migrate.aggregates import run_aggregate
+from streamkit.migrate.planning import plan_migration
+from streamkit.migrate.sampling import Wanted
+from streamkit.preflight import survey
+from streamkit.settings import Settings
+from streamkit.shape import TableShape, entities_of
+from streamkit.table import Table
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import World
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    status: str = "NEW"
+
+
+def app_of():
+    app = App("shop", table="Shop", start="latest")
+
+    @app.aggregate
+    class PerStatus(Aggregate[Order], pk="PER#{status}", sk="PER"):
+        status: str
+        orders: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, order: Order) -> Key["PerStatus"]:
+            return cls.key(status=order.status)
+
+    app.migration("0001", PerStatus, mode="aggregate")
+    return app, PerStatus
+
+
+def beside_workers(test):
+    """Run a test on a table that holds orders, while a worker counts what comes."""
+    app, aggregate = app_of()
+
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws, anyio.create_task_group() as group:
+            await TableShape().create(aws.dynamodb, "Shop", entities_of(app), stream=True)
+            schema = (await survey(app, aws)).table
+            for number in range(30):
+                item = Order(number=number).attributes(schema)
+                await aws.dynamodb.put_item(TableName="Shop", Item=item)
+            await anyio.sleep(60)
+            quick = Settings(poll_ceiling=0.5)
+            group.start_soon(lambda: world.run_worker(app, settings=quick, until_idle=False))
+            await anyio.sleep(20)
+
+            async def count():
+                found = await Table(aws.dynamodb, schema).get(aggregate.key(status="NEW"))
+                return found.orders if found else 0
+
+            with anyio.fail_after(3600):
+                answer = await test(app, aws, world, count)
+            group.cancel_scope.cancel()
+        return answer
+
+    return run_virtually(main, seed=1)
+
+
+def test_what_is_there_already_is_counted_once():
+    async def test(app, aws, world, count):
+        migration, clock = app.migrations["0001"], world.clock
+        before = await count()
+        await commands.begin(app, aws, migration, segments=4, by="op", clock=clock)
+        states = [
+            await run_aggregate(app, aws, migration, clock=clock, rng=random.Random(1))
+            for _ in range(2)
+        ]
+        return before, await count(), [state.phase for state in states]
+
+    assert beside_workers(test) == (0, 30, ["done", "done"])
+
+
+def test_a_paused_one_waits_until_it_is_resumed():
+    async def test(app, aws, world, count):
+        migration, clock = app.migrations["0001"], world.clock
+        await commands.begin(app, aws, migration, segments=4, by="op", clock=clock)
+        await commands.pause(app, aws, "0001", by="op")
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: run_aggregate(app, aws, migration, clock=clock))
+            await anyio.sleep(60)
+            waiting = await count()
+            await commands.resume(app, aws, "0001", by="op")
+        return waiting, await count()
+
+    assert beside_workers(test) == (0, 30)
+
+
+def test_one_that_was_never_begun_is_refused():
+    async def test(app, aws, world, _count):
+        with pytest.raises(ConfigurationError, match="never applied"):
+            await run_aggregate(app, aws, app.migrations["0001"], clock=world.clock)
+
+    beside_workers(test)
+
+
+def test_a_plan_counts_what_the_ledger_takes():
+    async def test(app, aws, world, _count):
+        given = {"clock": world.clock, "rng": random.Random(1), "sample": Wanted(share=1.0)}
+        return await plan_migration(app, aws, app.migrations["0001"], **given)
+
+    plan = beside_workers(test)
+    assert plan.ok
+    rewrite = {step.step: step for step in plan.forecast.steps}["rewrite"]
+    assert rewrite.writes[""].value == 30 * 5
