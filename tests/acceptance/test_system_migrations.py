@@ -1,9 +1,11 @@
 """The migrations of the systems: under live writers, crashes and duplicates, compared item by item."""
 
 import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import anyio
 import pytest
 
 import handlers.catalog
@@ -14,7 +16,8 @@ import handlers.shop
 from handlers.catalog.entities import Product
 from handlers.chat.entities import User, UserStats
 from handlers.devices.entities import DeviceLog
-from handlers.repos.entities import Issue
+from handlers.repos.entities import Issue, Star
+from handlers.repos.handlers import StarCount
 from handlers.shop.entities import (
     Address,
     CartItem,
@@ -26,11 +29,19 @@ from handlers.shop.entities import (
     Status,
 )
 from handlers.shop.handlers import SHAPE
-from streamkit import App, Entity
+from streamkit import App, Entity, TableShape
 from streamkit.copies import COPY
+from streamkit.migrate import commands
+from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.discovery import discover
-from streamkit.testing.loop import EPOCH
+from streamkit.preflight import survey
+from streamkit.settings import Settings
+from streamkit.shape import entities_of
+from streamkit.table import Table
+from streamkit.testing.chance import repeatable
+from streamkit.testing.loop import EPOCH, run_virtually
 from streamkit.testing.migrations import migrate
+from streamkit.testing.world import World
 
 NOW = datetime.fromtimestamp(EPOCH, UTC)
 MOVE = ("apply", "switch", "contract")
@@ -265,3 +276,50 @@ def test_clicks_are_counted_in_an_item_of_their_own(steps):
     else:
         assert stats
         assert not any("click" in item for item in users.values())
+
+
+def test_stars_of_before_are_counted_while_others_are_given_and_taken_back():
+    discover(handlers.repos.app)
+    rng = random.Random(12)
+
+    async def write(aws: Any, schema: Any) -> None:
+        star = Star(owner="o", name=f"r{rng.randrange(3)}", user=f"u{rng.randrange(30)}", at=NOW)
+        if rng.random() < 0.3:
+            key = star.item_key.wire(schema)
+            await aws.dynamodb.delete_item(TableName=schema.name, Key=key)
+        else:
+            item = star.attributes(schema)
+            await aws.dynamodb.put_item(TableName=schema.name, Item=item)
+
+    async def main() -> None:
+        world, app = World.create(1), handlers.repos.app
+        async with world.clients() as aws, anyio.create_task_group() as group:
+            await TableShape().create(aws.dynamodb, app.table, entities_of(app), stream=True)
+            schema = (await survey(app, aws)).table
+            for _ in range(80):
+                await write(aws, schema)
+            await anyio.sleep(25 * 3600)  # nobody has counted, and the stream has forgotten
+            settings = Settings(poll_ceiling=0.5)
+            group.start_soon(lambda: world.run_worker(app, settings=settings, until_idle=False))
+            await anyio.sleep(20)
+            migration = app.migrations["0002"]
+            await commands.begin(app, aws, migration, by="operator", clock=world.clock)
+
+            async def apply() -> None:
+                await run_aggregate(app, aws, migration, clock=world.clock, rng=rng)
+
+            group.start_soon(apply)
+            for _ in range(60):
+                await write(aws, schema)
+                await anyio.sleep(rng.random())
+            await anyio.sleep(60)
+            state = await (await commands.open_book(app, aws)).read("0002")
+            table = Table(aws.dynamodb, schema)
+            stars = Counter([star.name async for star in table.scan(Star)])
+            counts = {c.name: c.stars async for c in table.scan(StarCount) if c.stars}
+            group.cancel_scope.cancel()
+        assert state.phase == "done"
+        assert counts == stars
+
+    with repeatable(12):
+        run_virtually(main, seed=12)

@@ -175,18 +175,17 @@ class Replica(Process):
         return Response(200, json.dumps(empty).encode())
 
 
-async def migrated(*, after_scan=None, late=False):
-    """Run a migration of one item, and return what it has made of it.
+async def migrated(*, after_scan=None, kind=Runner):
+    """Run a migration of one item by a kind of runner, and return what it has made of the item.
 
-    `after_scan` happens when the pass is complete. A `late` capture begins after that.
+    `after_scan` happens when the pass is complete.
     """
     async with site_of(migrating.in_place(), process=Replica("migrator")) as site:
         await site.put(ORDER)
         await anyio.sleep(10)
         clock = site.world.clock
         await commands.begin(site.app, site.aws, site.migration, segments=1, by="test", clock=clock)
-        runner = LateRunner if late else Runner
-        runner = runner(site.app, site.aws, site.migration, clock=clock, rng=random.Random(1))
+        runner = kind(site.app, site.aws, site.migration, clock=clock, rng=random.Random(1))
         catch_up = runner._catching_up
 
         async def catching_up(state):
@@ -242,17 +241,37 @@ def test_a_scan_that_is_not_strongly_consistent_misses_items(monkeypatch):
     assert run(migrated) is None
 
 
-async def written_after_the_scan(late):
+async def written_after_the_scan(kind):
     async def change(site):
         await site.set_status(ORDER, "PAID")
 
-    return await migrated(after_scan=change, late=late)
+    return await migrated(after_scan=change, kind=kind)
 
 
 def test_a_capture_that_begins_after_the_scan_misses_what_was_written_in_between(monkeypatch):
     only_the_pass(monkeypatch)
-    assert run(written_after_the_scan, False) == {"S": "PAID#d1"}
-    assert run(written_after_the_scan, True) == {"S": "NEW#d1"}
+    assert run(written_after_the_scan, Runner) == {"S": "PAID#d1"}
+    assert run(written_after_the_scan, LateRunner) == {"S": "NEW#d1"}
+
+
+class DeafRunner(Runner):
+    """Passes over the table and looks at no change."""
+
+    async def _capturing(self, state):
+        await self._step(state, "scanning")
+
+    async def _capture_until_stopped(self):
+        return
+
+    async def _catching_up(self, state):
+        await self._step(state, "verifying")
+
+
+def test_without_a_capture_what_old_writers_write_after_the_scan_stays_as_it_is(monkeypatch):
+    only_the_pass(monkeypatch)
+
+    assert run(written_after_the_scan, Runner) == {"S": "PAID#d1"}
+    assert run(written_after_the_scan, DeafRunner) == {"S": "NEW#d1"}
 
 
 # -- pairs -----------------------------------------------------------------------------------------
@@ -312,3 +331,31 @@ async def deleted_and_then_backfilled(forward):
 def test_a_backfill_does_not_bring_back_what_was_deleted():
     assert run(deleted_and_then_backfilled, by_state) is None
     assert run(deleted_and_then_backfilled, by_image) is not None
+
+
+async def by_time(site, image, second, kept):
+    """Write an image unless one of the same second, or a later one, was written: no read."""
+    key = repr(image["SK"])
+    if key in kept and kept[key] >= second:
+        return
+    kept[key] = second
+    await by_image(site, image)
+
+
+async def written_twice_in_a_second(stamped):
+    async with site_of(migrating.rekey()) as site:
+        await site.put(OLD)
+        first = await site.get(OLD)
+        await site.set_status(OLD, "PAID")
+        kept = {}
+        for image in (first, await site.get(OLD)):
+            if stamped:
+                await by_time(site, image, 1_800_000_000, kept)
+            else:
+                await by_state(site, image)
+        return (await site.get(ORDER))["status"]["S"]
+
+
+def test_of_two_writes_in_one_second_a_fence_of_seconds_loses_the_later():
+    assert run(written_twice_in_a_second, False) == "PAID"
+    assert run(written_twice_in_a_second, True) == "NEW"
