@@ -179,6 +179,11 @@ def _misplaced(migration: Migration) -> Iterator[str]:
             migration.reverse is not None and migration.is_pairs and migration.target is None,
             "its return annotation says which entity it makes: reverse= is given that",
         ),
+        (
+            migration.conflict == "keep" and migration.moves,
+            "an item that moves would be lost where another one is kept in its place;"
+            " conflict='keep' is for mode='derive'",
+        ),
         (migration.owner is not None and mode != "derive", "owner= goes with mode='derive'"),
         (
             migration.reverse is not None and mode == "derive",

@@ -20,6 +20,8 @@ from streamkit.clock import Clock
 _SHRINK, _GROW = 0.7, 1.05
 _FLOOR = 0.02
 """Of its rate, to which a migration shrinks at most."""
+_WEIGHT = 0.2
+"""Of the last call in what one usually costs."""
 _UNITS_MIN = 5.0
 """Units a second that are always left to a migration without a limit."""
 _EASE_SECONDS = 1.0
@@ -75,6 +77,7 @@ class Rate:
     reads: float = 0.0
     writes: dict[str, float] = field(default_factory=dict)
     _buckets: dict[tuple[Kind, str], _Bucket] = field(default_factory=dict)
+    _usual: dict[Kind, float] = field(default_factory=lambda: {"read": 1.0, "write": 1.0})
     _factor: float = 1.0
     _ceiling: dict[Kind, float] = field(default_factory=dict)
     _eased_at: float = -1e9
@@ -91,7 +94,10 @@ class Rate:
                 if of == kind:
                     bucket.refill(now, limit)
                     owed = max(owed, -bucket.tokens)
-            if limit is None or owed <= 0:
+            if limit is None:
+                return
+            if owed <= 0:  # what it will cost is set aside, or all who wait would go at once
+                self._bucket(kind, "").tokens -= self._usual[kind]
                 return
             if not self.reason:
                 self.reason = "limit"
@@ -129,7 +135,7 @@ class Rate:
                 reads = part.get("CapacityUnits", 0.0)  # of a read; writes are told apart below
             if reads:
                 self.reads += reads
-                self._bucket("read", name).take(float(reads))
+                self._take("read", name, float(reads))
             if writes:
                 self._write(name, float(writes))
 
@@ -143,7 +149,15 @@ class Rate:
 
     def _write(self, name: str, units: float) -> None:
         self.writes[name] = self.writes.get(name, 0.0) + units
-        self._bucket("write", name).take(units)
+        self._take("write", name, units)
+
+    def _take(self, kind: Kind, name: str, units: float) -> None:
+        bucket = self._bucket(kind, name)
+        if not name:  # of the table, whose cost was set aside when the call was let through
+            if self._limit(kind) is not None:
+                bucket.tokens += self._usual[kind]
+            self._usual[kind] += _WEIGHT * (units - self._usual[kind])
+        bucket.take(units)
 
     def _bucket(self, kind: Kind, name: str) -> _Bucket:
         if (kind, name) not in self._buckets:

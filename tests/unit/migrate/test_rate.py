@@ -1,5 +1,6 @@
 """How much a migration takes: by what calls have cost, and never more than it may."""
 
+import anyio
 import pytest
 
 from streamkit.migrate.rate import Limits, Rate
@@ -87,3 +88,26 @@ def test_without_a_limit_a_throttle_sets_one_for_a_while():
         return clock.monotonic() - began
 
     assert run_virtually(main, seed=1) > 0
+
+
+def test_calls_that_wait_together_do_not_go_at_once():
+    async def main():
+        clock = VirtualClock()
+        rate = Rate(clock, Limits(writes=5))
+        began, done = clock.monotonic(), []
+
+        async def call():
+            await rate.ready("write")
+            await anyio.sleep(0.02)
+            rate.charge_write(table(1))
+            done.append(clock.monotonic() - began)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(60):
+                group.start_soon(call)
+        return done
+
+    done = run_virtually(main, seed=1)
+    within = [sum(at <= moment < at + 5 for moment in done) for at in range(2, 10)]
+    assert max(within) <= 5 * 5 * 1.3
+    assert 9 <= max(done) <= 14

@@ -213,6 +213,7 @@ def other_entity(part: Part) -> Part:
         ("0001", good, {"collect": lambda _: None}, "items that are split"),
         ("0001", good, {"mode": "split", "reverse": good}, "collect= says where"),
         ("0001", good, {"owner": "x"}, "goes with mode='derive'"),
+        ("0001", good, {"mode": "rekey", "conflict": "keep"}, "is for mode='derive'"),
         ("0001", good, {"to": "Other"}, "another table goes with"),
     ],
 )
