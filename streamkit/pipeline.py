@@ -302,11 +302,12 @@ class ShardPipeline:
     async def _commit(self) -> None:
         stage = self.stage
         try:
-            while stage.works and not stage.left:
-                await stage.run()
-                if not stage.works and stage.persist_due <= 0:
+            while True:  # what comes during the last write is looked at before this ends
+                if stage.works and not stage.left:
+                    await stage.run()
+                elif not stage.works and stage.persist_due <= 0:
                     await stage.persist()
-            if not stage.works and stage.persist_due <= 0:
-                await stage.persist()
+                else:
+                    return
         finally:
             self._committing = False

@@ -181,8 +181,10 @@ def _misplaced(migration: Migration) -> Iterator[str]:
         ),
         (
             migration.conflict == "keep" and migration.moves,
-            "an item that moves would be lost where another one is kept in its place;"
-            " conflict='keep' is for mode='derive'",
+            (
+                "an item that moves would be lost where another one is kept in its place;"
+                " conflict='keep' is for mode='derive'"
+            ),
         ),
         (migration.owner is not None and mode != "derive", "owner= goes with mode='derive'"),
         (

@@ -132,8 +132,9 @@ MUTANTS = (
     Mutant(
         "reserved-for-ever",
         "fleet/claims.py",
-        """        if until and now >= until:
-            del self._given[name]
+        """        if until and (now >= until or lease != token(cursor)):
+            del self._given[cursor.name]
+            return False
         return now < until
 """,
         "        return bool(until)\n",

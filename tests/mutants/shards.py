@@ -3,6 +3,24 @@
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    # -- commits -----------------------------------------------------------------------------------
+    Mutant(
+        "left-behind-a-position",
+        "pipeline.py",
+        """                elif not stage.works and stage.persist_due <= 0:
+                    await stage.persist()
+                else:
+                    return
+""",
+        """                elif not stage.works and stage.persist_due <= 0:
+                    await stage.persist()
+                    return
+                else:
+                    return
+""",
+        "changes that come while a position is written alone wait for ever",
+        "",
+    ),
     # -- lineage -----------------------------------------------------------------------------------
     Mutant(
         "children-before-parents",
