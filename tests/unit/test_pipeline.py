@@ -1,0 +1,35 @@
+"""The pipeline of a shard: what it writes, and when it rests."""
+
+from types import SimpleNamespace
+
+from streamkit.pipeline import ShardPipeline
+from streamkit.testing.loop import run_virtually
+
+
+class Stage:
+    """Has nothing but a position to write; meanwhile the next page is read."""
+
+    left = False
+
+    def __init__(self):
+        self.works, self.persist_due, self.runs = [], 0.0, 0
+
+    async def persist(self):
+        self.persist_due = 60.0
+        self.works.append("came meanwhile")
+
+    async def run(self):
+        self.runs += 1
+        self.works.clear()
+
+
+def test_what_comes_while_a_position_is_written_is_not_left_lying():
+    pipeline = SimpleNamespace(stage=Stage(), _committing=True)
+
+    async def main():
+        await ShardPipeline._commit(pipeline)
+
+    run_virtually(main, seed=1)
+    assert pipeline.stage.works == []
+    assert pipeline.stage.runs == 1
+    assert not pipeline._committing
