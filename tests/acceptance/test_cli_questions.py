@@ -14,7 +14,7 @@ ANSWERS = {
     "What is parked, and why?": r"journal +Order +RuntimeError",
     "What does not heal by itself?": r"journal +Order +RuntimeError .* stuck ",
     "What became of this one item?": r"shop/journal .* stuck +1 +RuntimeError[\s\S]*inserted",
-    "Which release is live?": r"shop +\S+ +1 +1 +1 ",
+    "Which release is live?": r"shop +\S+ +1 +workers +1 +1 ",
     "What does it cost?": r"A day, as the workers have counted[\s\S]*shop +1 +\d+ s +[1-9]",
     "Is the count right?": r"every group is what its items say",
     "Is a migration running?": r"shop has no migration",

@@ -161,6 +161,10 @@ def old_then_new(old: type[Any], new: type[Any]) -> Where:
     return where
 
 
+UNTOUCHED = 900
+"""The number of an order that nobody writes after the beginning."""
+
+
 class Orders:
     """An old application: whole puts, updates of what is there, and deletions."""
 
@@ -169,7 +173,7 @@ class Orders:
         self.items = items
 
     async def open(self, aws: Any, schema: Any, rng: random.Random) -> None:
-        for number in range(self.items):
+        for number in (*range(self.items), UNTOUCHED):
             entity = self.where("")
             item = entity(user=f"u{number % 5}", order_id=f"{number}").attributes(schema)
             item["unknown"] = {"S": f"{number}"}
