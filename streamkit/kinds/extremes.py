@@ -9,6 +9,7 @@ Where two items are equal the one with the larger key wins for `Max`, `Last` and
 smaller for the others. An item whose value (or `by`) is None is left out.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -33,7 +34,7 @@ def ranks_attribute(attribute: str) -> str:
 
 
 @dataclass(frozen=True)
-class Extreme:
+class Extreme(ABC):
     """What the five measures have in common; `when` leaves items out."""
 
     when: When | None = field(default=None, kw_only=True)
@@ -46,9 +47,9 @@ class Extreme:
         return Ranking(1, self.highest)
 
     @property
+    @abstractmethod
     def ordered_by(self) -> Value:
         """What its entries are ordered by."""
-        raise NotImplementedError
 
     def shown(self, item: Any) -> Any:
         """Return what an item's entry shows."""

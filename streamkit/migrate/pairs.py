@@ -18,7 +18,6 @@ In: a key. Out: what was done, in a `Tally`. On failure: as `in_place`; in addit
 another item is in a target's place, and `late` where a source is written after the switch.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,13 +25,13 @@ from typing import Any
 from streamkit.actions import Wire
 from streamkit.clock import Clock
 from streamkit.copies import COPY, FROM, MOVED
-from streamkit.kinds.derive import OWNER
 from streamkit.migrate.calls import DONE, Calls, Terms, unchanged
 from streamkit.migrate.calls import Invalid as InvalidCall
 from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
+from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.segments import place_text
-from streamkit.migrate.transform import Image, Rewrite, Target, Transform, alike, plain
+from streamkit.migrate.transform import Image, Rewrite, Target, Transform, plain
 from streamkit.observe.logger import get_logger
 from streamkit.origin import MARK
 
@@ -122,14 +121,14 @@ class Pairs:
         rewrite = self.transform.of(image) if source is not None else Rewrite(frozenset())
         wanted = {place_text(target.key): target for target in rewrite.targets}
         stale = [t for t in self._stale(old) if place_text(t.key) not in wanted]
-        owner = self._owner(key)
+        mark = mark_of(self.transform.migration, self.transform.schema, key)
         actions = [
             *[
                 action
                 for t in wanted.values()
-                for action in await self._put(t, owner, switch=switch)
+                for action in await self._put(t, mark, switch=switch)
             ],
-            *[a for t in stale for a in await self._remove(t, owner)],
+            *[a for t in stale for a in await self._remove(t, mark)],
         ]
         turns = switch and source is not None and bool(wanted)
         if not actions and not turns:
@@ -182,32 +181,26 @@ class Pairs:
         request = terms.request(UpdateExpression=update, ConditionExpression=condition)
         return {"Update": {**where, **request}}
 
-    def _owner(self, key: Key) -> dict[str, Wire]:
-        """Return the attribute by which a target says whose it is."""
-        migration, schema = self.transform.migration, self.transform.schema
-        if migration.owner is not None:
-            sk = "" if schema.sk is None else next(iter(key[schema.sk].values()))
-            pk = next(iter(key[schema.pk].values()))
-            text = json.dumps([migration.owner, str(pk), str(sk) if sk else "None"])
-            return {OWNER: {"S": text}}
-        name = COPY if migration.moves else FROM
-        return {name: {"S": f"{self.id}:{error_id(key)}"}}
-
     async def _put(
-        self, target: Target, owner: Mapping[str, Wire], *, switch: bool
+        self, target: Target, mark: tuple[str, Wire], *, switch: bool
     ) -> list[dict[str, Any]]:
-        schema = self.transform.target
+        """Return what puts a target, nothing if it is right.
+
+        Raises:
+            Conflict: another item is in its place.
+            Late: its source was written after the switch.
+        """
+        schema, (name, value) = self.transform.target, mark
         there = await self.calls.get(schema.name, target.key)
-        after = dict(owner)
-        if switch and COPY in after:
-            after = {FROM: after[COPY]}
-        ((name, value),) = owner.items()
-        if there is not None and there.get(name) != value:
-            self._check_place(there, target, value)
+        place = place_is(self.transform.migration, mark, target, there)
+        if place == "late":
+            raise Late("it was written at its old place after the switch")
+        if place == "taken":
+            raise Conflict(f"another item is where it belongs, {error_id(target.key)}")
+        turns = switch and there is not None and there.get(COPY) == value
+        if place == "right" and not turns:
             return []
-        turns = switch and there is not None and COPY in there
-        if there is not None and not turns and alike(there, target.item):
-            return []
+        after = {FROM if switch and name == COPY else name: value}
         terms = Terms()
         if there is None:
             condition = f"attribute_not_exists({terms.name(schema.pk)})"
@@ -217,26 +210,9 @@ class Pairs:
         body = {"TableName": schema.name, "Item": item}
         return [{"Put": {**body, **terms.request(ConditionExpression=condition)}}]
 
-    def _check_place(self, there: WireItem, target: Target, value: Wire) -> None:
-        """Let an item that is not ours stand in a target's place, if it is right or may stay.
-
-        Raises:
-            Conflict: it may not.
-        """
-        migration = self.transform.migration
-        right = alike(there, target.item)
-        if (right and not migration.moves) or migration.conflict == "keep":
-            return
-        if there.get(FROM) == value:
-            if not right:
-                raise Late("it was written at its old place after the switch")
-            return
-        raise Conflict(f"another item is where it belongs, {error_id(target.key)}")
-
-    async def _remove(self, target: Target, owner: Mapping[str, Wire]) -> list[dict[str, Any]]:
-        schema = self.transform.target
+    async def _remove(self, target: Target, mark: tuple[str, Wire]) -> list[dict[str, Any]]:
+        schema, (name, value) = self.transform.target, mark
         there = await self.calls.get(schema.name, target.key)
-        ((name, value),) = owner.items()
         if there is None or there.get(name) != value:
             return []
         terms = Terms()
