@@ -295,7 +295,7 @@ class _Checking:
                 continue
             tally = Tally()
             if one.kind == "orphan":
-                await self.work.turning.drop(one.image, tally)
+                await self.work.switched.drop(one.image, tally)
                 continue
             await self.work.retry(one.key, tally)
             still = await self._look(one.key)

@@ -1,6 +1,6 @@
 """Work: what is done with one item in each phase of a migration, by the pass and by the stream.
 
-In: an item of a pass, or a change. Out: calls of `in_place`, `pairs` and `turning`. Which of them
+In: an item of a pass, or a change. Out: calls of `in_place`, `pairs` and `switched`. Which of them
 depends on the mode and on the phase; nothing here writes by itself, but for the marks of `touch`.
 """
 
@@ -21,8 +21,8 @@ from streamkit.migrate.in_place import InPlace, Tally, describe, mark_text
 from streamkit.migrate.matching import Matcher
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.state import SWITCHED, State
+from streamkit.migrate.switched import Switched
 from streamkit.migrate.transform import Transform, plain, reversed_migration, visible
-from streamkit.migrate.turning import Turning
 from streamkit.origin import MARK
 from streamkit.schema import TableSchema
 
@@ -80,7 +80,7 @@ class Work:
             switched=state.phase in SWITCHED,
             phase=state.phase,
         )
-        self.turning = Turning(self.pairs)
+        self.switched = Switched(self.pairs)
         self._writer = writer
         self._target: Matcher | None = None
         if migration.target is not None and migration.is_pairs:
@@ -99,11 +99,11 @@ class Work:
         """Do with one item what the phase asks for."""
         match self.state.phase:
             case "unturning":
-                await self.turning.unturn(item, tally)
+                await self.switched.unturn(item, tally)
             case "dropping":
-                await self.turning.drop(item, tally)
+                await self.switched.drop(item, tally)
             case "contracting":
-                await self.turning.contract(item, tally)
+                await self.switched.contract(item, tally)
             case "switching":
                 if self.transform.matches(item):
                     await self.pairs.forward(self._key(item), tally, switch=True)
@@ -206,7 +206,7 @@ class Work:
             and self._target is not None
             and self._target.matches(item)
         ):
-            await self.turning.backward(key, tally, old=old)
+            await self.switched.backward(key, tally, old=old)
 
     async def _is_late(self, old: Item | None, new: Item) -> bool:
         """Say whether somebody has written a copy, which nobody may; it is written down."""

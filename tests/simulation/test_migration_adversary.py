@@ -142,7 +142,7 @@ async def a_late_process_mirrors_a_part_of_a_source_that_was_contracted():
         await site.put(Profile(name="ann"))
         await site.put(Stats(name="ann", click=3))
         tally = Tally()
-        await work_of(site, "soaking").turning.backward(
+        await work_of(site, "soaking").switched.backward(
             Stats.key(name="ann").wire(site.schema), tally
         )
         return await site.get(Profile(name="ann")), tally
@@ -160,7 +160,7 @@ async def a_part_is_mirrored():
         await site.put(Profile(name="ann"))
         await site.put(Stats(name="ann", click=3))
         key = Stats.key(name="ann").wire(site.schema)
-        await work_of(site, "soaking").turning.backward(key, Tally())
+        await work_of(site, "soaking").switched.backward(key, Tally())
         return await site.get(Profile(name="ann"))
 
 

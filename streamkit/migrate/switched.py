@@ -1,4 +1,4 @@
-"""Turning: what happens to pairs after the switch, and how they are taken back or ended.
+"""Switched: what happens to pairs after the switch, and how they are taken back or ended.
 
     backward   a target changed: its source follows, so that a rollback loses nothing
     unturn     rollback after the switch: the source is the truth again, its targets are copies
@@ -35,7 +35,7 @@ _PARTS_MAX = 90
 
 
 @dataclass
-class Turning:
+class Switched:
     """The way back and the end of the pairs of one migration."""
 
     pairs: Pairs
