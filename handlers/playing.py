@@ -24,7 +24,7 @@ from handlers.system import System
 from streamkit.aws import Aws
 from streamkit.local.engine import Engine
 from streamkit.local.stream_settings import StreamSettings
-from streamkit.preflight import Surroundings, survey
+from streamkit.running.preflight import Surroundings, survey
 from streamkit.settings import Settings
 from streamkit.shape import entities_of
 from streamkit.table import Table

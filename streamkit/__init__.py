@@ -6,8 +6,6 @@ stream. The README tells the story; these are the public names.
 
 from streamkit.app import App
 from streamkit.changes import Change, Expired, Inserted, ItemKey, Modified, Removed
-from streamkit.completion import Completions
-from streamkit.conditions import Attr, absent, present
 from streamkit.effects import (
     Add,
     AddToSet,
@@ -36,15 +34,17 @@ from streamkit.errors import (
     UndeclaredWrite,
 )
 from streamkit.handler import Policy
-from streamkit.keys import Scan
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.buckets import Until, bucket
 from streamkit.kinds.extremes import First, Last, Max, Min, Top
 from streamkit.kinds.measures import Avg, Count, Distinct, Sum
 from streamkit.kinds.migration import Item
-from streamkit.loss import Loss
+from streamkit.model.conditions import Attr, absent, present
+from streamkit.model.keys import Scan
+from streamkit.model.when import became, changed, crossed
 from streamkit.observe.metrics import Metrics
 from streamkit.observe.traces import Telemetry, Tracer
+from streamkit.processing.completion import Completions
 from streamkit.shape import IndexShape, TableShape
 from streamkit.sinks.eventbridge import EventBridge
 from streamkit.sinks.firehose import Firehose
@@ -55,9 +55,9 @@ from streamkit.sinks.sns import Sns
 from streamkit.sinks.sql import SqlTable
 from streamkit.sinks.sqs import Sqs
 from streamkit.sinks.webhook import Webhook
+from streamkit.source.loss import Loss
 from streamkit.table import Table
 from streamkit.version import __version__
-from streamkit.when import became, changed, crossed
 
 __all__ = [
     "Add",

@@ -11,8 +11,6 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
-from streamkit.codec import encode
-from streamkit.conditions import all_of, check_condition, compile_condition
 from streamkit.effects import (
     Accumulate,
     Add,
@@ -27,9 +25,11 @@ from streamkit.effects import (
     Set,
     Store,
 )
-from streamkit.keys import Key
-from streamkit.origin import MARK
-from streamkit.schema import TableSchema
+from streamkit.model.codec import encode
+from streamkit.model.conditions import all_of, check_condition, compile_condition
+from streamkit.model.keys import Key
+from streamkit.model.origin import MARK
+from streamkit.model.schema import TableSchema
 
 Wire = dict[str, Any]
 """One attribute value as DynamoDB's JSON has it, such as `{"S": "x"}`."""

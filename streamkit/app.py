@@ -18,16 +18,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 from streamkit.actions import CONTROL_PREFIX
-from streamkit.cascades import Cascades, same_items
-from streamkit.declaration import Declaration
 from streamkit.decode import Router
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
 from streamkit.handler import Policy
-from streamkit.loss import OnLoss, check_on_loss
+from streamkit.model.cascades import Cascades, same_items
+from streamkit.model.declaration import Declaration
+from streamkit.model.schema import TableSchema
 from streamkit.observe.traces import Telemetry
 from streamkit.registration import Registration
-from streamkit.schema import TableSchema
+from streamkit.source.loss import OnLoss, check_on_loss
 from streamkit.start import Start, check_start
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -13,11 +13,11 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, Union, get_args, get_origin
 
-from streamkit.codec import key_digest
-from streamkit.declaration import Declaration
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.origin import UNMARKED, Mark, Origin
+from streamkit.model.codec import key_digest
+from streamkit.model.declaration import Declaration
+from streamkit.model.origin import UNMARKED, Mark, Origin
 
 E_co = TypeVar("E_co", bound=Entity, covariant=True)
 

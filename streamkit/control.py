@@ -23,7 +23,7 @@ from typing import Any
 
 from streamkit.actions import CONTROL_PREFIX, Action, ItemRef, Verb, Wire, item_ref
 from streamkit.errors import ConfigurationError, InvariantError
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 DIRECTORIES = 16
 """Directory items of a consumer: 10,000 open shards make about 25 KB in each."""

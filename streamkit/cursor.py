@@ -14,7 +14,6 @@ import anyio
 
 from streamkit.actions import CHILD, OURS, Action, GuardSource, Wire, own_attributes, render
 from streamkit.aws import AwsError, Trouble, fetch_all, patiently, trouble_of
-from streamkit.conditions import Attr, absent
 from streamkit.control import (
     DIRECTORIES,
     ControlSpace,
@@ -24,6 +23,7 @@ from streamkit.control import (
 )
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
+from streamkit.model.conditions import Attr, absent
 
 
 def creation(space: ControlSpace, cursor: Cursor) -> list[Action]:

@@ -20,9 +20,9 @@ from decimal import Decimal
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
 from streamkit.changes import Change
-from streamkit.codec import AttributeValue
-from streamkit.conditions import Condition
 from streamkit.entity import Entity, Key
+from streamkit.model.codec import AttributeValue
+from streamkit.model.conditions import Condition
 
 E_co = TypeVar("E_co", bound=Entity, covariant=True)
 

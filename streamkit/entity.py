@@ -21,15 +21,15 @@ from typing import Annotated, Any, ClassVar, Self, Unpack
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from pydantic.fields import FieldInfo
 
-from streamkit.codec import AttributeValue, encode
-from streamkit.declaration import Declaration
 from streamkit.errors import DeclarationError
-from streamkit.fields import StoredAs, dump_fields, validate_fields
-from streamkit.keys import Index, Key, Query
-from streamkit.parts import Parts
-from streamkit.schema import TableSchema
-from streamkit.spec import EntitySpec, check_fields, let_absent_be_empty, read_spec
-from streamkit.templates import KeyTemplate
+from streamkit.model.codec import AttributeValue, encode
+from streamkit.model.declaration import Declaration
+from streamkit.model.fields import StoredAs, dump_fields, validate_fields
+from streamkit.model.keys import Index, Key, Query
+from streamkit.model.parts import Parts
+from streamkit.model.schema import TableSchema
+from streamkit.model.spec import EntitySpec, check_fields, let_absent_be_empty, read_spec
+from streamkit.model.templates import KeyTemplate
 
 __all__ = [
     "Entity",

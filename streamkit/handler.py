@@ -10,11 +10,11 @@ from enum import Enum
 from typing import Any, Final, Literal, get_args
 
 from streamkit.changes import Change, Kind
-from streamkit.declaration import Declaration
 from streamkit.effects import Effect, Result
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
-from streamkit.when import When
+from streamkit.model.declaration import Declaration
+from streamkit.model.when import When
 
 OnFailure = Literal["park", "block", "skip"]
 """What becomes of a change that still fails after its retries.

@@ -20,8 +20,8 @@ from streamkit.kinds.migration import Migration, Mode, read_migration
 from streamkit.kinds.mirror import Gone, mirror_handlers, read_mirror
 from streamkit.kinds.on import function_handler, with_statements
 from streamkit.kinds.ranked import ranked_handler
+from streamkit.model.when import When
 from streamkit.sinks.sink import Sink
-from streamkit.when import When
 
 F = TypeVar("F", bound=Callable[..., Any])
 A = TypeVar("A", bound=type[Aggregate[Any]])

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from streamkit.app import App
 from streamkit.entity import Entity, spec_of
-from streamkit.keys import Index
+from streamkit.model.keys import Index
 
 KeyType = Literal["S", "N"]
 

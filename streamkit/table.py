@@ -16,18 +16,26 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequenc
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from streamkit.actions import CONTROL_PREFIX, ItemRef, Wire, item_ref
+from streamkit.actions import ItemRef, Wire, item_ref
 from streamkit.aws import AwsError, Trouble, code_of, fetch_all, trouble_of
-from streamkit.codec import encode_key
-from streamkit.copies import COPY
 from streamkit.decode import ImageDecoder
-from streamkit.entity import Entity, spec_of
+from streamkit.entity import Entity
 from streamkit.errors import DecodeError, Unavailable
-from streamkit.keys import Index, Key, Query, Scan
-from streamkit.querying import group_ref, in_bounds, part_of, query_request, sort_value, widened
-from streamkit.reading import ReadTracker, Sight, applied
-from streamkit.schema import TableSchema
-from streamkit.tables import Tables
+from streamkit.model.codec import encode_key
+from streamkit.model.copies import COPY
+from streamkit.model.keys import Index, Key, Query, Scan
+from streamkit.model.querying import (
+    group_ref,
+    in_bounds,
+    is_of,
+    part_of,
+    query_request,
+    sort_value,
+    widened,
+)
+from streamkit.model.schema import TableSchema
+from streamkit.model.tables import Tables
+from streamkit.processing.reading import ReadTracker, Sight, applied
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")
@@ -338,21 +346,8 @@ class Table:
         return self.is_of(wanted.entity, item)
 
     def is_of(self, entity: type[Entity], item: Mapping[str, Wire]) -> bool:
-        """Tell an entity's items from others as routing does: by type, else by key templates."""
-        spec, schema = spec_of(entity), self.schema
-        ref = item_ref(schema, item)
-        if part_of(ref):
-            if entity.__parts__ is None:
-                return False
-            item = {**item, **group_ref(ref).key(schema)}
-        if schema.type_attribute is not None and schema.type_attribute in item:
-            return bool(item[schema.type_attribute] == {"S": spec.type})
-        pk = str(item[schema.pk].get("S", ""))
-        if pk.startswith(CONTROL_PREFIX) or not spec.pk.matches(pk):
-            return False
-        if schema.sk is None or spec.sk is None:
-            return True
-        return spec.sk.matches(str(item[schema.sk].get("S", "")))
+        """Tell an entity's items from others, as routing does."""
+        return is_of(entity, item, self.schema)
 
     async def _fetch(self, keys: list[dict[str, Wire]]) -> dict[ItemRef, dict[str, Wire]]:
         items = await _available(fetch_all(self._dynamodb, self.schema.name, keys, patient=False))

@@ -23,13 +23,12 @@ from typing import Any
 import anyio
 
 from streamkit.activity import first_error
+from streamkit.aggregates.sweeping import Sweeping
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.commit import Committer
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
-from streamkit.dispatch import Dispatcher, Tools
 from streamkit.errors import LeaseLost
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.coordinator import Coordinator, Rhythm
@@ -40,26 +39,27 @@ from streamkit.fleet.members import Member, Pulse, Roster, new_worker_name
 from streamkit.fleet.presence import Presence
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.sharing import Anchor, no_anchor
-from streamkit.injection import injector
-from streamkit.loss import Losses
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters, current
 from streamkit.observe.metrics import Metrics, join
 from streamkit.pacing import ByteBudget, Pacing
+from streamkit.parked.retrying import LaneRetries
 from streamkit.polling import PollingPool
-from streamkit.preflight import Surroundings, findings, require, survey
-from streamkit.retrying import LaneRetries
+from streamkit.processing.commit import Committer
+from streamkit.processing.dispatch import Dispatcher, Tools
+from streamkit.processing.injection import injector
+from streamkit.processing.tracing import Tracing
+from streamkit.running.preflight import Surroundings, findings, require, survey
+from streamkit.running.shardset import ShardSet
+from streamkit.running.standing import Standing, standing_of
+from streamkit.running.watchdog import watch_stream
 from streamkit.settings import Settings
-from streamkit.shardset import ShardSet
 from streamkit.sinks.outlets import Outlets, open_outlets
 from streamkit.source.asking import AskRate
 from streamkit.source.lister import Lister
+from streamkit.source.loss import Losses
 from streamkit.source.sharing import SharedReads
-from streamkit.standing import Standing, standing_of
-from streamkit.sweeping import Sweeping
 from streamkit.table import Table
-from streamkit.tracing import Tracing
-from streamkit.watchdog import watch_stream
 
 log = get_logger("streamkit.worker")
 

@@ -20,19 +20,19 @@ import anyio
 from streamkit.actions import LANE, MARK_GUARD, Action
 from streamkit.aws_lambda.marks import Mark, Marks, after
 from streamkit.changes import ItemKey
-from streamkit.commit import ITEMS_MAX, Batch, Invalid, Refused
 from streamkit.control import Cursor
 from streamkit.decode import Page, Record
-from streamkit.dispatch import Dispatcher
 from streamkit.errors import InvariantError
-from streamkit.holds import HeldLanes
-from streamkit.outcome import Work
-from streamkit.parking import Failure, Hold, lane_name
-from streamkit.plain import write_plainly
-from streamkit.planning import Planner, Rerun
-from streamkit.refusal import contended, refuse
-from streamkit.tables import Tables
-from streamkit.transaction import transact
+from streamkit.model.tables import Tables
+from streamkit.processing.commit import ITEMS_MAX, Batch, Invalid, Refused
+from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.holds import HeldLanes
+from streamkit.processing.outcome import Work
+from streamkit.processing.parking import Failure, Hold, lane_name
+from streamkit.processing.plain import write_plainly
+from streamkit.processing.planning import Planner, Rerun
+from streamkit.processing.refusal import contended, refuse
+from streamkit.processing.transaction import transact
 
 _AT_FIRST = 48
 """Changes of the first plan: each with a mark and an effect, they fill a transaction."""

@@ -13,24 +13,24 @@ from dataclasses import dataclass
 from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.clock import Clock, SystemClock
+from streamkit.cost.metering import meter
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
-from streamkit.dispatch import Dispatcher, Tools
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import Founding, join_generation, newest_generation
-from streamkit.injection import injector
-from streamkit.loss import Losses
-from streamkit.metering import meter
 from streamkit.observe.emf import EmfMetrics
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import join
-from streamkit.parked import LAMBDA_CHUNKS
-from streamkit.preflight import Surroundings, findings, require, survey
-from streamkit.redriver import Redriver
+from streamkit.parked.listing import LAMBDA_CHUNKS
+from streamkit.parked.redriver import Redriver
+from streamkit.processing.dispatch import Dispatcher, Tools
+from streamkit.processing.injection import injector
+from streamkit.processing.tracing import Tracing
+from streamkit.running.preflight import Surroundings, findings, require, survey
 from streamkit.sinks.outlets import Outlets, open_outlets
+from streamkit.source.loss import Losses
 from streamkit.table import Table
-from streamkit.tracing import Tracing
 
 log = get_logger("streamkit.lambda")
 

@@ -17,7 +17,7 @@ from typing import Any
 from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 from streamkit.app import App
 from streamkit.entity import Entity, spec_of
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 FILTERS = 5
 """Filters of a mapping; 10 if AWS is asked for them."""

@@ -18,9 +18,9 @@ from streamkit.aws_lambda.marks import Marks
 from streamkit.aws_lambda.trials import DEADLY, Trials
 from streamkit.decode import Record
 from streamkit.observe.logger import get_logger
-from streamkit.parked import LAMBDA_CHUNKS
-from streamkit.parking import Failure
-from streamkit.planning import Planner
+from streamkit.parked.listing import LAMBDA_CHUNKS
+from streamkit.processing.parking import Failure
+from streamkit.processing.planning import Planner
 
 log = get_logger("streamkit.lambda")
 

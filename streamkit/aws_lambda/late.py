@@ -25,12 +25,12 @@ from streamkit.decode import Record
 from streamkit.errors import ConfigurationError, RetryableError
 from streamkit.fleet.hosting import LAMBDA, claim
 from streamkit.observe.logger import get_logger
-from streamkit.outcome import Outcome, Work
-from streamkit.parked import LAMBDA_CHUNKS
-from streamkit.parking import LATE, Failure, ParkedRecord, lane_name, park, stored
-from streamkit.payload import records_between
-from streamkit.planning import chunk_of
-from streamkit.transaction import transact
+from streamkit.parked.listing import LAMBDA_CHUNKS
+from streamkit.parked.payload import records_between
+from streamkit.processing.outcome import Outcome, Work
+from streamkit.processing.parking import LATE, Failure, ParkedRecord, lane_name, park, stored
+from streamkit.processing.planning import chunk_of
+from streamkit.processing.transaction import transact
 
 log = get_logger("streamkit.lambda")
 

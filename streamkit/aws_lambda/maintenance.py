@@ -16,9 +16,9 @@ from streamkit.aws import AwsError, code_of, trouble_of
 from streamkit.aws_lambda.environment import Environment
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.observe.logger import get_logger
-from streamkit.parked import held_lanes
-from streamkit.redriver import LaneReport, Redriver
-from streamkit.retrying import AT_ONCE, PASSING
+from streamkit.parked.listing import held_lanes
+from streamkit.parked.redriver import LaneReport, Redriver
+from streamkit.parked.retrying import AT_ONCE, PASSING
 
 log = get_logger("streamkit.lambda")
 

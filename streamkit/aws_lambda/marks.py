@@ -17,10 +17,10 @@ from typing import Any
 from streamkit.actions import MARK_GUARD, OURS, Action, GuardSource, Verb, render
 from streamkit.changes import ItemKey
 from streamkit.clock import Clock
-from streamkit.conditions import Attr, Condition, absent, any_of
 from streamkit.control import START
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
+from streamkit.model.conditions import Attr, Condition, absent, any_of
 
 KEPT_SECONDS = 7 * 86_400
 """A stream keeps records for a day, and a mapping retries no longer."""

@@ -18,8 +18,8 @@ from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.aws_lambda.runtime import Context, seconds_of
 from streamkit.clock import Clock
+from streamkit.cost.metering import meter
 from streamkit.errors import ConfigurationError
-from streamkit.metering import meter
 from streamkit.migrate.commands import Limit, begin, migration_of, open_book
 from streamkit.migrate.discovery import discover
 from streamkit.migrate.slices import Slice, run_slice

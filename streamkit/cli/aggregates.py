@@ -8,10 +8,10 @@ import typer
 from streamkit.cli.options import AppArgument, JsonOption
 
 if TYPE_CHECKING:
-    from streamkit.builds import BuildState
-    from streamkit.census import Counts
-    from streamkit.rebuilding import Rebuilt
-    from streamkit.verification import Difference, Verification
+    from streamkit.aggregates.census import Counts
+    from streamkit.aggregates.rebuilding import Rebuilt
+    from streamkit.aggregates.verification import Difference, Verification
+    from streamkit.model.builds import BuildState
 
 aggregates = typer.Typer(
     help="List an app's aggregates, hold one against its source, or count it anew.",
@@ -30,7 +30,7 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     The state is one of: live; building, while a rebuild is under way; approximate; needs rebuild,
     when it has missed changes; not started.
     """
-    from streamkit.aggregates import list_aggregates
+    from streamkit.aggregates.listing import list_aggregates
     from streamkit.cli.printing import print_json, say
     from streamkit.cli.printing import table as print_table
     from streamkit.cli.running import app_named, with_aws
@@ -81,10 +81,10 @@ def verify(
     where the aggregate has no members(), or more than 50 groups differ. All groups are held in
     memory. While it waits, each shard is asked a few times a second.
     """
+    from streamkit.aggregates.verification import verify_aggregate
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.verification import verify_aggregate
 
     loaded = app_named(app)
     found = with_aws(
@@ -122,9 +122,9 @@ def rebuild(
     written once for up to 98 of them. Until an hour after its end each change costs one more read,
     and the first one of an item two write units.
     """
+    from streamkit.aggregates.rebuilding import rebuild_aggregate
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, with_aws
-    from streamkit.rebuilding import rebuild_aggregate
 
     loaded = app_named(app)
     progress = None if json else _progress(name)

@@ -30,7 +30,7 @@ def list_(
     from streamkit.cli.printing import moment, print_json, say
     from streamkit.cli.printing import table as print_table
     from streamkit.cli.running import with_aws
-    from streamkit.consumers import list_consumers
+    from streamkit.operating.consumers import list_consumers
 
     found = with_aws(lambda aws: list_consumers(aws, table, control_table))
     if json:
@@ -87,7 +87,7 @@ def resume(app: AppArgument = None, *, listener: ListenerOption = None) -> None:
 def _set_paused(app: str | None, listener: str | None, *, paused: bool) -> None:
     from streamkit.cli.printing import say
     from streamkit.cli.running import app_named, with_aws
-    from streamkit.consumers import pause_consumer, resume_consumer
+    from streamkit.operating.consumers import pause_consumer, resume_consumer
 
     loaded = app_named(app, listener)
     change = pause_consumer if paused else resume_consumer
@@ -114,7 +114,7 @@ def delete(
     """
     from streamkit.cli.printing import say
     from streamkit.cli.running import app_named, settings, with_aws
-    from streamkit.consumers import delete_consumer
+    from streamkit.operating.consumers import delete_consumer
 
     if table is None:
         loaded = app_named(app, listener)
@@ -158,8 +158,8 @@ def rewind(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import moment, print_json, say
     from streamkit.cli.running import app_named, exit_with, settings, with_aws
-    from streamkit.rewind import RewindRefused
-    from streamkit.rewind import rewind as rewind_consumer
+    from streamkit.operating.rewind import RewindRefused
+    from streamkit.operating.rewind import rewind as rewind_consumer
 
     loaded = app_named(app, listener)
     moment_to = None if to == _ALL else time_of(to, "--to", _ALL)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamkit.cli.options import AppArgument, JsonOption, with_settings
-from streamkit.pricing import PRICED, Cost, Estimate
+from streamkit.cost.pricing import PRICED, Cost, Estimate
 
 if TYPE_CHECKING:
-    from streamkit.spending import Spending
+    from streamkit.cost.spending import Spending
 
 
 @with_settings
@@ -40,11 +40,11 @@ def cost(
     since they began; what handlers write and read is in that, and so are listeners, each by itself.
     """
     from streamkit.aws import Aws
-    from streamkit.budget import read_estimate
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, settings, with_aws
-    from streamkit.pricing import estimate
-    from streamkit.spending import Spending, read_spending
+    from streamkit.cost.budget import read_estimate
+    from streamkit.cost.pricing import estimate
+    from streamkit.cost.spending import Spending, read_spending
 
     chosen = settings(**given)
     counted: tuple[Spending, ...] = ()

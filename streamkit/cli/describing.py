@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 from streamkit.cli.printing import moment, say, seconds, table
-from streamkit.fan_outs import FanOutStatus
-from streamkit.inspection import Inspection
-from streamkit.parked import HeldLane
-from streamkit.parking import Parked
-from streamkit.redrive import LaneReport
-from streamkit.status import ShardStatus, Status, WorkerStatus
+from streamkit.fan_outs.listing import FanOutStatus
+from streamkit.operating.inspection import Inspection
+from streamkit.operating.status import ShardStatus, Status, WorkerStatus
+from streamkit.parked.listing import HeldLane
+from streamkit.parked.redrive import LaneReport
+from streamkit.processing.parking import Parked
 
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 

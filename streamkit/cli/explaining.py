@@ -7,7 +7,7 @@ import typer
 from streamkit.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from streamkit.explanation import Explanation, Listening, Sighting
+    from streamkit.operating.explanation import Explanation, Listening, Sighting
 
 
 def explain(
@@ -32,7 +32,7 @@ def explain(
     """
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, with_aws
-    from streamkit.explanation import explain_item
+    from streamkit.operating.explanation import explain_item
 
     if len(key) > 2:
         raise typer.BadParameter("a key is a partition key, and a sort key if the table has one")

@@ -11,7 +11,7 @@ import typer
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
 
 if TYPE_CHECKING:
-    from streamkit.parked import Selection
+    from streamkit.parked.listing import Selection
 
 parked = typer.Typer(
     help="List, show, redrive or discard parked changes.",
@@ -83,7 +83,7 @@ def _selection(
     filters: dict[str, Any], *, required: bool = False, every: bool = True
 ) -> "Selection":
     """Turn the options into a selection; redrive and discard want one, or `--all`."""
-    from streamkit.parked import Selection
+    from streamkit.parked.listing import Selection
 
     if required and not (every or any(filters.values())):
         raise typer.BadParameter("say which: --lane, --handler, another filter, or --all")
@@ -116,8 +116,8 @@ def list_(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.parked import HeldLane, list_parked, open_store
-    from streamkit.parking import Parked
+    from streamkit.parked.listing import HeldLane, list_parked, open_store
+    from streamkit.processing.parking import Parked
 
     loaded = app_named(app, listener)
     chosen = _selection(filters)
@@ -154,9 +154,9 @@ def show(
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.decode.envelope import POSITION_DIGITS
-    from streamkit.parked import open_store
-    from streamkit.parked import show as read_one
-    from streamkit.parking import Parked
+    from streamkit.parked.listing import open_store
+    from streamkit.parked.listing import show as read_one
+    from streamkit.processing.parking import Parked
 
     loaded = app_named(app, listener)
     padded = None if position is None else position.zfill(POSITION_DIGITS)
@@ -190,7 +190,7 @@ def redrive(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.redrive import redrive as redrive_lanes
+    from streamkit.parked.redrive import redrive as redrive_lanes
 
     chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app, listener)
@@ -224,7 +224,7 @@ def discard(
     from streamkit.cli.describing import describe_reports
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, with_aws
-    from streamkit.redrive import discard as discard_lanes
+    from streamkit.parked.redrive import discard as discard_lanes
 
     chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app, listener)

@@ -28,7 +28,7 @@ from streamkit.cli.permissions import iam
 if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.status import Line
-    from streamkit.status import Status
+    from streamkit.operating.status import Status
 
 _EPILOG = """\b
 Exit codes:
@@ -131,7 +131,7 @@ def worker(
     from streamkit.cli.running import apps_named, exit_with, set_up_logs, settings
     from streamkit.cli.running import run as run_async
     from streamkit.cli.workers import run_workers
-    from streamkit.workers import consumers_of
+    from streamkit.running.workers import consumers_of
 
     chosen = settings(**with_preset(given, latency=latency, cost=cost))
     set_up_logs(chosen, chosen.log_level)
@@ -172,7 +172,7 @@ def status(
     from streamkit.cli.running import app_named, with_aws
     from streamkit.cli.watching import watch_status
     from streamkit.migrate.status import list_migrations
-    from streamkit.status import read_status
+    from streamkit.operating.status import read_status
 
     loaded = app_named(app, listener)
 
@@ -207,7 +207,7 @@ def check(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.inspection import inspect_app
+    from streamkit.operating.inspection import inspect_app
 
     loaded = app_named(app, listener)
     found = with_aws(lambda aws: inspect_app(loaded, aws))

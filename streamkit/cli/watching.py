@@ -14,7 +14,7 @@ import anyio
 from streamkit.cli.describing import describe_status
 from streamkit.cli.printing import is_rich, say, seconds
 from streamkit.clock import SystemClock, utc
-from streamkit.status import ShardStatus, Status
+from streamkit.operating.status import ShardStatus, Status
 
 Look = Callable[[], Awaitable[Status]]
 

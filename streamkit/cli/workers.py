@@ -13,16 +13,16 @@ from streamkit.aws import connect
 from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
+from streamkit.cost.metering import meter
 from streamkit.health.server import serving
 from streamkit.health.site import Site
-from streamkit.metering import meter
 from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import join
 from streamkit.observe.otel import find_metrics
 from streamkit.observe.registry import Registry
+from streamkit.running.standing import sample_for_ever
+from streamkit.running.workers import Workers, consumers_of
 from streamkit.settings import Settings
-from streamkit.standing import sample_for_ever
-from streamkit.workers import Workers, consumers_of
 
 log = get_logger("streamkit.process")
 

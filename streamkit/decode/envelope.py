@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from streamkit.changes import ItemKey, KeyValue, Kind
-from streamkit.codec import decode_number
-from streamkit.copies import COPY, counting
 from streamkit.errors import InvariantError, RetryableError
-from streamkit.origin import MARK
+from streamkit.model.codec import decode_number
+from streamkit.model.copies import COPY, counting
+from streamkit.model.origin import MARK
 
 POSITION_DIGITS = 40
 """Sequence numbers have 21 to 40 digits; padded, they sort as text."""

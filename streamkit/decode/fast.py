@@ -39,9 +39,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from pydantic import AliasChoices, AliasPath
 from pydantic.fields import FieldInfo
 
-from streamkit.codec import decode, decode_number
 from streamkit.entity import Entity
-from streamkit.fields import StoredAs
+from streamkit.model.codec import decode, decode_number
+from streamkit.model.fields import StoredAs
 
 ValuesReader = Callable[[bytes | Raw], dict[str, Any]]
 """Reads an image's plain values by attribute name; raises `ValueError` to ask for the plain way."""

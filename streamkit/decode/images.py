@@ -12,13 +12,13 @@ from typing import Any, Generic, NoReturn, TypeVar
 from msgspec import Raw
 from pydantic import ValidationError
 
-from streamkit.codec import decode_image, decode_item
 from streamkit.decode.fast import values_reader
 from streamkit.entity import Entity
 from streamkit.errors import DecodeError
-from streamkit.fields import CompiledModel, attribute_reader, problems
-from streamkit.origin import MARK
-from streamkit.schema import TableSchema
+from streamkit.model.codec import decode_image, decode_item
+from streamkit.model.fields import CompiledModel, attribute_reader, problems
+from streamkit.model.origin import MARK
+from streamkit.model.schema import TableSchema
 
 E = TypeVar("E", bound=Entity)
 

@@ -16,9 +16,9 @@ from msgspec import Raw
 from streamkit.decode.envelope import Record
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.parts import is_part, without_suffix
-from streamkit.schema import TableSchema
-from streamkit.templates import KeyTemplate
+from streamkit.model.parts import is_part, without_suffix
+from streamkit.model.schema import TableSchema
+from streamkit.model.templates import KeyTemplate
 
 
 class Route(Enum):

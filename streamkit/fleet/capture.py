@@ -12,11 +12,11 @@ On failure: a table that does not answer raises; any number of processes may do 
 from collections.abc import Iterable
 
 from streamkit.actions import OURS
-from streamkit.conditions import Attr
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.model.conditions import Attr
 from streamkit.source.lister import NAME as LISTER
 
 

@@ -10,13 +10,13 @@ import random
 from collections.abc import Mapping, Sequence
 
 from streamkit.actions import OURS, Action
-from streamkit.conditions import Attr
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.fold import fold
+from streamkit.model.conditions import Attr
+from streamkit.processing.fold import fold
+from streamkit.processing.transaction import transact
 from streamkit.source.lister import NAME as LISTER
-from streamkit.transaction import transact
 
 _PER_TRANSACTION = 40
 """Cursors deleted together: each with its place in one of 16 directories."""

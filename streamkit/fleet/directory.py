@@ -11,7 +11,7 @@ from typing import Any
 from streamkit.actions import Action
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True, order=True)

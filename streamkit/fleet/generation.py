@@ -23,9 +23,7 @@ from typing import Any
 import anyio
 
 from streamkit.actions import OURS, Action
-from streamkit.builds import Build, builds_text, read_builds, retired
 from streamkit.clock import Clock
-from streamkit.conditions import Attr, Condition, ConditionBase, absent
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, RetentionLost
@@ -33,9 +31,11 @@ from streamkit.fleet.cursors import drop_cursors, every_cursor
 from streamkit.fleet.directory import enter, predecessors
 from streamkit.fleet.hosting import check_host
 from streamkit.handler import Handler
-from streamkit.loss import Losses
+from streamkit.model.builds import Build, builds_text, read_builds, retired
+from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
+from streamkit.processing.transaction import transact
+from streamkit.source.loss import Losses
 from streamkit.start import Start, since_of, start_text
-from streamkit.transaction import transact
 
 _KNOWN_MAX = 20
 """Fingerprints remembered: more roll-outs than are ever alive at once; the item stays small."""

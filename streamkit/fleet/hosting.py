@@ -10,10 +10,10 @@ In: a consumer's control items. Out: the name. On failure: `ConfigurationError` 
 from typing import Final
 
 from streamkit.actions import OURS
-from streamkit.conditions import Attr
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.model.conditions import Attr
 
 WORKERS: Final = "workers"
 LAMBDA: Final = "lambda"

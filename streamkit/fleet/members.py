@@ -24,9 +24,9 @@ from typing import Any, Literal
 
 from streamkit.actions import OURS, Action, Verb, Wire, item_ref, own_attributes
 from streamkit.aws import patiently
-from streamkit.conditions import Attr, Condition, present
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
+from streamkit.model.conditions import Attr, Condition, present
 
 MemberState = Literal["joining", "active", "waiting", "unfit", "leaving"]
 """`waiting` is of an older roll-out and stands by; `unfit` cannot read the stream."""

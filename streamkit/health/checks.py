@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from streamkit.errors import RetentionLost
-from streamkit.standing import Standing
+from streamkit.running.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from streamkit.changes import Kind
+from streamkit.cost.spending import Spending
 from streamkit.handler import Handler
 from streamkit.health.checks import Verdict
 from streamkit.health.markup import UNKNOWN, Child, Markup, duration, element, together
 from streamkit.health.style import CSS
 from streamkit.migrate.status import Line
-from streamkit.spending import Spending
-from streamkit.standing import Standing
-from streamkit.status import ShardStatus, Status
+from streamkit.operating.status import ShardStatus, Status
+from streamkit.running.standing import Standing
 
 REFRESH_SECONDS = 10
 _ROWS_MAX = 200

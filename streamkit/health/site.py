@@ -18,6 +18,7 @@ import anyio
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
+from streamkit.cost.spending import Spending, read_spending
 from streamkit.health.checks import Verdict, alive, ready
 from streamkit.health.page import HandlerView, Process, View, render
 from streamkit.health.server import Reply
@@ -27,12 +28,11 @@ from streamkit.observe import exposition
 from streamkit.observe.logger import get_logger
 from streamkit.observe.redaction import name_of
 from streamkit.observe.registry import Registry
-from streamkit.spending import Spending, read_spending
-from streamkit.standing import Standing, sample
-from streamkit.status import read_status
+from streamkit.operating.status import read_status
+from streamkit.running.standing import Standing, sample
+from streamkit.running.workers import Workers
 from streamkit.version import __version__
 from streamkit.worker import Worker
-from streamkit.workers import Workers
 
 log = get_logger("streamkit.health")
 

@@ -14,7 +14,6 @@ from typing import Any
 from streamkit.actions import CONTROL_PREFIX
 from streamkit.app import App
 from streamkit.changes import Kind
-from streamkit.completion import Completions
 from streamkit.effects import (
     Add,
     AddToSet,
@@ -32,6 +31,7 @@ from streamkit.iam.document import literal
 from streamkit.iam.reach import Reach
 from streamkit.kinds.migration import Migration
 from streamkit.kinds.mirror import CopyEntry, Mirror
+from streamkit.processing.completion import Completions
 from streamkit.table import Table
 
 READS = ("BatchGetItem", "ConditionCheckItem", "GetItem", "Query")

@@ -27,7 +27,7 @@ from streamkit.iam.document import MANAGED_MAX, Policy, Statement, any_key, lite
 from streamkit.iam.place import Place
 from streamkit.iam.sinks import sink_statement
 from streamkit.kinds.contributions import stored_as
-from streamkit.workers import consumers_of
+from streamkit.running.workers import consumers_of
 
 Host = Literal["worker", "lambda", "migrate", "operator"]
 

@@ -29,12 +29,10 @@ from typing import Any, ClassVar, Generic, TypeVar, Unpack
 from pydantic import ConfigDict
 
 from streamkit.changes import Change, Kind
-from streamkit.declaration import Declaration
 from streamkit.effects import Effect
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.handler import Handler, Policy
-from streamkit.keys import Key, Query
 from streamkit.kinds.buckets import Until
 from streamkit.kinds.contributions import contributions, difference, placed, stored_as
 from streamkit.kinds.counting import counting_handler
@@ -42,7 +40,9 @@ from streamkit.kinds.extremes import extremes_of
 from streamkit.kinds.measures import MEASURES, Avg, Distinct, Measure, adds_up
 from streamkit.kinds.options import Missing, Options
 from streamkit.kinds.soundness import check_aggregate
-from streamkit.parts import Parts
+from streamkit.model.declaration import Declaration
+from streamkit.model.keys import Key, Query
+from streamkit.model.parts import Parts
 
 E = TypeVar("E", bound=Entity)
 

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias, Union
 
 from streamkit.actions import Wire
 from streamkit.changes import Change, ItemKey
-from streamkit.codec import decode
 from streamkit.entity import Entity, Key, Query
 from streamkit.errors import DecodeError
-from streamkit.keys import Scan
+from streamkit.model.codec import decode
+from streamkit.model.keys import Scan
 from streamkit.table import Table
 
 Source: TypeAlias = Query[Any] | Scan[Any]

@@ -12,12 +12,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamkit.changes import Change
-from streamkit.codec import NUMBERS, AttributeValue
-from streamkit.conditions import present
 from streamkit.effects import Accumulate, Effect, Otherwise
 from streamkit.entity import Entity
-from streamkit.keys import Key
-from streamkit.parts import part_of_shard
+from streamkit.model.codec import NUMBERS, AttributeValue
+from streamkit.model.conditions import present
+from streamkit.model.keys import Key
+from streamkit.model.parts import part_of_shard
 
 if TYPE_CHECKING:
     from streamkit.kinds.aggregate import Aggregate

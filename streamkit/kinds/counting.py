@@ -20,14 +20,14 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamkit.changes import Change
-from streamkit.codec import decode, encode
 from streamkit.effects import Effect, Noted
 from streamkit.entity import Entity
-from streamkit.fields import dump_fields, validate_fields
 from streamkit.handler import Handler
-from streamkit.keys import Key
 from streamkit.kinds.contributions import between, contributions, placed, stored_as
-from streamkit.ledger import LIVE, Ledger, written
+from streamkit.model.codec import decode, encode
+from streamkit.model.fields import dump_fields, validate_fields
+from streamkit.model.keys import Key
+from streamkit.processing.ledger import LIVE, Ledger, written
 
 if TYPE_CHECKING:
     from streamkit.kinds.aggregate import Aggregate

@@ -17,14 +17,14 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Literal, get_args, get_type_hints
 
 from streamkit.changes import Change, Kind
-from streamkit.conditions import Attr, ConditionBase, absent, any_of
-from streamkit.declaration import Declaration
 from streamkit.effects import Delete, Effect, Otherwise, Owned
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.handler import Handler, Policy
-from streamkit.keys import Key
-from streamkit.writes import ANY_KIND
+from streamkit.model.conditions import Attr, ConditionBase, absent, any_of
+from streamkit.model.declaration import Declaration
+from streamkit.model.keys import Key
+from streamkit.model.writes import ANY_KIND
 
 OWNER = "_sk_of"
 """The attribute of a derived item that names its source."""

@@ -15,19 +15,19 @@ from dataclasses import replace
 from typing import Any
 
 from streamkit.changes import Inserted, Kind, Modified
-from streamkit.codec import decode
-from streamkit.conditions import Attr, Condition
-from streamkit.declaration import Declaration
 from streamkit.effects import Delete, Effect
 from streamkit.entity import attribute_names
 from streamkit.handler import Handler, Policy
-from streamkit.keys import Key
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.contributions import LAST_CHANGE
 from streamkit.kinds.measures import adds_up
-from streamkit.parts import Parts, without_suffix
+from streamkit.model.codec import decode
+from streamkit.model.conditions import Attr, Condition
+from streamkit.model.declaration import Declaration
+from streamkit.model.keys import Key
+from streamkit.model.parts import Parts, without_suffix
+from streamkit.model.when import Values, When
 from streamkit.table import Table
-from streamkit.when import Values, When
 
 
 def emptying_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handler | None:

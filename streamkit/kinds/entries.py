@@ -15,8 +15,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from streamkit.codec import NUMBERS, AttributeValue, decode, encode
-from streamkit.keys import Key
+from streamkit.model.codec import NUMBERS, AttributeValue, decode, encode
+from streamkit.model.keys import Key
 
 Rank = Decimal | str
 """What entries are ordered by: numbers by value, all else by text that sorts as it should."""

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from streamkit.codec import AttributeValue
 from streamkit.entity import Entity, attribute_names
 from streamkit.errors import DeclarationError
 from streamkit.kinds.entries import Entry, Ranking, rank_of, read_entries, source_of_entry
 from streamkit.kinds.measures import Value, When
 from streamkit.kinds.options import Options
-from streamkit.schema import TableSchema
+from streamkit.model.codec import AttributeValue
+from streamkit.model.schema import TableSchema
 
 REVISION = "_rev"
 """Counts every contribution to an item that has extremes: a recompute stands only if it does."""

@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args, get_origin, get_type_hints
 
 from streamkit.changes import Change, read_annotation
-from streamkit.declaration import Declaration
 from streamkit.effects import Effect, Result, Send, as_effects
 from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError, PoisonChange
 from streamkit.handler import AUDIENCE, DEFER, Broadcast, Defer, Handler, Policy
 from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient
 from streamkit.kinds.on import needs_of
+from streamkit.model.declaration import Declaration
+from streamkit.model.when import When
+from streamkit.model.writes import Writes, read_writes
 from streamkit.table import Table
-from streamkit.when import When
-from streamkit.writes import Writes, read_writes
 
 INLINE = 50
 """Recipients at most that are served in the change's own commit."""

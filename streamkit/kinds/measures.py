@@ -16,7 +16,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
-from streamkit.codec import NUMBERS, encode
+from streamkit.model.codec import NUMBERS, encode
 
 Value = str | Callable[[Any], Any]
 """A field's name, or a function of the item; None contributes nothing."""

@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_type_hints
 
-from streamkit.declaration import Declaration
 from streamkit.entity import Entity, Index, attribute_names, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.keys import Key, Query
 from streamkit.kinds.aggregate import Aggregate
+from streamkit.model.declaration import Declaration
+from streamkit.model.keys import Key, Query
 
 Item = Mapping[str, Any]
 """An item's plain values, by attribute name: what a function may take instead of fields."""

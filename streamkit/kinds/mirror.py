@@ -34,18 +34,18 @@ from typing import Any, Literal, get_type_hints
 
 from streamkit.actions import ENTRY_PREFIX
 from streamkit.changes import Change, Kind
-from streamkit.declaration import Declaration
 from streamkit.effects import Add, AddToSet, Delete, Effect, Put, RemoveFromSet, Set, as_effects
 from streamkit.entity import Entity, Key, Query
 from streamkit.errors import DeclarationError, PoisonChange, RetryableError
 from streamkit.handler import AUDIENCE, Broadcast, Handler, Policy
-from streamkit.keys import Scan
 from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient, as_sources
 from streamkit.kinds.fan_out import Inline
 from streamkit.kinds.on import needs_of
+from streamkit.model.declaration import Declaration
+from streamkit.model.keys import Scan
+from streamkit.model.when import When
+from streamkit.model.writes import ANY_KIND
 from streamkit.table import Table
-from streamkit.when import When
-from streamkit.writes import ANY_KIND
 
 Gone = Literal["keep", "delete"]
 """What becomes of the copies of a source that is not there (any more)."""

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, Literal, get_args, get_type_hints
 
 from streamkit.changes import read_annotation
-from streamkit.declaration import Declaration
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
 from streamkit.handler import Delivery, Handler, Policy, Shadow
-from streamkit.when import When
-from streamkit.writes import Writes, declared_writes, read_writes
+from streamkit.model.declaration import Declaration
+from streamkit.model.when import When
+from streamkit.model.writes import Writes, declared_writes, read_writes
 
 
 def function_handler(

@@ -7,10 +7,10 @@ keyword. On failure: `DeclarationError` with the class's line.
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from streamkit.declaration import Declaration
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
-from streamkit.parts import PARTS_MAX
+from streamkit.model.declaration import Declaration
+from streamkit.model.parts import PARTS_MAX
 
 Missing = Literal["create", "skip", "park"]
 """What a contribution to an item of the application does that is not there."""

@@ -29,13 +29,10 @@ from typing import Any
 
 from streamkit.actions import item_ref
 from streamkit.changes import Change
-from streamkit.codec import encode_key
-from streamkit.declaration import Declaration
 from streamkit.effects import Accumulate, Effect, Store
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.handler import Handler
-from streamkit.keys import Key, Query
 from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.contributions import contributions, difference, placed, placed_by
 from streamkit.kinds.counting import counting_handler
@@ -50,7 +47,10 @@ from streamkit.kinds.extremes import (
     ranks_attribute,
     standing,
 )
-from streamkit.querying import in_bounds
+from streamkit.model.codec import encode_key
+from streamkit.model.declaration import Declaration
+from streamkit.model.keys import Key, Query
+from streamkit.model.querying import in_bounds
 from streamkit.table import Table
 
 Ranked = type[Aggregate[Any]]

@@ -12,15 +12,15 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
-from streamkit.codec import NUMBERS, AttributeValue, decode
 from streamkit.entity import Entity, attribute_names
-from streamkit.keys import Key
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.contributions import contributions
 from streamkit.kinds.entries import Entry
 from streamkit.kinds.extremes import entries_of, extremes_of, standing
 from streamkit.kinds.measures import adds_up
-from streamkit.schema import TableSchema
+from streamkit.model.codec import NUMBERS, AttributeValue, decode
+from streamkit.model.keys import Key
+from streamkit.model.schema import TableSchema
 
 Place = tuple[str, str]
 """A group, by its partition and sort key; the second is empty without a sort key."""

@@ -10,10 +10,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from streamkit.declaration import Declaration
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.measures import Count, Sum
+from streamkit.model.declaration import Declaration
 
 
 def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration) -> None:

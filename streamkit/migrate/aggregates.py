@@ -15,13 +15,13 @@ import anyio
 import anyio.abc
 
 from streamkit.activity import first_error
+from streamkit.aggregates.rebuilding import Rebuilt, rebuild_aggregate
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.commands import open_book, operator, require_begun
 from streamkit.migrate.state import RESTING, State, StateBook
-from streamkit.rebuilding import Rebuilt, rebuild_aggregate
 
 _FOLLOW_SECONDS = 2.0
 

@@ -17,11 +17,11 @@ import anyio
 
 from streamkit.actions import Wire
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
-from streamkit.codec import encode
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.rate import Kind, Rate
 from streamkit.migrate.transform import Image, TransformError
-from streamkit.schema import TableSchema
+from streamkit.model.codec import encode
+from streamkit.model.schema import TableSchema
 
 _PAUSES = (0.1, 5.0)
 _CONFLICT_SECONDS = 0.05

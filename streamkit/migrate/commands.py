@@ -16,7 +16,7 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.state import SWITCHED, Phase, State, StateBook
-from streamkit.preflight import survey
+from streamkit.running.preflight import survey
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Of a table, for each segment: half a minute at 1,000 units a second."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamkit.actions import Wire
-from streamkit.copies import COPY, FROM, MOVED
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import error_id
@@ -19,7 +18,8 @@ from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.state import SWITCHED
 from streamkit.migrate.transform import alike, plain, visible
 from streamkit.migrate.work import Work
-from streamkit.schema import TableSchema
+from streamkit.model.copies import COPY, FROM, MOVED
+from streamkit.model.schema import TableSchema
 
 Kind = Literal[
     "unmigrated", "fails", "check", "missing", "differs", "taken", "late", "behind", "orphan"

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from streamkit.cost.pricing import DOLLARS, PRICED
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.expenses import PAGE_ITEMS, PAGE_WRITES, STEPS, Spent, Step
 from streamkit.migrate.sampling import Estimate, Sample
-from streamkit.pricing import DOLLARS, PRICED
 
 _PASSES: dict[Step, tuple[Step, ...]] = {
     "scan": ("scan", "rewrite"),

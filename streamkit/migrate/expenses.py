@@ -16,13 +16,13 @@ from math import ceil
 from typing import Any, Final, Literal
 
 from streamkit.actions import Wire
-from streamkit.copies import COPY
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.in_place import mark_text
 from streamkit.migrate.transform import Rewrite, item_size, wire
 from streamkit.migrate.work import TOUCH
-from streamkit.origin import MARK
-from streamkit.schema import IndexSchema, TableSchema
+from streamkit.model.copies import COPY
+from streamkit.model.origin import MARK
+from streamkit.model.schema import IndexSchema, TableSchema
 
 Step = Literal["scan", "rewrite", "verify", "switch", "contract"]
 Spent = defaultdict[tuple[Step, str, str], float]

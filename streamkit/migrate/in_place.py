@@ -21,13 +21,13 @@ from typing import Any
 
 from streamkit.actions import Wire
 from streamkit.clock import Clock
-from streamkit.codec import encode
 from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
 from streamkit.migrate.calls import DONE, Calls, Changed, Invalid, Terms, unchanged
 from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.transform import Image, Rewrite, Transform, plain
+from streamkit.model.codec import encode
+from streamkit.model.origin import MARK, Mark, deletion
 from streamkit.observe.logger import get_logger
-from streamkit.origin import MARK, Mark, deletion
 
 log = get_logger("streamkit.migrate")
 

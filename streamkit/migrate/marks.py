@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from streamkit.actions import Wire
-from streamkit.copies import COPY, FROM
 from streamkit.kinds.derive import OWNER
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.transform import Target, alike
-from streamkit.schema import TableSchema
+from streamkit.model.copies import COPY, FROM
+from streamkit.model.schema import TableSchema
 
 Place = Literal["right", "missing", "differs", "taken", "late"]
 """What is where a target belongs: the target; nothing; another of ours; somebody else's item; the

@@ -9,7 +9,7 @@ from typing import Any
 
 from streamkit.actions import CONTROL_PREFIX
 from streamkit.entity import Entity, EntitySpec, spec_of
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 
 class Matcher:

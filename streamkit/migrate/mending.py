@@ -17,7 +17,7 @@ from streamkit.migrate.in_place import Tally
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import StateBook
 from streamkit.migrate.work import Schemas, Work
-from streamkit.preflight import describe, survey
+from streamkit.running.preflight import describe, survey
 
 _NAMED = 5
 """Items that a line of the audit trail names at most."""

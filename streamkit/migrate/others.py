@@ -12,9 +12,9 @@ from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
 from streamkit.fleet.directory import entries
-from streamkit.lag import measure
 from streamkit.migrate.state import State
-from streamkit.preflight import Surroundings
+from streamkit.running.lag import measure
+from streamkit.running.preflight import Surroundings
 
 _SHARDS_MAX = 8
 """Shards of a consumer that are looked into at most each time: the oldest."""

@@ -24,7 +24,6 @@ from typing import Any
 
 from streamkit.actions import Wire
 from streamkit.clock import Clock
-from streamkit.copies import COPY, FROM, MOVED
 from streamkit.migrate.calls import DONE, Calls, Terms, unchanged
 from streamkit.migrate.calls import Invalid as InvalidCall
 from streamkit.migrate.errors import ErrorBook, error_id
@@ -32,8 +31,9 @@ from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.segments import place_text
 from streamkit.migrate.transform import Image, Rewrite, Target, Transform, plain
+from streamkit.model.copies import COPY, FROM, MOVED
+from streamkit.model.origin import MARK
 from streamkit.observe.logger import get_logger
-from streamkit.origin import MARK
 
 log = get_logger("streamkit.migrate")
 

@@ -36,7 +36,7 @@ from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_samp
 from streamkit.migrate.segments import place_text
 from streamkit.migrate.trials import Trial, Trials, moods_of
 from streamkit.migrate.work import Schemas
-from streamkit.preflight import describe, survey
+from streamkit.running.preflight import describe, survey
 
 SAMPLE = Wanted(items=1000)
 """What is looked at unless it is said."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from streamkit.aws import Aws, AwsError
 from streamkit.kinds.migration import Migration
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 Severity = Literal["error", "warning"]
 

@@ -21,14 +21,14 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.control import START, ControlSpace, Cursor
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
-from streamkit.lag import measure
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.migrate.segments import strided
 from streamkit.migrate.state import PASSES, State, StateBook
 from streamkit.migrate.tallies import TallyBook
-from streamkit.preflight import Surroundings, survey
+from streamkit.running.lag import measure
+from streamkit.running.preflight import Surroundings, survey
 
 SEGMENTS_SEEN = 256
 """Segments that are looked at; of more than that, so many by chance."""

@@ -23,7 +23,6 @@ import anyio
 from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.catching_up import CatchUp
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
@@ -43,7 +42,8 @@ from streamkit.migrate.state import PASSES, RESTING, SWITCHED, Phase, State, Sta
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.work import Schemas, Work
 from streamkit.observe.logger import get_logger
-from streamkit.preflight import describe, survey
+from streamkit.running.catching_up import CatchUp
+from streamkit.running.preflight import describe, survey
 from streamkit.settings import Settings
 from streamkit.worker import Worker
 

@@ -29,14 +29,14 @@ import anyio
 
 from streamkit.actions import OURS, Action, Wire
 from streamkit.clock import Clock
-from streamkit.commit import Again, Applied, Batch, Committer, Verdict
-from streamkit.conditions import absent
 from streamkit.control import START, Cursor, cursor_attributes
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
+from streamkit.model.conditions import absent
+from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
-from streamkit.schema import TableSchema
+from streamkit.processing.commit import Again, Applied, Batch, Committer, Verdict
 
 log = get_logger("streamkit.migrate")
 

@@ -26,12 +26,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
 from streamkit.actions import OURS
-from streamkit.conditions import Attr, absent
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
-from streamkit.schema import TableSchema
+from streamkit.model.conditions import Attr, absent
+from streamkit.model.schema import TableSchema
 
 Phase = Literal[
     "new",

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamkit.actions import Wire
-from streamkit.codec import encode
-from streamkit.copies import COPY, FROM, MOVED
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
@@ -25,9 +23,11 @@ from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
 from streamkit.migrate.matching import Matcher
 from streamkit.migrate.pairs import Conflict, Key, Late, Pairs, WireItem
 from streamkit.migrate.transform import Image, Rewrite, Target, alike, plain, visible
-from streamkit.origin import MARK
-from streamkit.querying import query_request
-from streamkit.schema import TableSchema
+from streamkit.model.codec import encode
+from streamkit.model.copies import COPY, FROM, MOVED
+from streamkit.model.origin import MARK
+from streamkit.model.querying import query_request
+from streamkit.model.schema import TableSchema
 
 _TRIES = 20
 _PARTS_MAX = 90

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamkit.actions import CONTROL_ATTRIBUTE, Wire
-from streamkit.codec import decode_item, encode
-from streamkit.declaration import Declaration
 from streamkit.decode import ImageDecoder
 from streamkit.effects import Delete, Effect, Put, Remove, Set
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import PoisonChange
-from streamkit.fields import validate_fields
 from streamkit.kinds.migration import Migration, read_migration
 from streamkit.migrate.matching import Matcher
-from streamkit.schema import TableSchema
+from streamkit.model.codec import decode_item, encode
+from streamkit.model.declaration import Declaration
+from streamkit.model.fields import validate_fields
+from streamkit.model.schema import TableSchema
 
 ITEM_BYTES_MAX = 400 * 1024
 """What an item may be at most, names and values together."""

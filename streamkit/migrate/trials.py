@@ -31,7 +31,7 @@ from streamkit.migrate.transform import (
     visible,
     wire,
 )
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 Fault = Literal[
     "transform", "too large", "bad key", "impure", "not idempotent", "round trip", "reverse"

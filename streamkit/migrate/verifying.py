@@ -20,7 +20,6 @@ import anyio
 from streamkit.actions import Wire
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.catching_up import CatchUp
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
@@ -38,7 +37,8 @@ from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.segments import strided
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Work
-from streamkit.preflight import Surroundings, survey
+from streamkit.running.catching_up import CatchUp
+from streamkit.running.preflight import Surroundings, survey
 
 _SEGMENTS = 16
 _SEGMENTS_AT_ONCE = 4

@@ -11,7 +11,6 @@ from typing import Any
 from streamkit.actions import Wire
 from streamkit.changes import Change
 from streamkit.clock import Clock
-from streamkit.copies import COPY
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
@@ -23,8 +22,9 @@ from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.state import SWITCHED, State
 from streamkit.migrate.switched import Switched
 from streamkit.migrate.transform import Transform, plain, reversed_migration, visible
-from streamkit.origin import MARK
-from streamkit.schema import TableSchema
+from streamkit.model.copies import COPY
+from streamkit.model.origin import MARK
+from streamkit.model.schema import TableSchema
 
 TOUCH = "_sk_touch"
 """The mark of `touch`: different for each run, so that it changes the item."""

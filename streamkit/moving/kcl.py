@@ -16,12 +16,12 @@ from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.fleet.generation import Founding, Generation, join_generation, newest_generation
 from streamkit.fleet.hosting import FROM_KCL, WORKERS, set_host
-from streamkit.loss import Losses
 from streamkit.moving.leases import Positions, positions, read_leases
 from streamkit.moving.moved import Imported, MoveRefused, refuse
 from streamkit.moving.positions import replace_cursors
-from streamkit.preflight import Surroundings, survey
+from streamkit.running.preflight import Surroundings, survey
 from streamkit.source.listing import is_gone, list_shards
+from streamkit.source.loss import Losses
 from streamkit.table import Table
 
 WATCH_SECONDS = 12.0

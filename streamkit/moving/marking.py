@@ -16,11 +16,11 @@ from streamkit.aws import AwsError, Trouble, trouble_of
 from streamkit.aws_lambda.environment import Environment
 from streamkit.aws_lambda.marks import KEPT_SECONDS, Marks, mark_name
 from streamkit.changes import ItemKey
-from streamkit.conditions import Attr, absent, any_of
 from streamkit.control import START, Cursor
 from streamkit.decode import Record
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, RetentionLost
+from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.moving.moved import MoveRefused
 from streamkit.moving.passage import TIP_PAGES, open_reader
 from streamkit.source.reader import ShardReader

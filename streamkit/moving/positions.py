@@ -11,8 +11,8 @@ from streamkit.control import Cursor
 from streamkit.cursor import CursorStore, creation
 from streamkit.errors import InvariantError
 from streamkit.fleet.cursors import drop_cursors
-from streamkit.fold import fold
-from streamkit.transaction import transact
+from streamkit.processing.fold import fold
+from streamkit.processing.transaction import transact
 
 _TOGETHER = 40
 """Cursors in one transaction: two items each."""

@@ -13,7 +13,6 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.aws_lambda.environment import Environment
 from streamkit.clock import Clock, SystemClock
-from streamkit.conditions import Attr
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
@@ -23,16 +22,17 @@ from streamkit.fleet.cursors import drop_cursors, every_cursor
 from streamkit.fleet.generation import Generation, begin_move, newest_generation
 from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS, set_host
 from streamkit.fleet.liveness import live_workers
+from streamkit.model.conditions import Attr
 from streamkit.moving.marking import Marking
 from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
-from streamkit.parked import LAMBDA_CHUNKS, HeldLane, held_lanes, show
-from streamkit.parking import lane_name
-from streamkit.preflight import survey
+from streamkit.parked.listing import LAMBDA_CHUNKS, HeldLane, held_lanes, show
+from streamkit.processing.parking import lane_name
+from streamkit.processing.transaction import transact
+from streamkit.running.preflight import survey
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import RETENTION_SECONDS
-from streamkit.transaction import transact
 
 log = get_logger("streamkit.moving")
 

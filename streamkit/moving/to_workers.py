@@ -27,8 +27,8 @@ from streamkit.moving.passage import Passage
 from streamkit.moving.positions import replace_cursors
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
-from streamkit.parked import LAMBDA_CHUNKS, held_lanes
-from streamkit.preflight import survey
+from streamkit.parked.listing import LAMBDA_CHUNKS, held_lanes
+from streamkit.running.preflight import survey
 
 log = get_logger("streamkit.moving")
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from streamkit.observe.metrics import Counter, Histogram, Metrics, NoMetrics
-from streamkit.usage import Usage
+from streamkit.observe.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,19 @@ import anyio
 
 from streamkit.actions import CHILD, Action
 from streamkit.aws import Aws
-from streamkit.builds import read_builds
 from streamkit.clock import Clock
-from streamkit.commit import Again, Applied, Batch, Committer, Refused
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore, creation
 from streamkit.errors import InvariantError, LeaseLost
-from streamkit.fold import fold
-from streamkit.loss import mark_rebuild
+from streamkit.model.builds import read_builds
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pacing
+from streamkit.processing.commit import Again, Applied, Batch, Committer, Refused
+from streamkit.processing.fold import fold
 from streamkit.source.asking import AskRate
 from streamkit.source.lineage import Shard, forgotten, next_step
 from streamkit.source.listing import Listing, is_gone, list_children, list_shards
+from streamkit.source.loss import mark_rebuild
 
 log = get_logger("streamkit.lister")
 

@@ -22,11 +22,11 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cursor import CursorStore
 from streamkit.entity import Entity
-from streamkit.keys import Key, Query
-from streamkit.parked import list_parked
-from streamkit.parking import Parked
-from streamkit.preflight import Surroundings, survey
-from streamkit.redrive import redrive
+from streamkit.model.keys import Key, Query
+from streamkit.parked.listing import list_parked
+from streamkit.parked.redrive import redrive
+from streamkit.processing.parking import Parked
+from streamkit.running.preflight import Surroundings, survey
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table

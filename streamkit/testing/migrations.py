@@ -31,8 +31,8 @@ from streamkit.migrate.passing import Pace
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
 from streamkit.migrate.transform import visible
-from streamkit.preflight import Surroundings, survey
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
+from streamkit.running.preflight import Surroundings, survey
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table

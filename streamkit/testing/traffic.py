@@ -27,7 +27,7 @@ from streamkit.actions import OURS, compile_effect, render
 from streamkit.aws import AwsError, code_of
 from streamkit.effects import Delete, Effect, Put, Set
 from streamkit.entity import Entity
-from streamkit.keys import Key
+from streamkit.model.keys import Key
 from streamkit.table import Table
 from streamkit.testing.final import Comparison, Final
 

@@ -21,9 +21,9 @@ import anyio.abc
 from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.parked import Selection
-from streamkit.preflight import Surroundings, survey
-from streamkit.redrive import redrive
+from streamkit.parked.listing import Selection
+from streamkit.parked.redrive import redrive
+from streamkit.running.preflight import Surroundings, survey
 from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable

@@ -23,12 +23,12 @@ from streamkit.local.control import Control
 from streamkit.local.engine import CallRecord, Engine
 from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Call, Response, session_class
+from streamkit.running.workers import Workers
 from streamkit.settings import Settings
 from streamkit.testing.faults import Interceptor
 from streamkit.testing.loop import VirtualClock
 from streamkit.testing.sightings import WRITES, RecordLog, Sighting
 from streamkit.worker import Worker
-from streamkit.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from handlers.deals.handlers import SHAPE, app
 from streamkit.aws_lambda.filters import criteria
 from streamkit.iam.hosts import Host, policy_for
 from streamkit.iam.place import Place
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 from streamkit.shape import entities_of
 from tests.acceptance.deployment import DEPLOY
 

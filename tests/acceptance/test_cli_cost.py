@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamkit.pricing import estimate
+from streamkit.cost.pricing import estimate
 from streamkit.settings import Settings
 
 

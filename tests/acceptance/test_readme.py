@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import streamkit
-import streamkit.preflight
+import streamkit.running.preflight
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
@@ -40,7 +40,7 @@ async def first_screen():
         world.engine.call("dynamodb", "PutItem", {"TableName": app.table, "Item": item})
     assert await world.run_worker(app)
     async with world.clients() as aws:
-        around = await streamkit.preflight.survey(app, aws)
+        around = await streamkit.running.preflight.survey(app, aws)
         table = streamkit.Table(aws.dynamodb, around.table)
         scope = module | {"table": table}
         body = "async def read():\n" + "".join(f"    {line}\n" for line in BLOCKS[1].splitlines())

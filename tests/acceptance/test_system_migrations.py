@@ -30,11 +30,11 @@ from handlers.shop.entities import (
 )
 from handlers.shop.handlers import SHAPE
 from streamkit import App, Entity, TableShape
-from streamkit.copies import COPY
 from streamkit.migrate import commands
 from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.discovery import discover
-from streamkit.preflight import survey
+from streamkit.model.copies import COPY
+from streamkit.running.preflight import survey
 from streamkit.settings import Settings
 from streamkit.shape import entities_of
 from streamkit.table import Table

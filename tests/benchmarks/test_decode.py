@@ -20,7 +20,7 @@ from botocore.parsers import create_parser
 
 from streamkit.decode import ImageDecoder, Router, parse_page
 from streamkit.entity import Entity
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 RECORDS = 700
 PAGES = 3

@@ -12,15 +12,15 @@ import pytest
 
 from streamkit import App, Modified, Set
 from streamkit.aws import connect
+from streamkit.cost.metering import meter
 from streamkit.decode import parse_page
-from streamkit.dispatch import Dispatcher
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.metering import meter
 from streamkit.observe.meters import Meters, current
 from streamkit.observe.registry import Registry
+from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.tracing import UNTRACED
 from streamkit.testing.harness import table_of
-from streamkit.tracing import UNTRACED
 from tests.benchmarks.test_decode import SCHEMA, Deal, page_body
 
 ROUNDS = 15

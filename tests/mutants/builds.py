@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "build-without-capture",
-        "rebuilding.py",
+        "aggregates/rebuilding.py",
         """        elif build.state == "building":
             await capture(self.store, generation.number)
 """,
@@ -16,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "emptying-without-capture",
-        "rebuilding.py",
+        "aggregates/rebuilding.py",
         """        if build.state == "emptying":
             await capture(self.store, generation.number)
 """,
@@ -42,7 +42,7 @@ MUTANTS = (
     ),
     Mutant(
         "ledger-read-unchecked",
-        "ledger.py",
+        "processing/ledger.py",
         "(_as_stored(stored),)",
         "()",
         "a change takes no notice of a scan that came in between",
@@ -57,14 +57,14 @@ MUTANTS = (
     ),
     Mutant(
         "scan-counts-again",
-        "census.py",
+        "aggregates/census.py",
         "            entry.guards.append((Guard(absent),",
         "            _ = ((Guard(absent),",
         "the scan counts items that changes have counted",
     ),
     Mutant(
         "live-when-the-scan-is-done",
-        "builds.py",
+        "model/builds.py",
         "seen > build.scanned + TURN_SECONDS",
         "seen >= 0",
         "a shard trusts old images of changes that the scan has seen",
@@ -72,7 +72,7 @@ MUTANTS = (
     ),
     Mutant(
         "live-shard-takes-no-notice-of-old-changes",
-        "turning.py",
+        "aggregates/turning.py",
         "            if record.created_at <= build.scanned + GUARD_SECONDS:\n",
         "            if record.created_at < 0:\n",
         "a change that was published very late is counted twice in silence",
@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "shard-takes-the-builds-state",
-        "builds.py",
+        "model/builds.py",
         '    return "live" if build_mark(aggregate, build.number) in live else "ledger"\n',
         '    return "live" if build.state == "counting" else "ledger"\n',
         "a shard that is behind is live because the scan is over",
@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "ledger-swept-too-soon",
-        "sweeping.py",
+        "aggregates/sweeping.py",
         "        if not all(mark in cursor.live for cursor in cursors.values()):\n",
         "        if not any(mark in cursor.live for cursor in cursors.values()):\n",
         "a late child of a shard that ended before it turned finds no ledger",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "segments-outlive-their-build",
-        "rebuilding.py",
+        "aggregates/rebuilding.py",
         "                await self._segments(number, segments).delete()\n",
         "                pass\n",
         "a scanner that froze counts for a build that is over",
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "build-keeps-parked-changes",
-        "clearing.py",
+        "aggregates/clearing.py",
         "                await self._drop(lane.name)\n",
         "                pass\n",
         "a change that was parked before is counted on top of its item",
@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "builds-share-a-ledger",
-        "ledger.py",
+        "processing/ledger.py",
         "    kind = ledger_kind(aggregate, build, digest[0] % PARTITIONS)\n",
         "    kind = ledger_kind(aggregate, 0, digest[0] % PARTITIONS)\n",
         "a new build believes what the last one has counted",
@@ -120,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         "build-keeps-the-aggregate",
-        "clearing.py",
+        "aggregates/clearing.py",
         "        return await self._delete_items()\n",
         "        return 0\n",
         "what was stored stays, and is counted on top",
@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "parked-retried-as-live",
-        "parking.py",
+        "processing/parking.py",
         "    if parked.build:\n",
         "    if not parked:\n",
         "a change that was parked while building is counted by its old image",

@@ -6,7 +6,7 @@ MUTANTS = (
     # -- lanes and runs ----------------------------------------------------------------------------
     Mutant(
         "lane-order-broken",
-        "dispatch.py",
+        "processing/dispatch.py",
         "            for lane in into_lanes(runs):\n",
         "            for lane in ([run] for run in runs):\n",
         "changes of one item run beside each other",
@@ -14,7 +14,7 @@ MUTANTS = (
     ),
     Mutant(
         "lane-reversed",
-        "lanes.py",
+        "processing/lanes.py",
         "    return [[run for _, run in sorted(lane, key=_number)] for lane in different.values()]\n",
         "    return [[run for _, run in sorted(lane, key=_number)][::-1] for lane in different.values()]\n",
         "changes of one item run in the wrong order",
@@ -22,14 +22,14 @@ MUTANTS = (
     ),
     Mutant(
         "pending-effects-not-seen",
-        "reading.py",
+        "processing/reading.py",
         "        if not self.works:\n            return _NOTHING\n",
         "        return _NOTHING\n",
         "a handler reads the table without what earlier changes of its page will write",
     ),
     Mutant(
         "read-not-checked",
-        "outcome.py",
+        "processing/outcome.py",
         "        if guards:\n",
         "        if guards and not outcome.handler.is_async:\n",
         "what a handler has read is not checked when its result is committed",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "stale-read-planned",
-        "planning.py",
+        "processing/planning.py",
         "                if read.seen != written.get(read.ref, ()):\n",
         "                if read.seen != written.get(read.ref, ()) and not outcome.effects:\n",
         "a result is committed although what it read came out otherwise: no planning again",
@@ -45,28 +45,28 @@ MUTANTS = (
     ),
     Mutant(
         "retry-without-running-again",
-        "refusal.py",
+        "processing/refusal.py",
         '    if way == "retry":\n        outcome.waiting = True\n',
         '    if way == "retry":\n        outcome.reads = ()\n',
         "a result whose read was stale is committed as it is",
     ),
     Mutant(
         "omit-is-skip",
-        "refusal.py",
+        "processing/refusal.py",
         "        _omit(outcome, ways, position, schema)\n",
         "        outcome.drop()\n",
         "one effect that may be omitted takes its whole result with it",
     ),
     Mutant(
         "skip-is-omit",
-        "refusal.py",
+        "processing/refusal.py",
         '    elif way == "skip":\n        outcome.drop()\n',
         '    elif way == "skip":\n        _omit(outcome, ways, position, schema)\n',
         "a result is applied in part",
     ),
     Mutant(
         "omitted-for-ever",
-        "dispatch.py",
+        "processing/dispatch.py",
         "        outcome.failure, outcome.omitted = None, frozenset()\n",
         "        outcome.failure = None\n",
         "an effect omitted from one run is left out of the next one's, whatever that is",
@@ -82,7 +82,7 @@ MUTANTS = (
     # -- fold and plan -----------------------------------------------------------------------------
     Mutant(
         "merge-across-a-condition",
-        "fold.py",
+        "processing/fold.py",
         "    if second.guards:\n        return _merge_present(first, second)\n",
         "    if second.guards:\n        second = second.copy()\n",
         "an effect with a condition is folded into what comes before it",
@@ -90,14 +90,14 @@ MUTANTS = (
     ),
     Mutant(
         "condition-lost-in-a-fold",
-        "fold.py",
+        "processing/fold.py",
         "    merged.guards = [*earlier.guards]\n",
         "    merged.guards = []\n",
         "a put that follows a conditional effect drops its condition",
     ),
     Mutant(
         "first-put-wins",
-        "fold.py",
+        "processing/fold.py",
         "    if second.verb in (Verb.PUT, Verb.DELETE):\n        return _with_guards(second, first)\n",
         "    if second.verb is first.verb is Verb.PUT:\n        return first\n"
         "    if second.verb in (Verb.PUT, Verb.DELETE):\n        return _with_guards(second, first)\n",
@@ -105,14 +105,14 @@ MUTANTS = (
     ),
     Mutant(
         "read-lost-beside-a-write",
-        "fold.py",
+        "processing/fold.py",
         "    joined.guards += read.guards\n",
         "",
         "a read of an item that the commit also writes is not checked",
     ),
     Mutant(
         "result-cut-in-two",
-        "planning.py",
+        "processing/planning.py",
         "                done |= self._handler_by_handler(work, todo, draft, only_one=split)\n"
         "                if any(_mark(work, outcome) not in done for outcome in todo):\n"
         "                    break\n",
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "done-mark-not-read",
-        "planning.py",
+        "processing/planning.py",
         "            todo = [outcome for outcome in work.outcomes if _mark(work, outcome) not in done]\n",
         "            todo = list(work.outcomes)\n",
         "a handler that is done with a change takes effect again",
@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-item-too-many",
-        "planning.py",
+        "processing/planning.py",
         "        if size > BYTES_MAX or len(self.actions.keys() | changed.keys()) > ITEMS_MAX:\n",
         "        if size > BYTES_MAX or len(self.actions.keys() | changed.keys()) > ITEMS_MAX + 1:\n",
         "a commit has 101 actions",
@@ -139,7 +139,7 @@ MUTANTS = (
     # -- parking -----------------------------------------------------------------------------------
     Mutant(
         "successor-let-through",
-        "planning.py",
+        "processing/planning.py",
         "        return lane in self.holds or lane in draft.held\n",
         "        return lane in self.holds\n",
         "a change overtakes the parked one before it in the same commit",
@@ -147,7 +147,7 @@ MUTANTS = (
     ),
     Mutant(
         "hold-not-remembered",
-        "planning.py",
+        "processing/planning.py",
         "        return lane in self.holds or lane in draft.held\n",
         "        return lane in draft.held\n",
         "a change overtakes a parked one of an earlier commit",
@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "holds-not-written",
-        "commit.py",
+        "processing/commit.py",
         '"done": cursor.done, "holds": cursor.holds, ',
         '"done": cursor.done, ',
         "the cursor does not name its holds: the next owner lets successors through",
@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "holds-not-loaded",
-        "pipeline.py",
+        "running/pipeline.py",
         "        await self.stage.held.load(cursor.holds)\n",
         "",
         "a new owner does not know which lanes are held",
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "queue-without-a-lane",
-        "parking.py",
+        "processing/parking.py",
         "    if guarded:\n",
         "    if guarded and not lane:\n",
         "a change queues behind a lane that was lifted, and is stranded",
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "park-over-a-lane",
-        "parking.py",
+        "processing/parking.py",
         "    head.guards.append((Guard(absent), GuardSource(parked.position, lane, LANE)))\n",
         "",
         "a lane begins anew over one that exists, and its changes are stranded",
@@ -187,7 +187,7 @@ MUTANTS = (
     ),
     Mutant(
         "parked-out-of-order",
-        "parking.py",
+        "processing/parking.py",
         '    link.sets["next"] = {"S": parked.position}\n',
         "",
         "a parked change does not name the next one",
@@ -195,7 +195,7 @@ MUTANTS = (
     # -- redriving ---------------------------------------------------------------------------------
     Mutant(
         "hold-lifted-with-a-queued-change",
-        "unparking.py",
+        "parked/unparking.py",
         "    action.guards.append((Guard(is_first & is_last), source))\n",
         "    action.guards.append((Guard(is_first), source))\n",
         "a lane is lifted while a change queues behind it",
@@ -203,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "redrive-checks-neither",
-        "unparking.py",
+        "parked/unparking.py",
         "    everything = [advance, *unhold, *removal, *effects]\n",
         "    for action in (advance, *removal):\n"
         "        action.guards.clear()\n"
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         "large-redrive-ignores-the-head",
-        "unparking.py",
+        "parked/unparking.py",
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
         "    advance.guards.clear()\n"
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
@@ -222,7 +222,7 @@ MUTANTS = (
     ),
     Mutant(
         "redrive-in-two-transactions",
-        "unparking.py",
+        "parked/unparking.py",
         "    if len(everything) <= ACTIONS_MAX and size <= BYTES_MAX:\n",
         "    if effects:\n"
         "        sent = await transact(store.dynamodb, schemas, effects, rng)\n"
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         "chunk-cleared-while-held",
-        "unparking.py",
+        "parked/unparking.py",
         "            unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))\n",
         "            del gone\n",
         "a lane held again meanwhile is taken off its holds after a large redrive",

@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "killer-never-parked",
-        "committing.py",
+        "processing/committing.py",
         "        tries = 1 + (self.cursor.tries if self.cursor.trying == position else 0)\n",
         "        tries = 1\n",
         "a change that kills its worker kills the next one, for ever",
@@ -29,21 +29,21 @@ MUTANTS = (
     ),
     Mutant(
         "healthy-change-parked",
-        "committing.py",
+        "processing/committing.py",
         "        tries = 1 + (self.cursor.tries if self.cursor.trying == position else 0)\n",
         "        tries = 1 + self.cursor.tries\n",
         "tries count across changes: the third healthy one in a row is taken for a killer",
     ),
     Mutant(
         "tries-survive-progress",
-        "committing.py",
+        "processing/committing.py",
         '        return replace(then, takes=0, trying="", tries=0)\n',
         "        return then\n",
         "a shard that goes on is suspected for ever",
     ),
     Mutant(
         "broken-off-page-finished",
-        "pipeline.py",
+        "running/pipeline.py",
         "        if self.reader.ended and not (self.stage.works or self._broken_off):\n",
         "        if self.reader.ended and not self.stage.works:\n",
         "a shard is finished although its last page was broken off",
@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         "seen-ahead-of-works",
-        "committing.py",
+        "processing/committing.py",
         "        return self.cursor.seen if self.works else self.seen\n",
         "        return self.seen\n",
         "a position written alone says that everything read is done, while works wait",
@@ -59,7 +59,7 @@ MUTANTS = (
     # -- parked changes ----------------------------------------------------------------------------
     Mutant(
         "retry-without-pauses",
-        "parking.py",
+        "processing/parking.py",
         "    grown = policy.retry_seconds * float(_GROWTH) ** min(tries, 99)\n",
         "    grown = 0.0\n",
         "a parked change is tried again and again without a pause",
@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         "pauses-do-not-grow",
-        "parking.py",
+        "processing/parking.py",
         "    grown = policy.retry_seconds * float(_GROWTH) ** min(tries, 99)\n",
         "    grown = policy.retry_seconds\n",
         "a downstream that is away is asked as often as at first",
@@ -75,35 +75,35 @@ MUTANTS = (
     ),
     Mutant(
         "never-stuck",
-        "parking.py",
+        "processing/parking.py",
         "    if not failure.heals or tries >= policy.retry_limit:\n",
         "    if not failure.heals:\n",
         "a change that always fails is tried for ever",
     ),
     Mutant(
         "poison-is-retried",
-        "parking.py",
+        "processing/parking.py",
         "    if not failure.heals or tries >= policy.retry_limit:\n",
         "    if tries >= policy.retry_limit:\n",
         "a change of which its handler says that it never works is tried again",
     ),
     Mutant(
         "stuck-lane-is-retried",
-        "redriver.py",
+        "parked/redriver.py",
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.due > self.clock.time():\n",
         "a lane that waits for a person is tried on its own",
     ),
     Mutant(
         "retried-before-it-is-due",
-        "redriver.py",
+        "parked/redriver.py",
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.stuck:\n",
         "the next change of a lane, or another owner's, is tried before it is due",
     ),
     Mutant(
         "breaker-never-opens",
-        "breaker.py",
+        "processing/breaker.py",
         "        if known >= LEAST and failed * 2 > known:\n",
         "        if known < 0:\n",
         "a bad release parks everything",
@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "breaker-opens-for-few",
-        "breaker.py",
+        "processing/breaker.py",
         "        if known >= LEAST and failed * 2 > known:\n",
         "        if failed * 2 > known:\n",
         "one poisonous change stops its shard",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "breaker-never-closes",
-        "breaker.py",
+        "processing/breaker.py",
         "            self.is_open = False\n",
         "",
         "after a bad release no change is ever parked again",
@@ -127,7 +127,7 @@ MUTANTS = (
     # -- losses ------------------------------------------------------------------------------------
     Mutant(
         "halt-goes-on",
-        "loss.py",
+        "source/loss.py",
         '    if policy == "halt":\n        return False\n',
         '    if policy == "halt":\n        return True\n',
         "a loss is passed over although the app says to halt",
@@ -135,14 +135,14 @@ MUTANTS = (
     ),
     Mutant(
         "loss-not-recorded",
-        "pipeline.py",
+        "running/pipeline.py",
         "            await self.stage.note_loss(int(self.reader.seen))\n",
         "",
         "a loss that was settled is not in the cursor: the next owner settles it again",
     ),
     Mutant(
         "aggregates-right-after-a-loss",
-        "loss.py",
+        "source/loss.py",
         "        await mark_rebuild(self.store, self.aggregates)\n",
         "",
         "aggregates that may have lost changes do not say that they need a rebuild",
@@ -189,7 +189,7 @@ MUTANTS = (
     # -- reading again -----------------------------------------------------------------------------
     Mutant(
         "rewound-with-parked-changes",
-        "rewind.py",
+        "operating/rewind.py",
         "        if parked := len(await held_lanes(store, await every_cursor(store))):\n",
         "        if parked := len(await held_lanes(store, {})):\n",
         "a consumer is rewound while changes are parked, which then take effect twice",
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         "rewound-beside-workers",
-        "rewind.py",
+        "operating/rewind.py",
         "        if alive := await live_workers(store, clock, lease_seconds):\n",
         "        if alive := list[str]():\n",
         "a consumer is rewound under workers that are alive",

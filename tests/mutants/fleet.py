@@ -76,14 +76,14 @@ MUTANTS = (
     ),
     Mutant(
         "lost-shard-goes-on",
-        "shardset.py",
+        "running/shardset.py",
         "        pipeline.activity.cancel()\n",
         "",
         "what goes on for a shard that was lost is not ended",
     ),
     Mutant(
         "loss-not-recognised",
-        "shardset.py",
+        "running/shardset.py",
         "        if mine.epoch < cursor.epoch or ",
         "        if mine.owner is None and ",
         "a worker that reads its shard's cursor does not see that another one owns it",
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-watchdog",
-        "watchdog.py",
+        "running/watchdog.py",
         "            shards.give_all()\n",
         "",
         "a worker that is cut off from the stream, and beats, keeps its shards",
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "unfit-for-ever",
-        "watchdog.py",
+        "running/watchdog.py",
         '            coordinator.presence.say(state="joining")\n',
         "",
         "a worker that the stream answers again stays unfit",

@@ -113,7 +113,7 @@ MUTANTS = (
     # -- lanes -------------------------------------------------------------------------------------
     Mutant(
         "lanes-in-unlisted-chunks",
-        "planning.py",
+        "processing/planning.py",
         "        if self.chunks:\n",
         "        if self.chunks and not self.shard:\n",
         "of the lanes that one batch begins nobody finds more than a hundred",
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-is-applied",
-        "redriver.py",
+        "parked/redriver.py",
         "        if head.error == LATE:\n",
         "        if head.error == LATE and not held.stuck:\n",
         "a person who redrives all applies what may have been applied",

@@ -67,7 +67,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-condition-at-all",
-        "commit.py",
+        "processing/commit.py",
         "        action.guards.append(lease_guard(now))\n",
         "",
         "the cursor is moved without any condition",
@@ -76,7 +76,7 @@ MUTANTS = (
     # -- one transaction ---------------------------------------------------------------------------
     Mutant(
         "position-before-effects",
-        "commit.py",
+        "processing/commit.py",
         _SEND,
         _SEND_TWICE.format(first="request[:1]", second="request[1:]"),
         "the position is moved first and the effects follow, like a consumer that checkpoints early",
@@ -84,7 +84,7 @@ MUTANTS = (
     ),
     Mutant(
         "effects-before-position",
-        "commit.py",
+        "processing/commit.py",
         _SEND,
         _SEND_TWICE.format(first="request[1:]", second="request[:1]"),
         "the effects go first and the position follows: at least once, like most consumers",
@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         "token-reused",
-        "commit.py",
+        "processing/commit.py",
         "TransactItems=request, ClientRequestToken=batch.id",
         "TransactItems=request, ClientRequestToken=self.cursor.name[:36]",
         "every commit of a cursor has the same client token",
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     Mutant(
         "commit-id-not-written",
-        "commit.py",
+        "processing/commit.py",
         '            "commit": {"S": batch.id},\n',
         '            "commit": {"S": now.commit},\n',
         "the cursor does not say which commit it has last taken",
@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "losing-plan-adopted",
-        "commit.py",
+        "processing/commit.py",
         "        return self._applied(self._sent[there.commit])\n",
         "        return self._applied(list(self._sent.values())[-1])\n",
         "after a time-out the plan sent last is taken for the one that has won",
@@ -116,7 +116,7 @@ MUTANTS = (
     ),
     Mutant(
         "position-reached-so-adopted",
-        "commit.py",
+        "processing/commit.py",
         """            or there.commit not in self._sent
         ):
             raise LeaseLost(f"cursor {mine.name}: another worker has it, or an unknown commit won")
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "lost-lease-ignored",
-        "commit.py",
+        "processing/commit.py",
         """            or (there.owner, there.epoch, there.generation)
             != (mine.owner, mine.epoch, mine.generation)
 """,
@@ -145,21 +145,21 @@ MUTANTS = (
     ),
     Mutant(
         "refused-is-applied",
-        "commit.py",
+        "processing/commit.py",
         "            return Refused(tuple(refused))\n",
         "            return self._applied(batch)\n",
         "a commit refused for an effect's condition is taken for done",
     ),
     Mutant(
         "refused-is-dropped",
-        "committing.py",
+        "processing/committing.py",
         "            await self._refused(verdict)\n",
         "            self._drop_until(batch.cursor.position)\n",
         "changes whose commit was refused are dropped",
     ),
     Mutant(
         "conflict-is-a-lost-lease",
-        "commit.py",
+        "processing/commit.py",
         """        return Again(throttled=not throttles.isdisjoint(codes))
 """,
         """        if throttles.isdisjoint(codes):
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "done-mark-not-written",
-        "commit.py",
+        "processing/commit.py",
         '    sets = {"done": cursor.done, "holds"',
         '    sets = {"holds"',
         "which handlers are done with a change that needs several commits is not in the table",
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "seen-too-early",
-        "committing.py",
+        "processing/committing.py",
         "        seen = self.seen if batch.changes == len(self.works) else self.cursor.seen\n",
         "        seen = self.seen\n",
         "a cursor says that its shard is read to the tip while read changes are not committed",

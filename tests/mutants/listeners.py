@@ -76,14 +76,14 @@ MUTANTS = (
     ),
     Mutant(
         "paused-and-reading",
-        "shardset.py",
+        "running/shardset.py",
         "        self.pool.pause(paused=paused)\n",
         "",
         "a paused consumer reads on",
     ),
     Mutant(
         "paused-and-retrying",
-        "shardset.py",
+        "running/shardset.py",
         "        self.retries.pause(paused=paused)\n",
         "",
         "a paused consumer tries its parked changes",

@@ -6,7 +6,7 @@ MUTANTS = (
     # -- commits -----------------------------------------------------------------------------------
     Mutant(
         "left-behind-a-position",
-        "pipeline.py",
+        "running/pipeline.py",
         """                elif not stage.works and stage.persist_due <= 0:
                     await stage.persist()
                 else:
@@ -81,14 +81,14 @@ MUTANTS = (
     ),
     Mutant(
         "children-created-after-the-finish",
-        "committing.py",
+        "processing/committing.py",
         "            batch = Batch(finished, fold(actions))\n"
         "            verdict = await self.committer.commit(batch)\n",
         """            batch = Batch(finished, [])
             verdict = await self.committer.commit(batch)
             if isinstance(verdict, Applied) and actions:
                 from random import Random
-                from streamkit.transaction import transact
+                from streamkit.processing.transaction import transact
                 schema = self._store.space.schema
                 await transact(
                     self._store.dynamodb, {schema.name: schema}, fold(actions), Random()
@@ -115,7 +115,7 @@ MUTANTS = (
     ),
     Mutant(
         "hold-lost-at-a-split",
-        "committing.py",
+        "processing/committing.py",
         "            heirs = [replace(c, holds=finished.holds, seen=finished.seen) for c in children]\n",
         "            heirs = [replace(c, holds=frozenset(), seen=finished.seen) for c in children]\n",
         "a child made by its parent's end does not inherit its holds",
@@ -123,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "finished-with-works-left",
-        "pipeline.py",
+        "running/pipeline.py",
         "        if self.reader.ended and not (self.stage.works or self._broken_off):\n",
         "        if self.reader.ended and not self._broken_off:\n",
         "a shard is finished although changes of its last page are not committed",
@@ -135,7 +135,7 @@ MUTANTS = (
         "source/lister.py",
         "            verdict = await self.committer.commit(Batch(then, actions))\n",
         "            from random import Random\n"
-        "            from streamkit.transaction import transact\n"
+        "            from streamkit.processing.transaction import transact\n"
         "            space = self.store.space\n"
         "            verdict = await transact(\n"
         "                self.store.dynamodb, {space.schema.name: space.schema}, actions, Random()\n"
@@ -212,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "final-page-dropped",
-        "pipeline.py",
+        "running/pipeline.py",
         "        if page is None:\n",
         "        if page is None or self.reader.ended:\n",
         "the records of a shard's last page are dropped",
@@ -253,7 +253,7 @@ MUTANTS = (
     # -- positions without effects -----------------------------------------------------------------
     Mutant(
         "own-records-cause-commits",
-        "committing.py",
+        "processing/committing.py",
         "            self._pacing.checkpoint_seconds if self._business_since"
         " else self._pacing.quiet_seconds\n",
         "            self._pacing.checkpoint_seconds\n",
@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-records-are-business",
-        "dispatch.py",
+        "processing/dispatch.py",
         "                self.counts.control += 1\n                continue\n            business += 1\n",
         "                self.counts.control += 1\n                business += 1\n"
         "                continue\n            business += 1\n",
@@ -271,7 +271,7 @@ MUTANTS = (
     ),
     Mutant(
         "position-written-for-every-page",
-        "committing.py",
+        "processing/committing.py",
         "        return self._persisted_at + seconds - self._clock.monotonic()\n",
         "        return min(seconds, 0.0)\n",
         "each page moves the position at once, whatever is in it",
@@ -279,7 +279,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropped-by-number",
-        "committing.py",
+        "processing/committing.py",
         "        self._drop_until(won.cursor.position)\n",
         "        for _ in range(won.changes - 1):\n"
         "            self._position = self.works.popleft().position\n"

@@ -22,7 +22,7 @@ from streamkit import (
 )
 from streamkit.changes import ItemKey
 from streamkit.control import START
-from streamkit.parking import lane_name
+from streamkit.processing.parking import lane_name
 from streamkit.testing.sightings import Sighting, Write
 from tests.simulation import shop
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import anyio
 
 from streamkit import Aggregate, App, Count, Entity, Key, Policy, Sum
-from streamkit.aggregates import list_aggregates
+from streamkit.aggregates.listing import list_aggregates
+from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.cursor import CursorStore
 from streamkit.fleet.cursors import every_cursor
-from streamkit.rebuilding import rebuild_aggregate
 from streamkit.settings import Settings
 from streamkit.testing.world import Process
 

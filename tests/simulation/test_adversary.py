@@ -37,7 +37,7 @@ from streamkit.errors import RetentionLost
 from streamkit.fleet.members import Member, Pulse
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
-from streamkit.redrive import redrive
+from streamkit.parked.redrive import redrive
 from streamkit.settings import Settings
 from streamkit.testing.faults import Faults
 from streamkit.testing.loop import EPOCH, run_virtually

@@ -22,7 +22,7 @@ from streamkit import (
     Set,
     absent,
 )
-from streamkit.origin import MARK
+from streamkit.model.origin import MARK
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER", extra="forbid"):

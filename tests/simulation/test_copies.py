@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from streamkit import Aggregate, App, Change, Count, Entity, Key, Max, Put, Query
-from streamkit.copies import COPY
-from streamkit.verification import verify_aggregate
+from streamkit.aggregates.verification import verify_aggregate
+from streamkit.model.copies import COPY
 
 
 class Bid(Entity, pk="LOT#{lot}", sk="BID#{number}"):

@@ -20,8 +20,8 @@ from streamkit import (
 )
 from streamkit.changes import ItemKey
 from streamkit.errors import ConfigurationError
-from streamkit.explanation import explain_item
-from streamkit.parking import lane_name
+from streamkit.operating.explanation import explain_item
+from streamkit.processing.parking import lane_name
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER"):

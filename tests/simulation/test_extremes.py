@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from streamkit import Delete
-from streamkit.dispatch import Dispatcher
 from streamkit.kinds import ranked
 from streamkit.kinds.extremes import ENTRIES_REVISION, REVISION
-from streamkit.reading import Sight
+from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.reading import Sight
 from streamkit.table import Table
 from streamkit.testing.loop import run_virtually
 from tests.simulation.contest import Stage, run

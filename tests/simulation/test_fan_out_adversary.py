@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from streamkit import App, Delete, Inserted, Modified, Policy, Put, Query, Send, Set
-from streamkit.consumers import delete_consumer
-from streamkit.fan_outs import cancel_fan_out, list_fan_outs
-from streamkit.redrive import redrive
-from streamkit.rewind import RewindRefused, rewind
-from streamkit.status import read_status
+from streamkit.fan_outs.listing import cancel_fan_out, list_fan_outs
+from streamkit.operating.consumers import delete_consumer
+from streamkit.operating.rewind import RewindRefused, rewind
+from streamkit.operating.status import read_status
+from streamkit.parked.redrive import redrive
 from tests.simulation.memory import Memory
 from tests.simulation.watchers import (
     Deal,

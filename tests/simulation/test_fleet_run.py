@@ -8,12 +8,12 @@ from itertools import count
 
 import pytest
 
-from streamkit.committing import CommitStage
 from streamkit.cursor import CursorStore
-from streamkit.dispatch import Dispatcher
 from streamkit.pacing import Pacing
-from streamkit.pipeline import ShardPipeline
-from streamkit.shardset import ShardSet
+from streamkit.processing.committing import CommitStage
+from streamkit.processing.dispatch import Dispatcher
+from streamkit.running.pipeline import ShardPipeline
+from streamkit.running.shardset import ShardSet
 from streamkit.source.reader import ShardReader
 from streamkit.testing.plan import Event, Plan
 from tests.simulation import simulate

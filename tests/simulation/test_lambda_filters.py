@@ -9,7 +9,7 @@ from handlers.shop.traffic import Traffic as Shop
 from streamkit.aws_lambda.event import read_records
 from streamkit.aws_lambda.filters import criteria
 from streamkit.decode import CONTROL
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 from streamkit.testing import trial
 from streamkit.testing.crew import Crew
 from tests.filter_rules import lets_through

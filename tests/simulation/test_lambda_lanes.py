@@ -5,7 +5,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Query, Set, absent
 from streamkit.aws_lambda.host import maintain, process_batch
-from streamkit.parked import held_lanes
+from streamkit.parked.listing import held_lanes
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import Stream, environment_of, event, own_items, world_of

@@ -6,13 +6,13 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Put
-from streamkit.consumers import pause_consumer, resume_consumer
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.local.iterators import ShardIterator
+from streamkit.operating.consumers import pause_consumer, resume_consumer
+from streamkit.operating.status import read_status
+from streamkit.running.workers import consumers_of
 from streamkit.settings import Settings
-from streamkit.status import read_status
 from streamkit.testing import Harness
-from streamkit.workers import consumers_of
 
 HOUR = 3600
 

@@ -11,8 +11,8 @@ import pytest
 from streamkit import Aggregate, App, Change, Count, Entity, Inserted, Key, Put
 from streamkit.clock import utc
 from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.operating.status import read_status
 from streamkit.settings import Settings
-from streamkit.status import read_status
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.shop import TABLE, create_table

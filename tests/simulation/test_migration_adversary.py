@@ -8,7 +8,6 @@ import pytest
 from msgspec import Raw
 
 from streamkit import App, Entity
-from streamkit.copies import COPY, FROM
 from streamkit.decode.envelope import Record, StreamRecord
 from streamkit.migrate.capture import capture_app
 from streamkit.migrate.errors import ErrorBook
@@ -16,7 +15,8 @@ from streamkit.migrate.in_place import Tally
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.work import Schemas, Work
-from streamkit.origin import read_mark
+from streamkit.model.copies import COPY, FROM
+from streamkit.model.origin import read_mark
 from tests.simulation import migrating
 from tests.simulation.migrating import Customer, Email, OldOrder, Order, Profile, Stats
 from tests.simulation.test_migration_rows import run, site_of

@@ -25,7 +25,7 @@ from streamkit.migrate.running import Runner
 from streamkit.migrate.state import StateBook
 from streamkit.migrate.transform import Transform
 from streamkit.migrate.work import Work
-from streamkit.preflight import survey
+from streamkit.running.preflight import survey
 from streamkit.shape import entities_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from streamkit import TableShape
-from streamkit.copies import COPY, MOVED
 from streamkit.migrate.transform import visible
+from streamkit.model.copies import COPY, MOVED
 from streamkit.testing.migrations import migrate
 from tests.simulation.migrating import (
     Clicks,

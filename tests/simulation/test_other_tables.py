@@ -18,8 +18,8 @@ from streamkit import (
     absent,
 )
 from streamkit.errors import UnknownTable
-from streamkit.inspection import Permission, inspect_app
-from streamkit.origin import MARK
+from streamkit.model.origin import MARK
+from streamkit.operating.inspection import Permission, inspect_app
 
 KEYS = {
     "KeySchema": [{"AttributeName": "Id", "KeyType": "HASH"}],

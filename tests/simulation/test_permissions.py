@@ -10,29 +10,29 @@ from handlers.shop.entities import Customer, Order, Status
 from handlers.shop.handlers import SHAPE
 from handlers.shop.handlers import app as shop_app
 from streamkit import App, Entity, Inserted
-from streamkit.budget import read_estimate
-from streamkit.consumers import (
+from streamkit.aggregates.verification import verify_aggregate
+from streamkit.cost.budget import read_estimate
+from streamkit.cost.spending import read_spending
+from streamkit.fan_outs.listing import list_fan_outs
+from streamkit.iam.hosts import policy_for
+from streamkit.iam.place import Place
+from streamkit.operating.consumers import (
     delete_consumer,
     list_consumers,
     pause_consumer,
     resume_consumer,
 )
-from streamkit.explanation import explain_item
-from streamkit.fan_outs import list_fan_outs
-from streamkit.iam.hosts import policy_for
-from streamkit.iam.place import Place
-from streamkit.inspection import inspect_app
-from streamkit.parked import Selection, list_parked, open_store
-from streamkit.redrive import discard, redrive
+from streamkit.operating.explanation import explain_item
+from streamkit.operating.inspection import inspect_app
+from streamkit.operating.status import read_status
+from streamkit.parked.listing import Selection, list_parked, open_store
+from streamkit.parked.redrive import discard, redrive
 from streamkit.settings import Settings
-from streamkit.spending import read_spending
-from streamkit.status import read_status
 from streamkit.testing import recording, trial
 from streamkit.testing.hosts import Functions
 from streamkit.testing.loop import EPOCH
 from streamkit.testing.migrations import migrate
 from streamkit.testing.world import Process
-from streamkit.verification import verify_aggregate
 from tests.permissions import ACCOUNT, REGION, allows, noted
 
 NOW = datetime.fromtimestamp(EPOCH, UTC)

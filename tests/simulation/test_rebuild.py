@@ -9,10 +9,10 @@ from typing import Annotated
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Max, Sum
-from streamkit.consumers import delete_consumer
 from streamkit.fleet.generation import newest_generation, step_builds
-from streamkit.loss import mark_rebuild
+from streamkit.operating.consumers import delete_consumer
 from streamkit.shape import TableShape
+from streamkit.source.loss import mark_rebuild
 from streamkit.testing import Harness
 from streamkit.testing.world import CrashPoint
 from tests.simulation.rebuilds import (

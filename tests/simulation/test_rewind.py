@@ -10,12 +10,12 @@ import pytest
 
 from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Key, Modified, Put, Table
 from streamkit.clock import utc
-from streamkit.consumers import delete_consumer, list_consumers, start_findings
 from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import Member, Roster
-from streamkit.preflight import survey
-from streamkit.rewind import RewindRefused, rewind
+from streamkit.operating.consumers import delete_consumer, list_consumers, start_findings
+from streamkit.operating.rewind import RewindRefused, rewind
+from streamkit.running.preflight import survey
 from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World

@@ -6,12 +6,12 @@ import random
 import anyio
 import pytest
 
-from streamkit.commit import Applied
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
 from streamkit.migrate.segments import Segments, place_of, place_text, strided
-from streamkit.preflight import describe
+from streamkit.processing.commit import Applied
+from streamkit.running.preflight import describe
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 

@@ -15,21 +15,21 @@ from streamkit import (
     Send,
     Telemetry,
 )
+from streamkit.cost.metering import meter
 from streamkit.health.checks import alive, ready
-from streamkit.loss import Losses
-from streamkit.metering import meter
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
-from streamkit.parking import Hold
-from streamkit.redriver import LaneReport
-from streamkit.retrying import LaneRetries
+from streamkit.parked.redriver import LaneReport
+from streamkit.parked.retrying import LaneRetries
+from streamkit.processing.parking import Hold
+from streamkit.running.standing import Standing, sample
+from streamkit.running.workers import Workers
 from streamkit.settings import Settings
-from streamkit.standing import Standing, sample
+from streamkit.source.loss import Losses
 from streamkit.testing.faults import Interceptor, inflict
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.world import Process, World
-from streamkit.workers import Workers
 from tests.simulation.memory import Memory
 
 DAY = 86_400

@@ -23,9 +23,9 @@ from streamkit import (
     Top,
     Until,
 )
-from streamkit.aggregates import list_aggregates
+from streamkit.aggregates.listing import list_aggregates
+from streamkit.aggregates.verification import verify_aggregate
 from streamkit.settings import Settings
-from streamkit.verification import verify_aggregate
 
 QUICK = Settings(heartbeat=60, lease=150, list_interval=300, look_interval=120)
 DAY = datetime(2027, 1, 15, tzinfo=UTC)

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, assert_type
 from streamkit.changes import Change, Expired, Inserted, Modified, Removed
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, EpochSeconds, Index, Key, Query
-from streamkit.schema import TableSchema
-from streamkit.when import When, became, changed, crossed
+from streamkit.model.schema import TableSchema
+from streamkit.model.when import When, became, changed, crossed
 
 
 class Deal(Entity, pk="DEAL#{id}", sk="DEAL#{id}", type="deal"):

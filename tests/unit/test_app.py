@@ -28,10 +28,10 @@ from streamkit import (
 )
 from streamkit.changes import Kind
 from streamkit.decode import ImageDecoder, parse_page
-from streamkit.dispatch import Dispatcher
 from streamkit.kinds.aggregate import contributions, difference
-from streamkit.preflight import Surroundings, findings
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
+from streamkit.processing.dispatch import Dispatcher
+from streamkit.running.preflight import Surroundings, findings
 
 
 class Sale(Entity, pk="SALE#{shop}", sk="{number:04d}"):

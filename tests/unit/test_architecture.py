@@ -20,34 +20,21 @@ FUNCTION_LINES_MAX = 60
 
 LAYERS = (
     # From the bottom to the top: a module imports its own layer and those above it in this list.
-    (
-        "foundation",
-        """activity address clock codec declaration errors observe pacing polling pricing schema settings
-        start tables usage version""",
-    ),
-    (
-        "model",
-        """actions builds cascades changes conditions control copies effects entity fields handler keys lanes origin parts querying spec
-        templates when writes""",
-    ),
+    ("foundation", "activity address clock errors observe pacing polling settings start version"),
+    ("model", "actions changes control effects entity handler model"),
     ("records", "decode"),
     # Above `decode`: the clients answer `GetRecords` with decoded pages.
     ("service", "aws"),
     ("outside", "sinks"),
-    ("state", "cursor fold plain probing"),
+    ("state", "cursor"),
     # With the gateway for reads: it shows the pending effects of outcomes.
-    (
-        "commit",
-        """attempts breaker completion commit committing dispatch failures holds injection ledger outcome parking
-        planning reading refusal sending shadow table tracing typed transaction""",
-    ),
-    ("parts", "fleet kinds loss source"),
+    ("commit", "processing table"),
+    ("parts", "fleet kinds source"),
     ("app", "app registration shape"),
     ("public", "streamkit"),
     (
         "hosts",
-        """census clearing rebuilding sweeping turning explanation health iam metering migrate spending standing aggregates catching_up verification aws_lambda broadcasting budget consumers fan_outs inspection lag moving parked payload pipeline preflight redrive redriver retrying rewind serving shardset
-        status unparking watchdog worker workers""",
+        "aggregates aws_lambda cost fan_outs health iam migrate moving operating parked running worker",
     ),
     ("command line", "cli __main__"),
 )
@@ -59,7 +46,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 SDK = {"aioboto3", "aiobotocore", "boto3", "botocore"}
 SDK_IMPORTERS = {
     "aws": SDK - {"boto3"},
-    "conditions": {"boto3"},
+    "model.conditions": {"boto3"},
     "local.transport": {"aiobotocore", "botocore"},
 }
 """Which modules know the SDK, and which parts of it."""
@@ -75,11 +62,15 @@ ONLY_IN = {
 }
 """Libraries that only these packages may use."""
 
-PURE = (
-    "kinds.entries kinds.extremes kinds.recount "
-    "actions builds cascades changes control effects entity fold handler keys kinds.aggregate kinds.buckets kinds.contributions kinds.measures kinds.options kinds.soundness parts querying"
-    " lanes origin outcome parking planning pricing reading schema sinks.body sinks.envelope sinks.notes sinks.versions source.lineage spec start templates when writes"
-)
+PURE = """
+    actions changes control cost.pricing effects entity handler kinds.aggregate kinds.buckets
+    kinds.contributions kinds.entries kinds.extremes kinds.measures kinds.options
+    kinds.recount kinds.soundness model.builds model.cascades model.keys model.origin
+    model.parts model.querying model.schema model.spec model.templates model.when model.writes
+    processing.fold processing.lanes processing.outcome processing.parking processing.planning
+    processing.reading sinks.body sinks.envelope sinks.notes sinks.versions source.lineage
+    start
+"""
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
 
 

@@ -23,10 +23,10 @@ from streamkit import (
     Set,
     became,
 )
-from streamkit.cascades import Cascades, cycles, same_items
 from streamkit.handler import Handler
-from streamkit.preflight import Surroundings, findings
-from streamkit.schema import TableSchema
+from streamkit.model.cascades import Cascades, cycles, same_items
+from streamkit.model.schema import TableSchema
+from streamkit.running.preflight import Surroundings, findings
 
 SCHEMA = TableSchema(
     "t", "pk", "sk", "S", "S", {}, stream_arn="arn/stream/1", view_type="NEW_AND_OLD_IMAGES"

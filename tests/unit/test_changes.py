@@ -16,9 +16,9 @@ from streamkit.changes import (
     Removed,
     read_annotation,
 )
-from streamkit.declaration import Declaration
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
+from streamkit.model.declaration import Declaration
 
 
 class Deal(Entity, pk="DEAL#{id}", sk="DEAL#{id}"):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from streamkit.codec import decode, decode_image, decode_number, encode, key_digest
+from streamkit.model.codec import decode, decode_image, decode_number, encode, key_digest
 
 numbers = st.integers(-(10**38) + 1, 10**38 - 1) | st.decimals(
     allow_nan=False, allow_infinity=False, places=8, min_value=-(10**20), max_value=10**20

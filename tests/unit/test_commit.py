@@ -8,14 +8,14 @@ import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from streamkit.actions import Action, GuardSource, ItemRef, Verb
-from streamkit.commit import Again, Applied, Batch, Committer, Invalid, Refused
-from streamkit.conditions import absent
 from streamkit.control import ControlSpace, Cursor, cursor_attributes
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.model.conditions import absent
+from streamkit.model.schema import TableSchema
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
-from streamkit.schema import TableSchema
+from streamkit.processing.commit import Again, Applied, Batch, Committer, Invalid, Refused
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
 MINE = Cursor("shard-1", owner="me", epoch=3, generation=2, position="5".zfill(40), commit="c0")

@@ -17,8 +17,8 @@ from pydantic import (
 
 from streamkit.entity import Entity, EpochSeconds, Index, Key, attribute_names, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.schema import IndexSchema, TableSchema
-from streamkit.templates import LAST_CHARACTER
+from streamkit.model.schema import IndexSchema, TableSchema
+from streamkit.model.templates import LAST_CHARACTER
 
 GSI = IndexSchema("GSI1", "GSI1PK", "GSI1SK", "S", "S", "ALL", frozenset(), is_global=True)
 SCHEMA = TableSchema("shop", "PK", "SK", "S", "S", {"GSI1": GSI}, type_attribute="type")

@@ -26,7 +26,7 @@ from streamkit import (
 )
 from streamkit.kinds.entries import Entry, Ranking, rank_of, read_entries, stored_ranks
 from streamkit.kinds.extremes import entries_of, standing
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 SCHEMA = TableSchema(name="Logs", pk="PK", pk_type="S", sk="SK", sk_type="S", indexes={})
 

@@ -10,12 +10,12 @@ from msgspec import Raw
 from streamkit import App, DeclarationError, Entity, Inserted, PoisonChange, Policy
 from streamkit.decode import Page
 from streamkit.decode.envelope import Record, StreamRecord
-from streamkit.dispatch import Dispatcher
 from streamkit.errors import DecodeError
-from streamkit.parking import Failure, next_due, stored
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
+from streamkit.model.when import When
+from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.parking import Failure, next_due, stored
 from streamkit.testing.loop import VirtualClock, run_virtually
-from streamkit.when import When
 
 SCHEMA = TableSchema("shop", "PK", None, "S", None, {})
 

@@ -9,7 +9,7 @@ from streamkit.actions import CONTROL_PREFIX
 from streamkit.aws_lambda.event import read_records
 from streamkit.aws_lambda.filters import PATTERN_MAX, criteria
 from streamkit.decode import CONTROL
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 from tests.filter_rules import lets_through
 
 

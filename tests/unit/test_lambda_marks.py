@@ -7,7 +7,7 @@ from streamkit.aws_lambda.marks import KEPT_SECONDS, Mark, Marks, mark_name
 from streamkit.changes import ItemKey
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 KEY = ItemKey("ORDER#1", "ORDER#1")
 

@@ -10,21 +10,21 @@ from botocore.exceptions import ClientError
 from streamkit.actions import LANE
 from streamkit.aws import connect
 from streamkit.changes import Kind
-from streamkit.commit import Batch, Committer
-from streamkit.conditions import absent
 from streamkit.control import ControlSpace, Cursor, cursor_attributes, read_cursor
 from streamkit.cursor import CursorStore, creation
-from streamkit.declaration import Declaration
 from streamkit.errors import LeaseLost
 from streamkit.fleet.generation import join_generation, next_generation
 from streamkit.fleet.members import Member, Pulse
-from streamkit.fold import fold
 from streamkit.handler import Handler
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.parking import Failure, ParkedRecord, park, queue
-from streamkit.schema import TableSchema
-from streamkit.transaction import transact
+from streamkit.model.conditions import absent
+from streamkit.model.declaration import Declaration
+from streamkit.model.schema import TableSchema
+from streamkit.processing.commit import Batch, Committer
+from streamkit.processing.fold import fold
+from streamkit.processing.parking import Failure, ParkedRecord, park, queue
+from streamkit.processing.transaction import transact
 
 SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
 SPACE = ControlSpace.of(SCHEMA, "app", "label")

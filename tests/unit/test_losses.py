@@ -25,9 +25,9 @@ from streamkit import (
     Table,
 )
 from streamkit.control import Cursor
-from streamkit.lag import Behind, Lag, bound, time_to_loss
-from streamkit.loss import settle_loss
-from streamkit.rewind import counts_twice
+from streamkit.operating.rewind import counts_twice
+from streamkit.running.lag import Behind, Lag, bound, time_to_loss
+from streamkit.source.loss import settle_loss
 from streamkit.start import since_of, start_text
 
 HOUR = 3600

@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from streamkit.origin import MARK, UNMARKED, Mark, read_mark
+from streamkit.model.origin import MARK, UNMARKED, Mark, read_mark
 
 TEXT = Mark("handler", 3).text("copy", "app/17")
 

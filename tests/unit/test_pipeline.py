@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from streamkit.pipeline import ShardPipeline
+from streamkit.running.pipeline import ShardPipeline
 from streamkit.testing.loop import run_virtually
 
 

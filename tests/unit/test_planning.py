@@ -5,18 +5,18 @@ import pytest
 
 from streamkit.actions import LANE, ItemRef, Verb
 from streamkit.changes import ItemKey, Kind
-from streamkit.commit import Batch
-from streamkit.conditions import absent, present
 from streamkit.control import ControlSpace, Cursor
-from streamkit.declaration import Declaration
 from streamkit.decode import Record
 from streamkit.effects import Add, Put, Set
 from streamkit.entity import Entity
 from streamkit.handler import Handler
-from streamkit.outcome import Outcome, Read, Work, resolve
-from streamkit.parking import Failure, Hold, lane_name
-from streamkit.planning import Planner, Rerun
-from streamkit.schema import TableSchema
+from streamkit.model.conditions import absent, present
+from streamkit.model.declaration import Declaration
+from streamkit.model.schema import TableSchema
+from streamkit.processing.commit import Batch
+from streamkit.processing.outcome import Outcome, Read, Work, resolve
+from streamkit.processing.parking import Failure, Hold, lane_name
+from streamkit.processing.planning import Planner, Rerun
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
 SPACE = ControlSpace.of(SCHEMA, "app", "label")

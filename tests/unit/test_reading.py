@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from streamkit.actions import Action, ItemRef, Verb
-from streamkit.conditions import absent, present
-from streamkit.outcome import Outcome, Read, Work
-from streamkit.reading import Pending, applied
+from streamkit.model.conditions import absent, present
+from streamkit.processing.outcome import Outcome, Read, Work
+from streamkit.processing.reading import Pending, applied
 
 REF = ItemRef("Shop", ("S", "P#1"), None)
 THERE = {"name": {"S": "anvil"}}

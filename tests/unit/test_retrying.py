@@ -8,12 +8,12 @@ import pytest
 import structlog
 
 from streamkit import Add, App, Entity, Inserted, Modified, Policy
-from streamkit.injection import injector
 from streamkit.local.transport import Response
-from streamkit.parked import held_lanes, read_lanes
-from streamkit.parking import Hold, lane_name
-from streamkit.preflight import survey
-from streamkit.retrying import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, LaneRetries
+from streamkit.parked.listing import held_lanes, read_lanes
+from streamkit.parked.retrying import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, LaneRetries
+from streamkit.processing.injection import injector
+from streamkit.processing.parking import Hold, lane_name
+from streamkit.running.preflight import survey
 from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

@@ -1,6 +1,6 @@
 """A table's description gives the names and types that keys and indexes need."""
 
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 DESCRIPTION = {
     "TableName": "shop",

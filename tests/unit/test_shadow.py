@@ -8,9 +8,9 @@ import structlog
 from streamkit import Add, AddToSet, App, Delete, Entity, Inserted, Put, RemoveFromSet, Set
 from streamkit.actions import OURS, compile_effect
 from streamkit.effects import Send
-from streamkit.outcome import Outcome, resolve
-from streamkit.schema import TableSchema
-from streamkit.shadow import ShadowCounts, Shadows, differences
+from streamkit.model.schema import TableSchema
+from streamkit.processing.outcome import Outcome, resolve
+from streamkit.processing.shadow import ShadowCounts, Shadows, differences
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
 

@@ -6,7 +6,7 @@ import pytest
 
 from streamkit import App, Entity, Index, IndexShape, Inserted, TableShape
 from streamkit.local.engine import Engine
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 from streamkit.shape import entities_of
 
 

@@ -11,12 +11,12 @@ from streamkit import App, Entity, Inserted, Modified, Set
 from streamkit.aws import connect
 from streamkit.cli.describing import stems
 from streamkit.control import Cursor
-from streamkit.lag import bound
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
+from streamkit.operating.status import in_tree_order, read_status
+from streamkit.running.lag import bound
 from streamkit.settings import Settings
-from streamkit.status import in_tree_order, read_status
 from streamkit.worker import Worker
 from tests.tables import streamed
 

@@ -6,15 +6,15 @@ from html.parser import HTMLParser
 import pytest
 
 from streamkit import App, Entity, Inserted, Put
-from streamkit.fan_outs import FanOutStatus
+from streamkit.cost.spending import Spending
+from streamkit.fan_outs.listing import FanOutStatus
 from streamkit.health.checks import Verdict
 from streamkit.health.markup import Markup, duration, element
 from streamkit.health.page import HandlerView, Process, View, render, short
 from streamkit.health.style import CSS, POLICY
 from streamkit.migrate.status import Line
-from streamkit.spending import Spending
-from streamkit.standing import Standing
-from streamkit.status import ShardStatus, Status, WorkerStatus
+from streamkit.operating.status import ShardStatus, Status, WorkerStatus
+from streamkit.running.standing import Standing
 
 EVIL = "<script>alert('x')</script>\"&"
 

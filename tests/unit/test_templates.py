@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamkit.declaration import Declaration
 from streamkit.errors import DeclarationError
-from streamkit.templates import KeyTemplate
+from streamkit.model.declaration import Declaration
+from streamkit.model.templates import KeyTemplate
 
 HERE = Declaration("Order", "shop.py", 12)
 

@@ -8,17 +8,17 @@ import pytest
 
 from streamkit.actions import Action, ItemRef, Verb
 from streamkit.aws import connect
-from streamkit.commit import Refused
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
-from streamkit.fold import fold
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.parked import read_head
-from streamkit.parking import Failure, ParkedRecord, park, queue
-from streamkit.schema import TableSchema
-from streamkit.transaction import transact
-from streamkit.unparking import leave
+from streamkit.model.schema import TableSchema
+from streamkit.parked.listing import read_head
+from streamkit.parked.unparking import leave
+from streamkit.processing.commit import Refused
+from streamkit.processing.fold import fold
+from streamkit.processing.parking import Failure, ParkedRecord, park, queue
+from streamkit.processing.transaction import transact
 
 SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
 SCHEMAS = {"shop": SCHEMA}

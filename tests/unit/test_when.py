@@ -5,10 +5,10 @@ from enum import Enum
 
 import pytest
 
-from streamkit.declaration import Declaration
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
-from streamkit.when import When, became, changed, crossed
+from streamkit.model.declaration import Declaration
+from streamkit.model.when import When, became, changed, crossed
 
 
 class Status(Enum):

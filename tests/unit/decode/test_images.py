@@ -13,7 +13,7 @@ from streamkit.decode import ImageDecoder
 from streamkit.decode.fast import values_reader
 from streamkit.entity import Entity, EpochSeconds
 from streamkit.errors import DecodeError
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 SCHEMA = TableSchema("t", "PK", "SK", "S", "S", {}, type_attribute="type")
 

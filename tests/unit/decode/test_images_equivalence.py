@@ -39,7 +39,7 @@ from pydantic import (
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, EpochSeconds
 from streamkit.errors import DecodeError
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 SCHEMA = TableSchema("t", "PK", "SK", "S", "S", {}, type_attribute="type")
 

@@ -9,7 +9,7 @@ from streamkit.changes import ItemKey
 from streamkit.decode import CONTROL, Record, Router, parse_page
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 PREFIX = "_sk#"
 TABLE = TableSchema("t", "PK", "SK", "S", "S", {})

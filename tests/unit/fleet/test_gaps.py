@@ -20,11 +20,11 @@ from streamkit.fleet.members import Member, Pulse, Roster
 from streamkit.fleet.rollout import Rollout
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
+from streamkit.processing.transaction import transact
 from streamkit.source.asking import AskRate, asks_a_second
 from streamkit.source.lineage import Shard, next_step
 from streamkit.testing.loop import run_virtually
-from streamkit.transaction import transact
 from tests.unit.fleet.test_coordinator import NAMES, Fleet
 
 

@@ -12,7 +12,7 @@ from streamkit.errors import LeaseLost
 from streamkit.fleet.members import Member, Pulse, Roster, new_worker_name
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.schema import TableSchema
+from streamkit.model.schema import TableSchema
 
 LEASE, BLIND = 7.0, 4.0
 FULL = Member(

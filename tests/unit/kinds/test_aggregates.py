@@ -28,11 +28,11 @@ from streamkit import (
     present,
 )
 from streamkit.changes import ItemKey
-from streamkit.codec import decode_item
 from streamkit.handler import Policy
 from streamkit.kinds.aggregate import aggregate_handler, difference
 from streamkit.kinds.contributions import LAST_CHANGE
-from streamkit.parts import part_of_shard
+from streamkit.model.codec import decode_item
+from streamkit.model.parts import part_of_shard
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from streamkit.migrate import commands
 from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.sampling import Wanted
-from streamkit.preflight import survey
+from streamkit.running.preflight import survey
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table

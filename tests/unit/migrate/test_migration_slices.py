@@ -26,7 +26,7 @@ from streamkit.migrate.reports import Look, Report, ReportBook, Reporter, fresh
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State
 from streamkit.migrate.status import list_migrations
-from streamkit.preflight import survey
+from streamkit.running.preflight import survey
 from streamkit.shape import TableShape
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World

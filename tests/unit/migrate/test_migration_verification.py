@@ -11,7 +11,7 @@ from streamkit.migrate.mending import list_errors, retry_errors, waive_errors
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
-from streamkit.preflight import survey
+from streamkit.running.preflight import survey
 from streamkit.shape import TableShape
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World

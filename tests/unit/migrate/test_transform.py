@@ -7,7 +7,7 @@ import pytest
 from streamkit import App, DeclarationError, Delete, Entity, Index, Item, Remove, Set
 from streamkit.kinds.migration import read_migration
 from streamkit.migrate.transform import Transform, TransformError, plain, wire
-from streamkit.schema import IndexSchema, TableSchema
+from streamkit.model.schema import IndexSchema, TableSchema
 
 
 def index(name, pk, sk):

@@ -1,0 +1,275 @@
+"""Census: the scan of a build, which counts each item that no change has counted yet.
+
+    page ─► entries of the ledger ─► those without: c(image) ─► segment + entries IF absent + adds
+
+In: a segment of the source's table under lease. Out: its items are in the aggregate and in the
+ledger, each once, whoever comes to it first. Each commit moves the segment's cursor, so that a
+crash leaves no item out and counts none twice, and a scanner that lost its segment is refused; a
+new build deletes the segments of the one before. Extremes are not added up: each group that has an
+item is computed from its items, IF nothing is contributed to it meanwhile.
+
+On failure: an item that does not fit its entity, or that the aggregate's own code refuses, is
+passed over and reported: its changes are parked for the same reason.
+"""
+
+import random
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamkit.actions import (
+    OURS,
+    Action,
+    GuardSource,
+    ItemRef,
+    Verb,
+    Wire,
+    compile_effect,
+    item_ref,
+    own_attributes,
+)
+from streamkit.aws import Aws, fetch_all, patiently
+from streamkit.changes import ItemKey
+from streamkit.clock import Clock, utc
+from streamkit.cursor import CursorStore, lease_guard
+from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.kinds.aggregate import Aggregate, source_of
+from streamkit.kinds.contributions import between, contributions, placed_by
+from streamkit.kinds.counting import entry_text
+from streamkit.kinds.extremes import extremes_of
+from streamkit.kinds.ranked import recomputed
+from streamkit.migrate.segments import Segment
+from streamkit.model.codec import decode
+from streamkit.model.conditions import absent
+from streamkit.model.copies import COPY
+from streamkit.model.keys import Key
+from streamkit.model.tables import Tables
+from streamkit.processing.commit import Applied, Invalid, Refused
+from streamkit.processing.ledger import entry_ref, written
+from streamkit.processing.planning import Draft
+from streamkit.processing.reading import ReadTracker
+from streamkit.processing.transaction import transact
+from streamkit.table import Table
+
+PAGE_ITEMS = 300
+"""Items of one page; DynamoDB ends a page at 1 MB anyway."""
+_RECOMPUTES_MAX = 50
+"""Times that a group is computed again because changes of it came in between."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one process has counted.
+
+    `missing` items of `onto=` are not there: what was for them was left out.
+    """
+
+    items: int = 0
+    counted: int = 0
+    unreadable: int = 0
+    missing: int = 0
+
+
+@dataclass(slots=True)
+class _Counted:
+    """One item of a page: where its entry is, and what it contributes."""
+
+    key: dict[str, Wire]
+    entry: ItemRef
+    text: str
+    groups: Collection[Key[Any]]
+    adds: Sequence[Action]
+
+
+@dataclass
+class Census:
+    """Counts the segments of one build."""
+
+    aggregate: type[Aggregate[Any]]
+    build: int
+    aws: Aws
+    store: CursorStore
+    tables: Tables
+    clock: Clock
+    rng: random.Random
+    page_items: int = PAGE_ITEMS
+    counts: Counts = field(default_factory=Counts)
+    _computed: set[Key[Any]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Read the source's table."""
+        self._source = source_of(self.aggregate)
+        self._table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
+
+    async def serve(self, segment: Segment) -> None:
+        """Count a segment, page by page, until it is finished or has to be given back.
+
+        Raises:
+            LeaseLost: another process has the segment, or another build has begun.
+        """
+        while not (segment.finished or segment.stopping.is_set()):
+            request = segment.scan_request(self.tables.own.name, limit=self.page_items)
+            reply = await patiently(lambda: self.aws.dynamodb.scan(**request))  # noqa: B023
+            read = (self._read(raw, segment.cursor.name) for raw in reply["Items"])
+            found = [one for one in read if one is not None]
+            await self._count(segment, found, reply.get("LastEvaluatedKey"))
+
+    # -- what an item contributes --------------------------------------------------------------
+
+    def _read(self, raw: dict[str, Wire], writer: str) -> _Counted | None:
+        """Return what an item contributes; None if that is nothing: then nobody needs to know."""
+        if not self._table.is_of(self._source, raw) or COPY in raw:
+            return None
+        self.counts.items += 1
+        try:
+            item = self._table.entity_of(self._source, raw)
+            groups, text = contributions(self.aggregate, item), entry_text(self.aggregate, item)
+            adds = self._placed(groups, writer)
+        except Exception:  # noqa: BLE001 - what the app's code raises here, it raises at a change
+            self.counts.unreadable += 1
+            return None
+        if not groups:
+            return None
+        schema = self.tables.own
+        key = {name: raw[name] for name in (schema.pk, schema.sk) if name is not None}
+        place = ItemKey(*(decode(value) for value in key.values()))
+        ref = entry_ref(self.store.space, self.aggregate.__name__, self.build, place)
+        return _Counted(key, ref, text, groups.keys(), adds)
+
+    def _placed(self, groups: Mapping[Key[Any], Mapping[str, Any]], writer: str) -> list[Action]:
+        """Return what adds contributions to their groups."""
+        effects = placed_by(
+            self.aggregate,
+            between({}, groups),
+            writer,
+            uuid.uuid4().hex,
+            utc(self.clock.time()),
+        )
+        name = self.aggregate.__name__
+        return [
+            compile_effect(effect, self.tables.own, GuardSource("", name, number))
+            for number, effect in enumerate(effects)
+        ]
+
+    # -- counting ------------------------------------------------------------------------------
+
+    async def _count(
+        self, segment: Segment, found: Sequence[_Counted], last: Mapping[str, Wire] | None
+    ) -> None:
+        """Count the items of a page, and move the segment behind it."""
+        for key in self._groups_with_extremes(found):
+            await self._compute(segment, key)
+        left = list(found) if self.aggregate.__measures__ else []
+        left = await self._uncounted(left)
+        missing: set[ItemRef] = set()
+        while left:
+            draft, taken = self._draft(left, missing)
+            done = taken == len(left)
+            place = last if done else left[taken - 1].key
+            if await self._commit(segment, place, draft, left[:taken], missing):
+                self.counts.counted += taken
+                if done:
+                    return
+                left = left[taken:]
+            else:
+                left = await self._uncounted(left)
+        await segment.advance(last)
+
+    async def _uncounted(self, items: Sequence[_Counted]) -> list[_Counted]:
+        """Leave out the items that have an entry: they are counted already."""
+        schema = self.store.space.schema
+        keys = [one.entry.key(schema) for one in items]
+        there = await fetch_all(self.aws.dynamodb, schema.name, keys) if keys else []
+        counted = {item_ref(schema, item) for item in there if own_attributes(item)}
+        return [one for one in items if one.entry not in counted]
+
+    def _draft(self, items: Sequence[_Counted], missing: set[ItemRef]) -> tuple[Draft, int]:
+        """Fold as many items into one commit as fit; return how many those are."""
+        draft = Draft()
+        for number, one in enumerate(items):
+            entry = written(one.entry, one.text)
+            entry.guards.append((Guard(absent), GuardSource("", one.entry.pk[1], number)))
+            adds = [action for action in one.adds if action.ref not in missing]
+            if not draft.offer([entry, *adds], []):
+                if not number:
+                    raise ConfigurationError(
+                        f"{self.aggregate.__name__}: what one item contributes does not fit in one"
+                        " transaction"
+                    )
+                return draft, number
+        return draft, len(items)
+
+    async def _commit(
+        self,
+        segment: Segment,
+        place: Mapping[str, Wire] | None,
+        draft: Draft,
+        items: Sequence[_Counted],
+        missing: set[ItemRef],
+    ) -> bool:
+        """Commit; False: something has changed, plan again."""
+        actions = list(draft.actions.values())
+        verdict = await segment.commit(place, actions)
+        if isinstance(verdict, Applied):
+            return True
+        if isinstance(verdict, Invalid):
+            raise ConfigurationError(f"{self.aggregate.__name__} is refused: {verdict.code}")
+        if isinstance(verdict, Refused):
+            entries = {one.entry.pk[1] for one in items}
+            named = {source.handler for source in verdict.sources}
+            if self.aggregate.__name__ in named - entries:
+                await self._note_missing(actions, missing)
+        return False
+
+    async def _note_missing(self, actions: Iterable[Action], missing: set[ItemRef]) -> None:
+        """Find the items of `onto=` that are not there: nothing is added to them."""
+        schema = self.tables.own
+        refs = {a.ref for a in actions if a.verb is Verb.UPDATE and not a.is_control}
+        keys = [ref.key(schema) for ref in refs]
+        there = await fetch_all(self.aws.dynamodb, schema.name, keys)
+        gone = refs - {item_ref(schema, item) for item in there}
+        self.counts.missing += len(gone - missing)
+        missing |= gone
+
+    # -- extremes ------------------------------------------------------------------------------
+
+    def _groups_with_extremes(self, found: Sequence[_Counted]) -> list[Key[Any]]:
+        if not extremes_of(self.aggregate):
+            return []
+        keys = dict.fromkeys(key for one in found for key in one.groups)
+        return [key for key in keys if key not in self._computed]
+
+    async def _compute(self, segment: Segment, key: Key[Any]) -> None:
+        """Compute a group from its items, under the segment's lease.
+
+        Raises:
+            LeaseLost: changes of the group kept coming in between.
+        """
+        space = self.store.space
+        for _ in range(_RECOMPUTES_MAX):
+            tracker = ReadTracker()
+            table = Table(self.aws.dynamodb, self.tables.own, tracker, self.tables)
+            effects = await recomputed(self.aggregate, key, table, utc(self.clock.time()))
+            if not effects:
+                return
+            draft = Draft()
+            source = GuardSource("", self.aggregate.__name__, 0)
+            writes = [compile_effect(effect, self.tables.own, source) for effect in effects]
+            checks = [
+                Action(read.ref, Verb.CHECK, guards=[(Guard(c), OURS) for c in read.conditions])
+                for read in tracker.reads
+                if read.conditions
+            ]
+            draft.offer(writes, checks)
+            lease = Action(space.ref("cursor", segment.cursor.name), Verb.CHECK)
+            lease.guards.append(lease_guard(segment.cursor))
+            actions = [*draft.actions.values(), lease]
+            sent = await transact(self.aws.dynamodb, self.tables, actions, self.rng)
+            if sent is None:
+                self._computed.add(key)
+                return
+            if isinstance(sent, Invalid):
+                raise ConfigurationError(f"{self.aggregate.__name__}: {sent.code}")
+        raise LeaseLost(f"group {key.digest} kept changing while it was computed")

@@ -1,0 +1,112 @@
+"""Clearing: what is stored of an aggregate, and parked for it, goes before it is counted anew.
+
+In: an aggregate whose build is `emptying`, and every shard captured: nobody counts. Out: its items
+are deleted (with `onto=`, the measures' attributes are removed), and so are its handler's parked
+changes with their holds. Each transaction checks that the generation is still that one, so that
+whoever froze in the middle deletes nothing of what has been counted since. On failure: `LeaseLost`
+when somebody else took the next step.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamkit.actions import LEASE, OURS, Action, GuardSource, Verb, Wire, item_ref
+from streamkit.aws import Aws
+from streamkit.cursor import CursorStore
+from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.fleet.generation import Generation, builds_are
+from streamkit.kinds.aggregate import Aggregate
+from streamkit.kinds.contributions import stored_as
+from streamkit.kinds.measures import adds_up
+from streamkit.model.conditions import Attr, present
+from streamkit.model.keys import Scan
+from streamkit.model.tables import Tables
+from streamkit.parked.listing import held_lanes, read_head
+from streamkit.parked.unparking import leave
+from streamkit.processing.commit import Invalid, Refused
+from streamkit.processing.transaction import transact
+from streamkit.table import Table
+
+_TOGETHER = 99
+_PAGE_ITEMS = 1000
+
+
+@dataclass
+class Clearing:
+    """Clears one aggregate in one generation."""
+
+    aggregate: type[Aggregate[Any]]
+    generation: Generation
+    aws: Aws
+    store: CursorStore
+    tables: Tables
+    rng: random.Random
+
+    async def run(self) -> int:
+        """Clear; return how many items were deleted or emptied here.
+
+        Raises:
+            LeaseLost: the generation is another one by now.
+        """
+        for lane in await held_lanes(self.store):
+            if lane.handler == self.aggregate.__name__:
+                await self._drop(lane.name)
+        return await self._delete_items()
+
+    @property
+    def _fence(self) -> Action:
+        check = Action(self.store.space.ref("consumer"), Verb.CHECK)
+        same = Attr("generation").eq(self.generation.number)
+        check.guards.append((Guard(same & builds_are(self.generation.builds)), OURS))
+        return check
+
+    async def _drop(self, lane: str) -> None:
+        """Drop the parked changes of a lane, first to last."""
+        while (found := await read_head(self.store, lane)) is not None:
+            held, first = found
+            sent = await leave(self.store, self.tables, held, first, (self._fence,), self.rng)
+            if isinstance(sent, Refused) and any(s.effect == LEASE for s in sent.sources):
+                raise LeaseLost("another step of the build was taken")
+
+    async def _delete_items(self) -> int:
+        table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
+        scan, after, cleared = Scan(stored_as(self.aggregate)), None, 0
+        while True:
+            items, after = await table.page(scan, after=after, limit=_PAGE_ITEMS)
+            actions = [a for number, item in enumerate(items) if (a := self._cleared(item, number))]
+            for start in range(0, len(actions), _TOGETHER):
+                cleared += await self._send(actions[start : start + _TOGETHER])
+            if after is None:
+                return cleared
+
+    def _cleared(self, item: dict[str, Wire], number: int) -> Action | None:
+        """Return what clears one item; None if there is nothing of the aggregate in it."""
+        ref = item_ref(self.tables.own, item)
+        if self.aggregate.__options__.onto is None:
+            return Action(ref, Verb.DELETE)
+        is_ours = adds_up(self.aggregate.__measures__)
+        removes = {name for name in item if is_ours(name)}
+        if not removes:
+            return None
+        still = (Guard(present), GuardSource(str(number), "", 0))
+        return Action(ref, Verb.UPDATE, removes=removes, guards=[still])
+
+    async def _send(self, actions: Sequence[Action]) -> int:
+        left = list(actions)
+        while left:
+            everything = [self._fence, *left]
+            sent = await transact(self.aws.dynamodb, self.tables, everything, self.rng)
+            if sent is None:
+                return len(left)
+            if isinstance(sent, Invalid):
+                raise ConfigurationError(
+                    f"{self.aggregate.__name__} cannot be cleared: {sent.code}"
+                )
+            if any(source == OURS for source in sent.sources):
+                raise LeaseLost("another step of the build was taken")
+            gone = {source.position for source in sent.sources}  # the application has deleted them
+            left = [a for a in left if not any(s.position in gone for _, s in a.guards)]
+        return 0

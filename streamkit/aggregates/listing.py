@@ -1,0 +1,93 @@
+"""Aggregates of an app, and how each one stands.
+
+In: an app and clients. Out: one `AggregateFacts` each: its measures, how it is kept, and whether
+what it holds can be relied on. Only the generation's item is read.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.cursor import CursorStore
+from streamkit.errors import ConfigurationError
+from streamkit.fleet.generation import newest_generation
+from streamkit.kinds.aggregate import Aggregate, source_of
+from streamkit.kinds.recount import measure_names
+from streamkit.running.preflight import survey
+
+State = Literal["not started", "live", "building", "needs rebuild", "approximate"]
+"""`live`: it follows its source exactly since its consumer began to count, or over all there is if
+it was rebuilt; `building`: a rebuild is under way, and it holds less than it will; `needs rebuild`:
+it has missed changes, or its definition has changed; `approximate` was asked for; `not started`: no
+worker of this generation of the app has run yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFacts:
+    """One aggregate: `measures` by attribute, `spread` over so many items a group.
+
+    `rebuilt` is when its last rebuild had counted everything (epoch seconds), 0 for never.
+    """
+
+    name: str
+    state: State
+    source: str
+    measures: dict[str, str]
+    spread: int
+    onto: str | None
+    declared: str
+    rebuilt: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+async def list_aggregates(app: App, aws: Aws) -> list[AggregateFacts]:
+    """Return an app's aggregates, in the order of their declaration.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    around = await survey(app, aws)
+    generation = await newest_generation(CursorStore(aws.dynamodb, around.space(app)))
+    known = generation is not None and generation.fingerprint == app.fingerprint()
+    rebuild = generation.rebuild if generation else frozenset()
+    found = []
+    for aggregate in app.aggregates:
+        name, options = aggregate.__name__, aggregate.__options__
+        state: State = "live" if known else "not started"
+        build = generation.builds.get(name) if generation else None
+        if build is not None and build.under_way and name not in rebuild:
+            state = "building"
+        elif name in rebuild:
+            state = "needs rebuild"
+        elif options.approximate:
+            state = "approximate"
+        found.append(
+            AggregateFacts(
+                name=name,
+                state=state,
+                source=source_of(aggregate).__name__,
+                measures=measure_names(aggregate),
+                spread=options.spread,
+                onto=options.onto.__name__ if options.onto else None,
+                declared=str(aggregate.__declaration__),
+                rebuilt=build.scanned if build else 0,
+            )
+        )
+    return found
+
+
+def aggregate_named(app: App, name: str) -> type[Aggregate[Any]]:
+    """Return an app's aggregate by its class name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    for aggregate in app.aggregates:
+        if aggregate.__name__ == name:
+            return aggregate
+    names = ", ".join(aggregate.__name__ for aggregate in app.aggregates)
+    raise ConfigurationError(f"{app.name} has no aggregate {name!r}; it has {names or 'none'}")

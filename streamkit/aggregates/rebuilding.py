@@ -1,0 +1,340 @@
+"""Rebuilding: an aggregate is counted anew over all that its table holds, while it is written to.
+
+    emptying ──► building ──► scanning ──► counting                          (see `builds`)
+       │            │            │            └ the aggregate is right; shards turn live by and by
+       │            │            └ the table is scanned, in segments, by all who help
+       │            └ every shard counts by the ledger
+       └ no shard counts; the old contents go
+
+In: an app, and an aggregate's name. Out: a report. Workers go on; they take each step when they see
+it, and their commits of before are refused from the moment it is taken. Where it stands is in the
+table: killed at any instant, the same command goes on, on any machine, and several share the scan.
+While it runs, the aggregate holds less than it will. Its handler's parked changes are dropped: what
+they have done is in the items that are counted.
+
+On failure: another roll-out, or a second command that begins anew, ends this one with an error, and
+changes may be lost to the stream's retention meanwhile: then it needs to be rebuilt again.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import anyio
+
+from streamkit.actions import OURS, Action, GuardSource, Verb
+from streamkit.activity import first_error
+from streamkit.aggregates.census import Census, Counts
+from streamkit.aggregates.clearing import Clearing
+from streamkit.aggregates.listing import aggregate_named
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.control import Cursor, cursor_attributes
+from streamkit.cursor import CursorStore
+from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.fleet.capture import capture
+from streamkit.fleet.generation import (
+    Generation,
+    builds_are,
+    newest_generation,
+    step_builds,
+)
+from streamkit.fleet.members import Roster, new_worker_name
+from streamkit.kinds.aggregate import Aggregate
+from streamkit.migrate.segments import LEASE_SECONDS, Segments
+from streamkit.model.builds import Build, BuildState, next_build, pass_name
+from streamkit.model.conditions import absent
+from streamkit.observe.logger import get_logger
+from streamkit.processing.transaction import transact
+from streamkit.running.preflight import Surroundings, survey
+
+log = get_logger("streamkit.rebuild")
+
+SEGMENTS = 16
+"""Into how many segments a scan is cut, unless it is said."""
+_CREATED_AT_ONCE = 90
+_LOOK_SECONDS = 5.0
+"""Between two looks whether the scan is still that of the build."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What has become of a rebuild. The counts are of this process alone.
+
+    `state` is `counting` or `live` when the aggregate is right; else this process was stopped.
+    `items` of the source were read, `counted` of them by the scan: changes had counted the others,
+    or they contribute nothing. The `unreadable` do not fit their entity, or cannot be added up.
+    `missing` items of `onto=` were not there to be added to.
+    """
+
+    aggregate: str
+    build: int
+    state: BuildState
+    items: int
+    counted: int
+    unreadable: int
+    missing: int
+
+    @property
+    def done(self) -> bool:
+        """Whether all is counted; what the stream still holds is counted by the workers."""
+        return self.state in ("counting", "live")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return {"done": self.done, **asdict(self)}
+
+
+async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebuild
+    app: App,
+    aws: Aws,
+    name: str,
+    *,
+    segments: int = SEGMENTS,
+    at_once: int = 4,
+    lease_seconds: float = LEASE_SECONDS,
+    stopping: anyio.Event | None = None,
+    progress: Callable[[BuildState, Counts], object] | None = None,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> Rebuilt:
+    """Count an aggregate anew, or go on with that; return when all that the table holds is counted.
+
+    It reads the table twice, strongly consistent: for what is stored of the aggregate, and for what
+    is counted. Each item that is counted costs two write units and a read unit, and one more when
+    the ledger is swept; its group is written once for up to 98 of them.
+
+    Args:
+        app: whose consumer keeps the aggregate; its workers run.
+        aws: open clients.
+        name: the aggregate's class name.
+        segments: into how many segments the scan is cut; who joins takes what is there.
+        at_once: segments that this process scans at a time.
+        lease_seconds: after which the segment of a silent process is taken by another.
+        stopping: ends it early, in an orderly way.
+        progress: is called with the state and the counts, at each step and while it scans.
+        clock: time, for simulations.
+        rng: chance, likewise.
+
+    Raises:
+        ConfigurationError: the aggregate cannot be rebuilt, or not with this code, or by now.
+    """
+    aggregate = aggregate_named(app, name)
+    if aggregate.__options__.approximate:
+        raise ConfigurationError(
+            f"{aggregate.__declaration__}: it is approximate, and what is written outside of"
+            " transactions cannot be counted anew exactly; leave out approximate= first"
+        )
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    rebuild = _Rebuild(
+        app,
+        aws,
+        around,
+        store,
+        aggregate,
+        clock or SystemClock(),
+        rng or random.Random(),
+        stopping or anyio.Event(),
+        progress or (lambda *_: None),
+        segments,
+        at_once,
+        lease_seconds,
+    )
+    return await rebuild.run()
+
+
+@dataclass
+class _Rebuild:
+    app: App
+    aws: Aws
+    around: Surroundings
+    store: CursorStore
+    aggregate: type[Aggregate[Any]]
+    clock: Clock
+    rng: random.Random
+    stopping: anyio.Event
+    progress: Callable[[BuildState, Counts], object]
+    segments: int
+    at_once: int
+    lease_seconds: float
+    counts: Counts = field(default_factory=Counts)
+
+    @property
+    def name(self) -> str:
+        return self.aggregate.__name__
+
+    async def run(self) -> Rebuilt:
+        """Go from step to step, from wherever it stands."""
+        await self._begin()
+        number, state = 0, ""
+        while True:
+            generation = await self._generation()
+            build = generation.builds.get(self.name)
+            if build is None or (number and build.number != number):
+                raise ConfigurationError(f"{self.name}: another rebuild has begun")
+            if build.state != state:
+                log.info("build.state", aggregate=self.name, build=build.number, state=build.state)
+                self.progress(build.state, self.counts)
+            number, state = build.number, build.state
+            if not build.under_way or self.stopping.is_set():
+                return Rebuilt(self.name, number, build.state, **asdict(self.counts))
+            if self.name in generation.rebuild:
+                raise ConfigurationError(
+                    f"{self.name} has missed changes meanwhile, and needs to be rebuilt again"
+                )
+            try:
+                await self._step(generation, build)
+            except LeaseLost:
+                continue  # somebody else took a step: look where it stands
+
+    async def _generation(self) -> Generation:
+        newest = await newest_generation(self.store)
+        if newest is None:
+            raise ConfigurationError(
+                f"{self.app.name} has never run on this stream; start a worker"
+            )
+        if newest.fingerprint != self.app.fingerprint():
+            raise ConfigurationError(
+                f"{self.app.name} runs other handlers than these; rebuild with the code that is"
+                " deployed"
+            )
+        return newest
+
+    async def _begin(self) -> None:
+        """Begin a build, unless one is under way that nothing has spoilt."""
+        while True:
+            newest = await self._generation()
+            before = newest.builds.get(self.name)
+            if before is not None and before.under_way and self.name not in newest.rebuild:
+                return
+            if not await Roster(self.store).read():
+                raise ConfigurationError(
+                    f"no worker of {self.app.name} is running; start one: shards have to be read"
+                    " while an aggregate is rebuilt"
+                )
+            build = next_build(before, newest.number + 1, self.segments)
+            builds = {**newest.builds, self.name: build}
+            try:
+                await step_builds(self.store, newest, builds, right=[self.name], advance=True)
+            except LeaseLost:
+                continue
+            return
+
+    # -- the steps -----------------------------------------------------------------------------
+
+    async def _step(self, generation: Generation, build: Build) -> None:
+        """Do what the state asks for, and take the next one."""
+        if build.state == "emptying":
+            await capture(self.store, generation.number)
+            for number, segments in build.past:
+                await self._segments(number, segments).delete()
+            await Clearing(
+                self.aggregate, generation, self.aws, self.store, self.around.schemas, self.rng
+            ).run()
+            await self._take(generation, replace(build, state="building"), advance=True)
+        elif build.state == "building":
+            await capture(self.store, generation.number)
+            await self._take(generation, replace(build, state="scanning"))
+        elif await self._scan(build):
+            # Not earlier than the last read; the guard covers what clocks differ.
+            scanned = int(self.clock.time()) + 1
+            await self._take(generation, replace(build, state="counting", scanned=scanned))
+
+    async def _take(self, generation: Generation, build: Build, *, advance: bool = False) -> None:
+        builds = {**generation.builds, self.name: build}
+        await step_builds(self.store, generation, builds, advance=advance)
+
+    def _segments(self, number: int, total: int) -> "_Segments":
+        return _Segments(
+            self.store,
+            pass_name(self.name, number),
+            total,
+            self.clock,
+            self.rng,
+            self.around.schemas,
+            self.lease_seconds,
+            aggregate=self.name,
+            build=number,
+        )
+
+    async def _scan(self, build: Build) -> bool:
+        """Scan with all who help; return whether every segment is finished."""
+        ending = anyio.Event()
+        segments = self._segments(build.number, build.segments)
+        census = Census(
+            self.aggregate,
+            build.number,
+            self.aws,
+            self.store,
+            self.around.schemas,
+            self.clock,
+            self.rng,
+            counts=self.counts,
+        )
+        finished = False
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._watch, build, ending)
+                finished = await segments.run(
+                    census.serve, new_worker_name(), at_once=self.at_once, stopping=ending
+                )
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
+        return finished
+
+    async def _watch(self, build: Build, ending: anyio.Event) -> None:
+        """End the scan when it is asked for, or is not that of the build any more."""
+        while not ending.is_set():
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await self.stopping.wait()
+            self.progress(build.state, self.counts)
+            newest = await newest_generation(self.store)
+            now = newest.builds.get(self.name) if newest else None
+            if self.stopping.is_set() or now != build:
+                ending.set()
+
+
+@dataclass
+class _Segments(Segments):
+    """Segments of a build, made only while it scans.
+
+    Else a scanner that froze would bring back those of an earlier one.
+    """
+
+    aggregate: str = ""
+    build: int = 0
+
+    async def create(self) -> None:
+        """Create the cursors that are not there yet.
+
+        Raises:
+            LeaseLost: the build is not in its scan any more.
+        """
+        while missing := [n for n in self.names if n not in await self.store.read_many(self.names)]:
+            newest = await newest_generation(self.store)
+            build = newest.builds.get(self.aggregate) if newest else None
+            if newest is None or build is None or build.number != self.build:
+                raise LeaseLost("another build has begun")
+            if build.state != "scanning":
+                return
+            fence = Action(self.store.space.ref("consumer"), Verb.CHECK)
+            fence.guards.append((Guard(builds_are(newest.builds)), OURS))
+            some = missing[:_CREATED_AT_ONCE]
+            schemas = {self.store.space.schema.name: self.store.space.schema}
+            await transact(
+                self.store.dynamodb, schemas, [fence, *map(self._creation, some)], self.rng
+            )
+
+    def _creation(self, name: str) -> Action:
+        fresh = Cursor(name=name, generation=1)
+        action = self.store.space.put(cursor_attributes(fresh), "cursor", name)
+        action.guards.append((Guard(absent), GuardSource("", name, 0)))
+        return action
+
+
+__all__ = ["Rebuilt", "rebuild_aggregate"]

@@ -1,0 +1,304 @@
+"""Verification: an aggregate held against its source, while both are being written.
+
+In: an app, clients, and an aggregate's name. Out: a report: which groups hold something else than
+their items say, and which could not be judged. The source is read whole and added up. Where that
+differs from what is stored, it may only be that the one was read later than the other, or that the
+consumer is behind. So a difference counts only if it was there before, and then, twice in a row,
+
+    the group is read, then its items; the consumer has processed all that was written until then;
+    both are read again, none of them has changed, and they differ as they did.
+
+On failure: a table that cannot be read raises; a consumer that does not catch up, a group that
+keeps changing and one whose parked changes will be tried again leave their differences unsettled.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from streamkit.actions import item_ref
+from streamkit.aggregates.listing import aggregate_named
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.cursor import CursorStore
+from streamkit.entity import Entity
+from streamkit.errors import DecodeError
+from streamkit.kinds.aggregate import Aggregate, source_of, stored_as
+from streamkit.kinds.ranked import has_members, members_of
+from streamkit.kinds.recount import Facts, Place, Recount, differing, stored_facts
+from streamkit.model.keys import Key, Scan
+from streamkit.model.parts import without_suffix
+from streamkit.parked.listing import held_lanes
+from streamkit.running.catching_up import CatchUp
+from streamkit.running.preflight import survey
+from streamkit.table import Table
+
+_EXPIRING_SECONDS = 900.0
+"""Time buckets that end so soon are left out: they may vanish while this runs."""
+_RESTS = 2
+"""Looks in a row that must agree: what goes to and fro may look the same now and then."""
+_QUERIES_MAX = 50
+"""Groups that are looked at again one by one; more are looked at by reading the source again."""
+_PAGE_ITEMS = 1000
+"""Items of one page of a scan; DynamoDB ends a page at 1 MB anyway."""
+
+Image = dict[str, Any]
+"""An item in wire form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One attribute of one group that is not what the group's items say.
+
+    An amount, or the entries of an extreme as `[value, partition key, sort key]`; None is nothing.
+    """
+
+    pk: str
+    sk: str
+    attribute: str
+    stored: Any
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What came of it. `different` is wrong; `unsettled` could not be told, and may be right.
+
+    `items` of the source were read; the `unreadable` do not fit it, or cannot be added up, and are
+    left out, as their changes are parked. `behind` says that the consumer had not processed in time
+    what was written before the last look.
+    """
+
+    aggregate: str
+    groups: int
+    items: int
+    unreadable: int
+    different: tuple[Difference, ...]
+    unsettled: tuple[Difference, ...]
+    parked: int
+    behind: bool
+    looks: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found to be wrong."""
+        return not self.different
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types; amounts are numbers as text."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+async def verify_aggregate(
+    app: App,
+    aws: Aws,
+    name: str,
+    *,
+    looks: int = 5,
+    patience: float = 60.0,
+    clock: Clock | None = None,
+) -> Verification:
+    """Recompute every group of an aggregate from its source, and compare.
+
+    It reads the table twice (both times whole, strongly consistent), then, for what differs, the
+    items of those groups for each further look, and the source whole again where there is no
+    `members`, or too many groups. All groups are held in memory at once.
+
+    Args:
+        app: whose consumer keeps the aggregate.
+        aws: open clients.
+        name: the aggregate's class name.
+        looks: how often what differs is looked at again, at most.
+        patience: seconds that the consumer may take each time to process what was written.
+        clock: tells when things were read.
+
+    Raises:
+        ConfigurationError: the app has no such aggregate, or its table cannot be used.
+    """
+    aggregate = aggregate_named(app, name)
+    clock = clock or SystemClock()
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    verifier = _Verifier(
+        aggregate,
+        Table(aws.dynamodb, around.table, counting=True),
+        CatchUp(app, aws, store, around.table, patience, clock),
+        clock.time() + _EXPIRING_SECONDS,
+    )
+    await verifier.run(looks)
+    lanes = [lane for lane in await held_lanes(store) if lane.handler == name]
+    return verifier.report(len(lanes), retried=any(not lane.stuck for lane in lanes))
+
+
+@dataclass
+class _Verifier:
+    """Compares the groups of one aggregate. `doubtful` are those that differed at the last look."""
+
+    aggregate: type[Aggregate[Any]]
+    table: Table
+    catch_up: CatchUp
+    horizon: float
+    groups: int = 0
+    items: int = 0
+    unreadable: int = 0
+    looks: int = 0
+    behind: bool = False
+    doubtful: dict[Place, tuple[Facts, Facts]] = field(default_factory=dict)
+    _sure: set[Place] = field(default_factory=set)
+    _rests: dict[Place, int] = field(default_factory=dict)
+    _keys: dict[Place, Key[Any]] = field(default_factory=dict)
+
+    async def run(self, looks: int) -> None:
+        """Look at everything, and then at what differs until it is settled."""
+        first = await self._expected(None)
+        self.behind = not await self.catch_up.with_all_until_now()
+        expected = first.facts()
+        stored = {place: facts async for place, facts in self._all_stored()}
+        self.groups = len(expected.keys() | stored.keys())
+        for place in self._comparable(expected, stored):
+            pair = stored.get(place, {}), expected.get(place, {})
+            if differing(*pair):
+                self.doubtful[place] = pair
+        while self._open() and self.looks < looks and not self.behind:
+            self.looks += 1
+            await self._look(self._open())
+
+    def report(self, parked: int, *, retried: bool) -> Verification:
+        """Return what was found; parked changes that are tried again may yet put it right."""
+        found: dict[bool, list[Difference]] = {True: [], False: []}
+        for place, (stored, expected) in sorted(self.doubtful.items()):
+            sure = place in self._sure and not retried
+            found[sure] += _differences(place, stored, expected)
+        return Verification(
+            aggregate=self.aggregate.__name__,
+            groups=self.groups,
+            items=self.items,
+            unreadable=self.unreadable,
+            different=tuple(found[True]),
+            unsettled=tuple(found[False]),
+            parked=parked,
+            behind=self.behind,
+            looks=self.looks,
+        )
+
+    # -- comparing -----------------------------------------------------------------------------
+
+    def _open(self) -> list[Place]:
+        return [place for place in self.doubtful if place not in self._sure]
+
+    async def _look(self, places: list[Place]) -> None:
+        """Drop what agrees; be sure of what has differed in the same way, at rest, twice."""
+        held = await self._stored(places)
+        before = await self._expected(places)
+        self.behind = not await self.catch_up.with_all_until_now()
+        if self.behind:
+            return
+        stored = await self._stored(places)
+        after = await self._expected(places)
+        expected = after.facts()
+        for place in places:
+            pair = self._facts(stored[place]), expected.get(place, {})
+            if not differing(*pair):
+                del self.doubtful[place]
+                continue
+            same = pair == self.doubtful[place] and held[place] == stored[place]
+            at_rest = before.marks.get(place) == after.marks.get(place)
+            self._rests[place] = self._rests.get(place, 0) + 1 if same and at_rest else 0
+            self.doubtful[place] = pair
+            if self._rests[place] >= _RESTS:
+                self._sure.add(place)
+
+    def _comparable(
+        self, expected: dict[Place, Facts], stored: dict[Place, Facts]
+    ) -> Collection[Place]:
+        """Leave out groups of the application's that are not there, where those are skipped."""
+        options = self.aggregate.__options__
+        if options.onto is None or options.missing != "skip":
+            return expected.keys() | stored.keys()
+        return stored.keys()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def _expected(self, places: Collection[Place] | None) -> Recount:
+        """Add up what groups should hold: those at these places, or all."""
+        recount = Recount(self.aggregate, self.table.schema, self.horizon, places)
+        async for item in self._members(places):
+            try:
+                recount.add(item)
+            except Exception:  # noqa: BLE001 - what the app's code raises here, it raises at a change
+                self.unreadable += places is None
+        self._keys |= recount.keys
+        return recount
+
+    async def _members(self, places: Collection[Place] | None) -> AsyncIterator[Entity]:
+        keys = [self._keys.get(place) for place in places or ()]
+        few = places is not None and len(keys) <= _QUERIES_MAX and None not in keys
+        if not few or not has_members(self.aggregate):
+            async for item in self._source(count=places is None):
+                yield item
+            return
+        seen: set[Key[Any]] = set()
+        for key in keys:
+            if key is not None:
+                async for item in self.table.query(members_of(self.aggregate, key)):
+                    if item.item_key not in seen:  # the partitions of two groups may overlap
+                        seen.add(item.item_key)
+                        yield item
+
+    async def _source(self, *, count: bool) -> AsyncIterator[Entity]:
+        source = source_of(self.aggregate)
+        async for raw in self._whole(source):
+            try:
+                item = self.table.entity_of(source, raw)
+            except DecodeError:
+                self.unreadable += count
+                continue
+            self.items += count
+            yield item
+
+    async def _whole(self, entity: type[Entity]) -> AsyncIterator[Image]:
+        after = None
+        while True:
+            items, after = await self.table.page(Scan(entity), after=after, limit=_PAGE_ITEMS)
+            for item in items:
+                yield item
+            if after is None:
+                return
+
+    async def _all_stored(self) -> AsyncIterator[tuple[Place, Facts]]:
+        """Yield what every group holds, but for those whose time is over."""
+        groups: dict[Place, list[Image]] = {}
+        async for item in self._whole(stored_as(self.aggregate)):
+            ref = item_ref(self.table.schema, item)
+            pk, sk = ref.pk[1], ref.sk[1] if ref.sk else ""
+            place = (pk, without_suffix(sk)) if sk else (without_suffix(pk), "")
+            groups.setdefault(place, []).append(item)
+        for place, parts in groups.items():
+            facts = stored_facts(self.aggregate, self._merged(parts), self.horizon)
+            if facts is not None:
+                yield place, facts
+
+    async def _stored(self, places: Iterable[Place]) -> dict[Place, list[Image]]:
+        """Return the items of groups, one or several parts each."""
+        entity = stored_as(self.aggregate)
+        return {
+            (pk, sk): list((await self.table.parts(Key(entity, pk, sk or None))).values())
+            for pk, sk in places
+        }
+
+    def _facts(self, parts: list[Image]) -> Facts:
+        return stored_facts(self.aggregate, self._merged(parts), self.horizon) or {}
+
+    def _merged(self, parts: list[Image]) -> Image:
+        merge = self.aggregate.__parts__
+        if merge is not None:
+            return merge.merge(parts)
+        return parts[0] if parts else {}
+
+
+def _differences(place: Place, stored: Facts, expected: Facts) -> list[Difference]:
+    return [
+        Difference(*place, name, stored.get(name), expected.get(name))
+        for name in differing(stored, expected)
+    ]

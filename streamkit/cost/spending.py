@@ -1,0 +1,70 @@
+"""Spending: what a consumer's calls use a day, and cost, as its workers have counted.
+
+In: an app with its listeners, and clients. Out: one `Spending` for each consumer: units a day by
+kind, at the rate of its workers that run now, each since it began. What handlers write and read is
+in it. Left out is what nobody is told: transactions that were cancelled, workers that have ended,
+and the functions on Lambda.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.cost.pricing import DOLLARS
+from streamkit.cursor import CursorStore
+from streamkit.fleet.members import Member, Roster
+from streamkit.observe.usage import Usage
+from streamkit.running.preflight import survey
+from streamkit.running.workers import consumers_of
+
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What one consumer uses. `units` are a day's, by kind: `read`, `write` and `stream`.
+
+    `seconds` is for how long the longest of its `workers` has counted.
+    """
+
+    consumer: str
+    workers: int
+    seconds: int
+    units: dict[str, float]
+
+    @property
+    def dollars(self) -> float:
+        """A day, the free tier left out."""
+        return sum(units * DOLLARS[kind] for kind, units in self.units.items())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return {**asdict(self), "dollars": self.dollars}
+
+
+async def read_spending(app: App, aws: Aws) -> tuple[Spending, ...]:
+    """Return what an app and its listeners use a day.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    around = await survey(app, aws)
+    found = []
+    for consumer in consumers_of([app]):
+        store = CursorStore(aws.dynamodb, around.space(consumer))
+        found.append(spending_of(consumer.name, (await Roster(store).read()).values()))
+    return tuple(found)
+
+
+def spending_of(consumer: str, members: Iterable[Member]) -> Spending:
+    """Add up what a consumer's workers say in their heartbeats."""
+    counted = [(used, m.at - used.since) for m in members if (used := Usage.of(m.used))]
+    counted = [(used, seconds) for used, seconds in counted if seconds > 0]
+    units = {
+        kind: sum(getattr(used, kind) * _DAY / seconds for used, seconds in counted)
+        for kind in ("read", "write", "stream")
+    }
+    longest = max((seconds for _, seconds in counted), default=0)
+    return Spending(consumer, len(counted), longest, units)

@@ -1,0 +1,90 @@
+"""Fan-outs under way: found in their lanes, and cancelled.
+
+In: an app and its held lanes. Out: how far each fan-out has come. A fan-out that is cancelled goes
+no further: whoever was served stays served, and the next change of its item is fanned out next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.parked.listing import HeldLane, Selection, held_lanes, list_parked, open_store
+from streamkit.parked.redrive import LaneReport, discard
+from streamkit.processing.parking import Parked
+
+State = Literal["serving", "failed", "stuck"]
+
+
+@dataclass(frozen=True, slots=True)
+class FanOutStatus:
+    """One fan-out. `waiting` counts later changes of the item, `since` is in epoch seconds.
+
+    `parked` are those of the `served` for whom the change is parked instead, in lanes of their own.
+    `failed`: it is tried again on its own, later; `stuck`: it waits for a person.
+    """
+
+    lane: str
+    handler: str
+    state: State
+    served: int
+    parked: int
+    waiting: int
+    since: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+def fan_outs(
+    app: App, lanes: Sequence[HeldLane], parked: Sequence[Parked]
+) -> tuple[FanOutStatus, ...]:
+    """Pick the fan-outs among held lanes; parked recipients of one are no fan-outs themselves."""
+    names = {handler.name for handler in app.handlers if handler.broadcast is not None}
+    changes: dict[str, list[Parked]] = {}
+    for change in parked:
+        changes.setdefault(change.lane, []).append(change)
+    return tuple(
+        FanOutStatus(
+            lane.name,
+            lane.handler,
+            _state(lane, changes[lane.name][0]),
+            lane.served,
+            lane.apart,
+            len(changes[lane.name]) - 1,
+            lane.since,
+        )
+        for lane in lanes
+        if lane.handler in names and changes.get(lane.name) and not changes[lane.name][0].to
+    )
+
+
+async def list_fan_outs(app: App, aws: Aws) -> tuple[FanOutStatus, ...]:
+    """Return the fan-outs that are under way, the oldest first.
+
+    Raises:
+        ConfigurationError: a table is missing or has no stream, or may not be described.
+    """
+    store = await open_store(app, aws)
+    lanes = await held_lanes(store)
+    return fan_outs(app, lanes, await list_parked(store, lanes))
+
+
+async def cancel_fan_out(app: App, aws: Aws, lane: str) -> bool:
+    """Let a fan-out go no further; return whether it was under way.
+
+    Raises:
+        ConfigurationError: a table is missing or has no stream, or may not be described.
+    """
+    if lane not in {found.lane for found in await list_fan_outs(app, aws)}:
+        return False
+    reports: list[LaneReport] = await discard(app, aws, Selection(lanes=frozenset({lane})))
+    return any(report.done for report in reports)
+
+
+def _state(lane: HeldLane, first: Parked) -> State:
+    if lane.stuck:
+        return "stuck"
+    return "failed" if first.error is not None and lane.tries else "serving"

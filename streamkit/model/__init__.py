@@ -1,0 +1,1 @@
+"""What an app declares about its items: fields, keys, templates, indexes and conditions."""

@@ -1,0 +1,171 @@
+"""Conditions on items: boto3's `Attr` builder, plus `absent` and `present`.
+
+`Attr` names *attributes of the table* (an entity's alias where it has one), not Python fields. This
+is the only module that knows boto3's classes; the rest asks `compile_condition` for an expression.
+boto3 ships no types, so the few that a condition needs are declared here: what users write is
+checked without another package.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+from boto3.dynamodb.conditions import ConditionExpressionBuilder
+
+from streamkit.model.codec import encode
+
+if TYPE_CHECKING:
+
+    class ConditionBase:
+        """A condition; `&`, `|` and `~` combine it with others."""
+
+        def __and__(self, other: "ConditionBase") -> "ConditionBase": ...
+        def __or__(self, other: "ConditionBase") -> "ConditionBase": ...
+        def __invert__(self) -> "ConditionBase": ...
+        def get_expression(self) -> dict[str, Any]: ...
+
+    class AttributeBase:
+        """Something that an operator compares."""
+
+        name: str
+
+        def __init__(self, name: str) -> None: ...
+        def eq(self, value: Any) -> ConditionBase: ...
+        def ne(self, value: Any) -> ConditionBase: ...
+        def lt(self, value: Any) -> ConditionBase: ...
+        def lte(self, value: Any) -> ConditionBase: ...
+        def gt(self, value: Any) -> ConditionBase: ...
+        def gte(self, value: Any) -> ConditionBase: ...
+        def between(self, low_value: Any, high_value: Any) -> ConditionBase: ...
+        def begins_with(self, value: Any) -> ConditionBase: ...
+        def is_in(self, value: Any) -> ConditionBase: ...
+        def contains(self, value: Any) -> ConditionBase: ...
+        def attribute_type(self, value: str) -> ConditionBase: ...
+
+    class Attr(AttributeBase):
+        """An attribute of the table, by its name there; boto3's `Attr`."""
+
+        def exists(self) -> ConditionBase:
+            """Hold if the item has the attribute."""
+            ...
+
+        def not_exists(self) -> ConditionBase:
+            """Hold if it does not."""
+            ...
+
+        def size(self) -> AttributeBase:
+            """Compare the attribute's size instead."""
+            ...
+
+else:
+    from boto3.dynamodb.conditions import Attr, AttributeBase, ConditionBase
+
+__all__ = [
+    "Attr",
+    "Condition",
+    "Existence",
+    "absent",
+    "all_of",
+    "any_of",
+    "check_condition",
+    "compile_condition",
+    "identity",
+    "present",
+]
+
+
+class Existence(Enum):
+    """Whether the item must be there; the key attribute's name is filled in at commit."""
+
+    ABSENT = "absent"
+    PRESENT = "present"
+
+
+absent = Existence.ABSENT
+present = Existence.PRESENT
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AnyOf:
+    """One of several conditions holds."""
+
+    conditions: "tuple[Condition, ...]"
+
+
+Condition = ConditionBase | Existence | AnyOf
+
+
+def any_of(*conditions: Condition) -> AnyOf:
+    """Return the condition that one of several holds; `absent` and `present` may be among them."""
+    return AnyOf(conditions)
+
+
+def _concrete(condition: Condition, pk_name: str) -> ConditionBase:
+    if condition is Existence.ABSENT:
+        return Attr(pk_name).not_exists()
+    if condition is Existence.PRESENT:
+        return Attr(pk_name).exists()
+    if isinstance(condition, AnyOf):
+        return reduce(or_, (_concrete(part, pk_name) for part in condition.conditions))
+    return condition
+
+
+def all_of(conditions: list[Condition], pk_name: str) -> ConditionBase:
+    """Join conditions with AND, each once; `pk_name` is what `absent` and `present` look at."""
+    if len(conditions) == 1:
+        return _concrete(conditions[0], pk_name)
+    different = {identity(condition): condition for condition in conditions}
+    joined, *others = (_concrete(condition, pk_name) for condition in different.values())
+    for condition in others:
+        joined = joined & condition
+    return joined
+
+
+def identity(condition: object) -> Hashable:
+    """Return something that is equal only for conditions that say the same.
+
+    Comparing the conditions themselves will not do: to Python, `True` is equal to 1.
+    """
+    if isinstance(condition, ConditionBase):
+        expression = condition.get_expression()
+        return expression["operator"], tuple(map(identity, expression["values"]))
+    if isinstance(condition, AnyOf):
+        return "any", tuple(map(identity, condition.conditions))
+    if isinstance(condition, AttributeBase):
+        return condition.name
+    return type(condition).__name__, repr(condition)
+
+
+def check_condition(condition: object) -> None:
+    """Find out that a condition cannot be sent while it is still its handler's failure.
+
+    Raises:
+        TypeError: it is not a condition, as `Attr("n") == 3` is not.
+        ValueError: it holds a value of a type that DynamoDB cannot store.
+    """
+    if isinstance(condition, Existence):
+        return
+    if isinstance(condition, AnyOf):
+        for part in condition.conditions:
+            check_condition(part)
+        return
+    if not isinstance(condition, ConditionBase):
+        raise TypeError(
+            f"a condition is absent, present or built as Attr(...).eq(...), not"
+            f" {type(condition).__name__}"
+        )
+    compile_condition(condition)
+
+
+def compile_condition(condition: ConditionBase) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """Return (expression, attribute names, attribute values in wire form).
+
+    Raises:
+        ValueError: a value is of a type that DynamoDB cannot store.
+    """
+    built = ConditionExpressionBuilder().build_expression(condition)
+    values = {name: encode(value) for name, value in built.attribute_value_placeholders.items()}
+    return built.condition_expression, built.attribute_name_placeholders, values

@@ -1,0 +1,76 @@
+"""Parts: a group whose contributions are spread over several items, and read as one. Pure.
+
+Part 0 is the item with the group's own key; the others have a suffix at their sort key, or at
+their partition key where the table has no sort key. Each shard's commits add to one part alone,
+so that those of different shards do not meet. `merge` makes one item of the parts that exist:
+the sum of what adds up, and anything else from the first that has it.
+
+In: items in wire form. On failure: a sum of more than 38 digits raises `ArithmeticError`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from hashlib import blake2b
+from typing import Any
+
+from streamkit.model.codec import NUMBERS, encode
+from streamkit.model.schema import TableSchema
+
+PARTS_MAX = 64
+"""Parts of one group: all are read at once, and deleted in one transaction."""
+_MARK = "#_sk~"
+_LENGTH = len(_MARK) + 2
+
+Wire = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How an entity's items are spread: over how many, and which attributes add up."""
+
+    count: int
+    sums: Callable[[str], bool]
+
+    def merge(self, items: Sequence[Mapping[str, Wire]]) -> dict[str, Wire]:
+        """Return one item for the parts of one group, of which there is at least one."""
+        whole: dict[str, Wire] = {}
+        for item in items:
+            for name, value in item.items():
+                there = whole.get(name)
+                if there is None:
+                    whole[name] = value
+                elif self.sums(name):
+                    total = NUMBERS.add(Decimal(there["N"]), Decimal(value["N"]))
+                    whole[name] = encode(total)
+        return whole
+
+
+def part_of_shard(shard_id: str, count: int) -> int:
+    """Choose the part that a shard's contributions go to; stable over processes."""
+    digest = blake2b(shard_id.encode(), digest_size=8).digest()
+    return int.from_bytes(digest) % count
+
+
+def suffix(part: int) -> str:
+    """Return what the key of a part ends with."""
+    return f"{_MARK}{part:02d}" if part else ""
+
+
+LAST_SUFFIX = f"{_MARK}~"
+"""Sorts after the suffix of every part."""
+
+
+def without_suffix(text: str) -> str:
+    """Return the group's key of a part's, and any other key as it is."""
+    return text[:-_LENGTH] if is_part(text) else text
+
+
+def is_part(text: str) -> bool:
+    """Say whether a key value is that of a part other than 0."""
+    return text[-_LENGTH:-2] == _MARK and text[-2:].isdecimal()
+
+
+def suffixed(schema: TableSchema) -> str:
+    """Name the key attribute that takes the suffix."""
+    return schema.pk if schema.sk is None else schema.sk

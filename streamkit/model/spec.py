@@ -1,0 +1,173 @@
+"""What an entity's class statement declares, read and checked when the class is made.
+
+Everything here runs once for a class and raises `DeclarationError`s that name it and its line,
+so that no template, alias or keyword turns out wrong at the first event.
+"""
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import (
+    AliasChoices,
+    AwareDatetime,
+    BaseModel,
+    FutureDate,
+    FutureDatetime,
+    NaiveDatetime,
+    PastDate,
+    PastDatetime,
+)
+
+from streamkit.errors import DeclarationError
+from streamkit.model.declaration import Declaration
+from streamkit.model.keys import Index
+from streamkit.model.templates import KeyTemplate, Placeholder
+
+_NOT_IN_KEYS = (bool, float, bytes, set, frozenset, list, dict, tuple)
+_DATES: tuple[Any, ...] = (
+    date,
+    AwareDatetime,
+    FutureDate,
+    FutureDatetime,
+    NaiveDatetime,
+    PastDate,
+    PastDatetime,
+)
+"""Pydantic's own are not subclasses of the dates that they stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntitySpec:
+    """What an entity's class keywords and indexes declare."""
+
+    declaration: Declaration
+    pk: KeyTemplate
+    sk: KeyTemplate | None
+    type: str
+    indexes: Mapping[str, Index]
+
+
+def read_spec(
+    entity: type[BaseModel],
+    inherited: EntitySpec | None,
+    declaration: Declaration,
+    *,
+    pk: str | None,
+    sk: str | None,
+    type_name: str | None,
+) -> EntitySpec | None:
+    """What a class declares by its keywords and indexes, or inherits; `None` for an abstract base.
+
+    Raises:
+        DeclarationError: keywords do not go together, or a template cannot be read.
+    """
+    indexes = {
+        name: value
+        for base in reversed(entity.__mro__)
+        for name, value in vars(base).items()
+        if isinstance(value, Index)
+    }
+    if pk is not None:
+        return EntitySpec(
+            declaration,
+            KeyTemplate.parse(pk, declaration),
+            None if sk is None else KeyTemplate.parse(sk, declaration),
+            type_name or entity.__name__,
+            indexes,
+        )
+    if sk is not None or (inherited is None and type_name is not None):
+        raise DeclarationError(f"{declaration}: an entity with sk or type needs pk")
+    if inherited is None:
+        return None
+    own_type = type_name or inherited.type
+    return EntitySpec(declaration, inherited.pk, inherited.sk, own_type, indexes)
+
+
+def check_fields(
+    entity: type[BaseModel], declaration: Declaration, spec: EntitySpec | None
+) -> None:
+    """Check what templates and aliases say of the model's fields.
+
+    Raises:
+        DeclarationError: a template uses a field that does not exist or cannot be in a key, or a
+            field is written to an attribute that it is not read from.
+    """
+    _check_aliases(entity, declaration)
+    if spec is None:
+        return
+    templates = [(spec.declaration, spec.pk), (spec.declaration, spec.sk)]
+    for index in spec.indexes.values():
+        templates += [(index.declaration, index.pk), (index.declaration, index.sk)]
+    for place, template in templates:
+        for placeholder in template.placeholders if template else ():
+            problem = _placeholder_problem(entity, placeholder)
+            if problem:
+                named = f"{spec.declaration}"
+                if place != spec.declaration:
+                    named += f", {place}"
+                text = template.text if template else ""
+                raise DeclarationError(f"{named}: key template {text!r}: {problem}")
+
+
+def _placeholder_problem(entity: type[BaseModel], placeholder: Placeholder) -> str | None:
+    field = entity.model_fields.get(placeholder.name)
+    if field is None:
+        return f"{entity.__name__} has no field {placeholder.name!r}"
+    if placeholder.name == "index":
+        return "a field in a key cannot be called 'index'; an alias keeps the attribute's name"
+    kinds = [kind for kind in _members(field.annotation) if kind is not types.NoneType]
+    kind = get_origin(kinds[0]) or kinds[0]
+    return _kind_problem(placeholder, kind) if len(kinds) == 1 and isinstance(kind, type) else None
+
+
+def _kind_problem(placeholder: Placeholder, kind: type) -> str | None:
+    if issubclass(kind, _NOT_IN_KEYS):
+        return f"a {kind.__name__} ({placeholder.name}) cannot be part of a key"
+    if placeholder.is_temporal and not issubclass(kind, _DATES):
+        return f"{placeholder.name} is not a date, but its format {placeholder.spec!r} is one"
+    if placeholder.is_numeric and not issubclass(kind, int | Decimal):
+        return f"{placeholder.name} is not a number, but its format {placeholder.spec!r} is one"
+    return None
+
+
+def _check_aliases(entity: type[BaseModel], declaration: Declaration) -> None:
+    for name, field in entity.model_fields.items():
+        written = field.serialization_alias or name
+        read = field.validation_alias
+        choices = list(read.choices) if isinstance(read, AliasChoices) else [read]
+        if written != name and written not in choices:
+            raise DeclarationError(
+                f"{declaration}: {name} is written as {written!r}, but not read from it"
+            )
+
+
+def let_absent_be_empty(entity: type[BaseModel]) -> None:
+    """Give required fields that can be `None`, or an empty set, that as their default.
+
+    Neither is stored at the top level of an item, so that a field without the default could be
+    written but not be read again.
+    """
+    changed = False
+    for field in entity.model_fields.values():
+        if not field.is_required():
+            continue
+        members = _members(field.annotation)
+        if types.NoneType in members or Any in members:
+            field.default = None
+        elif members and get_origin(members[0]) in (set, frozenset):
+            field.default_factory = get_origin(members[0])
+        else:
+            continue
+        changed = True
+    if changed:
+        entity.model_rebuild(force=True)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return get_args(annotation)
+    return (annotation,)

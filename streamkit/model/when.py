@@ -1,0 +1,147 @@
+"""`when`: conditions on the fields of a change, evaluated before its images are decoded.
+
+`changed("status")`, `became("status", "SHIPPED")` and `crossed("stock", below=10)`, combined with
+`&`, `|` and `~`. Each knows the fields it looks at, so that only those are read. A missing image
+(the item did not exist before, or does not any more) holds no value of any field.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from streamkit.entity import Entity
+from streamkit.errors import DeclarationError
+from streamkit.model.declaration import Declaration
+from streamkit.model.fields import validate_fields
+
+Values = Mapping[str, Any]
+"""The values of the fields that a condition looks at, by field name."""
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A condition on a change. `fields` are the fields that it looks at."""
+
+    fields: tuple[str, ...]
+    text: str
+    _holds: Callable[[Values | None, Values | None], bool] = field(repr=False, compare=False)
+    _expected: tuple[tuple[str, Any], ...] = ()
+
+    def holds(self, old: Values | None, new: Values | None) -> bool:
+        """Whether a change between these values meets the condition; `None` is no image."""
+        return self._holds(old, new)
+
+    def check(self, entity: type[Entity], declaration: Declaration | None = None) -> None:
+        """Check the condition against an entity's fields.
+
+        Raises:
+            DeclarationError: a field is unknown, or can never have the value asked for.
+        """
+        place = declaration or Declaration.of(entity)
+        unknown = [name for name in self.fields if name not in entity.model_fields]
+        if unknown:
+            raise DeclarationError(
+                f"{place}: {self.text}: {entity.__name__} has no field {', '.join(unknown)}"
+            )
+        for name, value in self._expected:
+            problem = _expectation_problem(entity, name, value)
+            if problem:
+                raise DeclarationError(f"{place}: {self.text}: {problem}")
+
+    def __and__(self, other: "When") -> "When":
+        return _combined(
+            f"({self.text} & {other.text})",
+            (self, other),
+            lambda old, new: self.holds(old, new) and other.holds(old, new),
+        )
+
+    def __or__(self, other: "When") -> "When":
+        return _combined(
+            f"({self.text} | {other.text})",
+            (self, other),
+            lambda old, new: self.holds(old, new) or other.holds(old, new),
+        )
+
+    def __invert__(self) -> "When":
+        return _combined(f"~{self.text}", (self,), lambda old, new: not self.holds(old, new))
+
+
+def changed(*fields: str) -> When:
+    """Any of the fields differs between the images; with one image only, all of them do."""
+    if not fields:
+        raise DeclarationError(f"{Declaration.here('changed()')}: name the fields")
+
+    def holds(old: Values | None, new: Values | None) -> bool:
+        if old is None or new is None:
+            return True
+        return any(old.get(name) != new.get(name) for name in fields)
+
+    return When(_unique(fields), f"changed({', '.join(map(repr, fields))})", holds)
+
+
+def became(field: str, value: Any) -> When:
+    """The field has the value now, and had another, or there was no item, before."""
+    wanted = _plain(value)
+
+    def is_so(values: Values | None) -> bool:
+        return values is not None and bool(_plain(values.get(field)) == wanted)
+
+    return When(
+        (field,),
+        f"became({field!r}, {value!r})",
+        lambda old, new: is_so(new) and not is_so(old),
+        ((field, value),),
+    )
+
+
+def crossed(field: str, *, below: Any = None, above: Any = None) -> When:
+    """The field is below (or above) the limit now, and was not, or there was no item, before.
+
+    Takes numbers, or dates: whatever is ordered like the field. A field without a value is
+    neither below nor above.
+    """
+    if (below is None) == (above is None):
+        here = Declaration.here(f"crossed({field!r})")
+        raise DeclarationError(f"{here}: give either below= or above=")
+
+    def is_beyond(values: Values | None) -> bool:
+        value = None if values is None else values.get(field)
+        if value is None:
+            return False
+        return bool(value < below if above is None else value > above)
+
+    limit = f"below={below!r}" if above is None else f"above={above!r}"
+    return When(
+        (field,),
+        f"crossed({field!r}, {limit})",
+        lambda old, new: is_beyond(new) and not is_beyond(old),
+    )
+
+
+def _combined(
+    text: str, parts: tuple[When, ...], holds: Callable[[Values | None, Values | None], bool]
+) -> When:
+    fields = _unique(name for part in parts for name in part.fields)
+    expected = tuple(pair for part in parts for pair in part._expected)  # noqa: SLF001
+    return When(fields, text, holds, expected)
+
+
+def _unique(names: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _expectation_problem(entity: type[Entity], name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        stored = validate_fields(entity, {name: value}, where=entity.__name__)[name]
+    except ValueError:
+        return f"{name} can never be {value!r}"
+    if _plain(stored) != _plain(value):
+        return f"{name} holds a {type(stored).__name__}, not a {type(value).__name__}"
+    return None

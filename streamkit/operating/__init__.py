@@ -1,0 +1,1 @@
+"""What operators ask of consumers: status, explanation, inspection, a rewind, an end."""

@@ -1,0 +1,256 @@
+"""Consumers: who keeps control items in a table, and an end to one of them.
+
+In: a table, and where its control items are. Out: what stands there of each consumer, or how many
+items of one were deleted. All is found through directories, never by a scan. Deleting goes from
+the leaves to the consumer's own item, so that a second try finds what a first one has left.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import anyio
+
+from streamkit.actions import Wire
+from streamkit.aggregates.sweeping import Sweeping
+from streamkit.app import App
+from streamkit.aws import Aws, patiently
+from streamkit.clock import Clock, SystemClock
+from streamkit.control import DIRECTORIES, ControlSpace
+from streamkit.cursor import CursorStore
+from streamkit.errors import ConfigurationError
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.directory import Entry, entries, leave
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.liveness import live_workers
+from streamkit.fleet.members import Roster
+from streamkit.parked.listing import LAMBDA_CHUNKS, held_lanes, list_parked
+from streamkit.running.preflight import Finding, describe, survey
+from streamkit.source.lister import NAME as LISTER
+from streamkit.start import start_text
+
+_AT_ONCE = 16
+"""Deletions in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """One consumer of one stream of a table.
+
+    `current`: the stream is the one the table has now. `workers` have a heartbeat item, which one
+    that was killed leaves behind. Times are epoch seconds: changes count from `since` (0: all),
+    `lost` is when the whole stream was last said to have lost some, `paused` since when it reads
+    nothing (0: never, not), `host` who runs it: workers, Lambda functions, or a move for now.
+    """
+
+    name: str
+    table: str
+    stream: str
+    current: bool
+    generation: int | None
+    shards: int
+    workers: int
+    since: int
+    lost: int
+    paused: int
+    needs_rebuild: tuple[str, ...]
+    host: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Ledgers:
+    """The control items of every consumer of one table."""
+
+    dynamodb: Any
+    table: str
+    label: str | None
+    control: Any
+
+    def store(self, entry: Entry) -> CursorStore:
+        """Return one consumer's control items."""
+        space = ControlSpace.of(self.control, entry.consumer, entry.label)
+        return CursorStore(self.dynamodb, space)
+
+    async def entries(self, consumer: str | None = None) -> list[Entry]:
+        """Return who is entered for the table, or one consumer's entries."""
+        found = await entries(self.dynamodb, self.control)
+        return [e for e in found if e.table == self.table and consumer in (None, e.consumer)]
+
+
+async def open_ledgers(aws: Aws, table: str, control_table: str | None = None) -> Ledgers:
+    """Find where a table's consumers keep their items.
+
+    Raises:
+        ConfigurationError: a table is missing, may not be described, or cannot hold them.
+    """
+    schema = await describe(aws, table, type_attribute=None)
+    control = schema
+    if control_table not in (None, table):
+        control = await describe(aws, str(control_table), type_attribute=None)
+    label = schema.stream_arn.rpartition("/")[2] if schema.stream_arn else None
+    return Ledgers(aws.dynamodb, table, label, control)
+
+
+async def list_consumers(aws: Aws, table: str, control_table: str | None = None) -> list[Consumer]:
+    """Return every consumer of a table, those of its former streams too.
+
+    Raises:
+        ConfigurationError: a table is missing, or may not be described.
+    """
+    ledgers = await open_ledgers(aws, table, control_table)
+    return [await _consumer(ledgers, entry) for entry in await ledgers.entries()]
+
+
+async def _consumer(ledgers: Ledgers, entry: Entry) -> Consumer:
+    store = ledgers.store(entry)
+    generation = await newest_generation(store)
+    cursors = await store.read_all()
+    seen = await Roster(store).look()
+    return Consumer(
+        name=entry.consumer,
+        table=entry.table,
+        stream=entry.label,
+        current=entry.label == ledgers.label,
+        generation=generation.number if generation else None,
+        shards=sum(not cursor.finished for cursor in cursors.values()),
+        workers=len(seen.members),
+        since=generation.since if generation else 0,
+        lost=generation.lost if generation else 0,
+        paused=seen.paused,
+        needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
+        host=generation.host if generation else "",
+    )
+
+
+async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> None:
+    """Let every worker of an app's consumer stop reading, those that start later too.
+
+    They commit what is dispatched, keep its shards, and try no parked changes.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or no worker has run yet.
+    """
+    roster = await _roster(app, aws)
+    await roster.pause(int((clock or SystemClock()).time()))
+
+
+async def resume_consumer(app: App, aws: Aws) -> None:
+    """Let them go on; nothing happens if it is not paused.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or no worker has run yet.
+    """
+    roster = await _roster(app, aws)
+    await roster.resume()
+
+
+async def _roster(app: App, aws: Aws) -> Roster:
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    if await newest_generation(store) is None:
+        raise ConfigurationError(f"no worker of {app.name} has run on table {app.table} yet")
+    return Roster(store)
+
+
+async def delete_consumer(
+    aws: Aws,
+    table: str,
+    consumer: str,
+    *,
+    control_table: str | None = None,
+    lease_seconds: float = 7.0,
+    clock: Clock | None = None,
+) -> int:
+    """Delete every control item of a consumer, of all streams of the table; return how many.
+
+    What its handlers wrote stays. Parked changes are gone with it.
+
+    Raises:
+        ConfigurationError: a table is missing, there is no such consumer, or a worker of it lives.
+    """
+    ledgers = await open_ledgers(aws, table, control_table)
+    found = await ledgers.entries(consumer)
+    if not found:
+        raise ConfigurationError(f"table {table} knows no consumer {consumer!r}")
+    for entry in found:
+        alive = await live_workers(ledgers.store(entry), clock or SystemClock(), lease_seconds)
+        if alive:
+            raise ConfigurationError(f"workers are alive, stop them first: {', '.join(alive)}")
+    return sum([await _delete(ledgers, entry) for entry in found])
+
+
+async def _delete(ledgers: Ledgers, entry: Entry) -> int:
+    store = ledgers.store(entry)
+    space = store.space
+    cursors = await every_cursor(store)
+    lanes = await held_lanes(store, cursors)
+    parked = await list_parked(store, lanes)
+    chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
+    deleted = await Sweeping(store, SystemClock(), random.Random()).delete_all()
+    for layer in (
+        [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],
+        [("parked", p.lane, p.position) for p in parked],
+        [("lane", lane.name) for lane in lanes],
+        [("holds", chunk) for chunk in sorted(chunks)],
+        [("cursor", name) for name in [LISTER, *cursors]],
+        [("dir", str(number)) for number in range(DIRECTORIES)],
+    ):
+        deleted += await _delete_all(store, [space.key(*names) for names in layer])
+    roster = Roster(store)
+    seen = await roster.look()
+    for name in seen.members:
+        await roster.remove(name)
+        deleted += 1
+    if seen.paused:
+        await roster.resume()
+    last = [space.key("members")] if space.schema.sk is None else []
+    deleted += await _delete_all(store, [*last, space.key("consumer")])
+    await store.write(leave(space.schema, entry))
+    return deleted
+
+
+async def _delete_all(store: CursorStore, keys: Iterable[dict[str, Wire]]) -> int:
+    """Delete items by key; return how many there were."""
+    limiter, there = anyio.Semaphore(_AT_ONCE), 0
+
+    async def delete(key: dict[str, Wire]) -> None:
+        nonlocal there
+        table = store.space.schema.name
+        call = partial(store.dynamodb.delete_item, TableName=table, Key=key, ReturnValues="ALL_OLD")
+        async with limiter:
+            reply = await patiently(call)
+        there += "Attributes" in reply
+
+    async with anyio.create_task_group() as group:
+        for key in keys:
+            group.start_soon(delete, key)
+    return there
+
+
+async def start_findings(app: App, store: CursorStore) -> list[Finding]:
+    """Say what `check` has to about where the app's consumer starts, or has started."""
+    generation = await newest_generation(store)
+    declared = start_text(app.start)
+    if generation is not None and generation.start != declared:
+        text = (
+            f"{app.declared}: start={declared} has no effect: the consumer exists, and started at"
+            f" {generation.start}; `streamkit rewind` reads again"
+        )
+        return [Finding("warning", text)]
+    if declared == "trim_horizon":
+        return []
+    return [
+        Finding(
+            "warning",
+            f"{handler.declared}: it counts from {declared} only, and needs a rebuild if the table"
+            " held items then",
+        )
+        for handler in app.handlers
+        if handler.is_aggregate
+    ]

@@ -1,0 +1,360 @@
+"""Explanation: what an app makes of one item.
+
+In: an app with its listeners, clients, and the item's key. Out: which entity it is of, which
+handlers listen to it, which of its lanes are held and by what, who wrote it last, the groups of
+aggregates that it counts in, and, if asked for, its changes that the stream still holds. Nothing is
+written. The item's own values are given only if asked for; groups are told by hashes of their keys.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgspec
+
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.changes import ItemKey
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.decode import CONTROL, Record
+from streamkit.decode.images import ImageDecoder
+from streamkit.entity import Entity
+from streamkit.errors import ConfigurationError, DecodeError
+from streamkit.fleet.cursors import every_cursor
+from streamkit.handler import Handler
+from streamkit.kinds.aggregate import Aggregate, source_of
+from streamkit.kinds.contributions import contributions
+from streamkit.model.codec import decode_item, encode_key
+from streamkit.model.keys import Key
+from streamkit.model.origin import MARK, read_mark
+from streamkit.model.schema import TableSchema
+from streamkit.parked.listing import HeldLane, list_parked, read_lanes
+from streamkit.processing.parking import Parked, lane_name
+from streamkit.running.preflight import Surroundings, survey
+from streamkit.running.workers import consumers_of
+from streamkit.source.listing import list_shards
+
+PAGES_MAX = 200
+"""Pages of the stream that are read at most, in all; a page is up to 1,000 records, or 1 MB."""
+_EMPTY_MAX = 5
+"""Empty pages in a row that are taken for the tip: as many as sparse shards were seen to need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A parked change of the item; the first one of a lane has failed, the others wait behind."""
+
+    position: str
+    error: str | None
+    attempts: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A handler that listens to the item's entity.
+
+    `lane` names the item's lane for it, in `parked` and in logs. `due` is when its first parked
+    change is tried next (epoch seconds, 0: at once; None: nothing is parked, or it is stuck).
+    """
+
+    consumer: str
+    handler: str
+    kinds: tuple[str, ...]
+    when: str | None
+    declared: str
+    lane: str
+    state: str = "free"
+    due: int | None = None
+    parked: tuple[Waiting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of an aggregate in which the item counts, by the hash of the group's key."""
+
+    aggregate: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A change of the item in the stream.
+
+    `done` says for each consumer whether its written position is past it; what it parked counts as
+    past. A position that led to nothing is written a minute later, of a quiet shard in an hour.
+    `origin` is who made it, or `mark only`, of which no handler hears.
+    """
+
+    shard: str
+    position: str
+    kind: str
+    created_at: float
+    origin: str
+    hops: int
+    done: dict[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One item. `kind` is `entity`, `control` or `unknown`; `digest` is its key in logs.
+
+    `attributes` are the names of its attributes, `data` their values if they were asked for.
+    `written_by` is the handler whose effect wrote it last, if it says so, after so many `hops`.
+    `shards` are open and could carry its next change. `sightings` is None if nobody looked, and
+    `whole` says whether all of the stream was looked through.
+    """
+
+    table: str
+    digest: str
+    kind: str
+    entity: str | None
+    exists: bool
+    attributes: tuple[str, ...]
+    written_by: str | None
+    hops: int
+    listening: tuple[Listening, ...]
+    groups: tuple[Group, ...]
+    problem: str | None
+    shards: int
+    sightings: tuple[Sighting, ...] | None = None
+    whole: bool = True
+    data: dict[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def held(self) -> tuple[Listening, ...]:
+        """The handlers for which changes of it are parked."""
+        return tuple(one for one in self.listening if one.state != "free")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+async def explain_item(
+    app: App,
+    aws: Aws,
+    pk: str,
+    sk: str | None = None,
+    *,
+    records: bool = False,
+    pages: int = PAGES_MAX,
+    show_data: bool = False,
+) -> Explanation:
+    """Explain an item, by its key as text.
+
+    Args:
+        app: whose handlers; those of its listeners, too.
+        aws: open clients.
+        pk: the partition key.
+        sk: the sort key, if the table has one.
+        records: look for its changes in the stream, from its oldest record on: a call a page, and
+            the service wants no more than two readers a shard.
+        pages: of the stream, at most.
+        show_data: give the item's values.
+
+    Raises:
+        ConfigurationError: the table has a sort key and none is given, or the other way round; it
+            is missing or has no stream, or may not be described.
+    """
+    around = await survey(app, aws)
+    looking = _Looking(app, aws, around, _wire(around.table, pk, sk))
+    return await looking.explain(pages if records else 0, show_data=show_data)
+
+
+def _wire(schema: TableSchema, pk: str, sk: str | None) -> dict[str, dict[str, Any]]:
+    if (sk is None) != (schema.sk is None):
+        wanted = "has no sort key" if schema.sk is None else "has a sort key: give both"
+        raise ConfigurationError(f"table {schema.name} {wanted}")
+    key = {schema.pk: encode_key(pk, schema.pk_type)}
+    if schema.sk is not None and schema.sk_type is not None:
+        key[schema.sk] = encode_key(str(sk), schema.sk_type)
+    return key
+
+
+@dataclass
+class _Looking:
+    app: App
+    aws: Aws
+    around: Surroundings
+    wire: dict[str, dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        self.schema = self.around.table
+        self.consumers: Sequence[App] = consumers_of([self.app])
+        self.route = self.app.router(self.schema).route
+
+    async def explain(self, pages: int, *, show_data: bool) -> Explanation:
+        reply = await patiently(
+            lambda: self.aws.dynamodb.get_item(
+                TableName=self.schema.name, Key=self.wire, ConsistentRead=True
+            )
+        )
+        item: dict[str, Any] | None = reply.get("Item")
+        record = _record(self.wire, item)
+        entity = self.route(record)
+        key = record.item_key
+        known = entity if isinstance(entity, type) else None
+        groups, problem = _groups(self.consumers, known, item, self.schema)
+        mark = (item or {}).get(MARK, {}).get("S", "")
+        shards = await list_shards(self.aws, self.schema.stream_arn or "")
+        sightings, whole = None, True
+        if pages:
+            sightings, whole = await self._sightings(key, [s.id for s in shards.shards], pages)
+        return Explanation(
+            table=self.schema.name,
+            digest=key.digest,
+            kind="control" if entity is CONTROL else "entity" if known else "unknown",
+            entity=known.__name__ if known else None,
+            exists=item is not None,
+            attributes=tuple(sorted(item or ())),
+            written_by=mark.split(":", 3)[3] if mark.count(":") > 2 else None,
+            hops=int(mark.split(":")[1]) if mark.count(":") > 2 else 0,
+            listening=tuple([one async for one in self._listening(known, key)]),
+            groups=groups,
+            problem=problem,
+            shards=sum(shard.ending is None for shard in shards.shards),
+            sightings=sightings,
+            whole=whole,
+            data=decode_item(item) if show_data and item is not None else None,
+        )
+
+    def _store(self, consumer: App) -> CursorStore:
+        return CursorStore(self.aws.dynamodb, self.around.space(consumer))
+
+    async def _listening(
+        self, entity: type[Entity] | None, key: ItemKey
+    ) -> AsyncIterator[Listening]:
+        for consumer in self.consumers:
+            handlers = [h for h in consumer.handlers if h.entity is entity]
+            lanes = {lane_name(handler.name, key): handler for handler in handlers}
+            store = self._store(consumer)
+            held = {lane.name: lane for lane in await read_lanes(store, lanes)}
+            parked = await list_parked(store, list(held.values()))
+            for name, handler in lanes.items():
+                waiting = [change for change in parked if change.lane == name]
+                yield _listening_of(consumer, handler, name, held.get(name), waiting)
+
+    async def _sightings(
+        self, key: ItemKey, shards: Sequence[str], pages: int
+    ) -> tuple[tuple[Sighting, ...], bool]:
+        """Look through the shards; all of them get their turn before the pages are used up."""
+        cursors = {c.name: await every_cursor(self._store(c)) for c in self.consumers}
+        found: list[Sighting] = []
+        whole, left = True, pages
+        for number, shard in enumerate(shards):
+            share = max(1, left // (len(shards) - number)) if left else 0
+            reading = _Reading(self.aws, self.schema.stream_arn or "", shard, share)
+            found += [
+                _sighting(shard, record, cursors)
+                async for record in reading.records()
+                if self.route(record) is not None and record.item_key == key
+            ]
+            left -= share - reading.pages
+            whole &= reading.ended
+        return tuple(sorted(found, key=lambda one: (one.created_at, one.position))), whole
+
+
+@dataclass
+class _Reading:
+    """One shard being read from its oldest record, as far as `pages` go."""
+
+    aws: Aws
+    arn: str
+    shard: str
+    pages: int
+    ended: bool = False
+
+    async def records(self) -> AsyncIterator[Record]:
+        iterator: str | None = None
+        empty = 0
+        while self.pages and not self.ended:
+            try:
+                if iterator is None:
+                    where = {"ShardId": self.shard, "ShardIteratorType": "TRIM_HORIZON"}
+                    iterator = await self.aws.get_iterator(StreamArn=self.arn, **where)
+                page = await patiently(lambda it=iterator: self.aws.get_records(it))  # type: ignore[misc]
+            except AwsError as error:
+                if trouble_of(error) not in (Trouble.MISSING, Trouble.TRIMMED, Trouble.EXPIRED):
+                    raise
+                self.ended = trouble_of(error) is Trouble.MISSING  # it is trimmed by now
+                return
+            self.pages -= 1
+            for record in page.records:
+                yield record
+            iterator = page.next_iterator
+            empty = 0 if page.records else empty + 1
+            self.ended = iterator is None or empty >= _EMPTY_MAX
+
+
+def _record(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:
+    """Return a record of the item as it is, for what tells records apart."""
+    image = {} if item is None else {"NewImage": item}
+    inner = {"Keys": wire, "SequenceNumber": "0", "ApproximateCreationDateTime": 0.0, **image}
+    record = {"eventID": "-", "eventName": "MODIFY", "dynamodb": inner}
+    return Record.from_bytes(msgspec.json.encode(record))
+
+
+def _listening_of(
+    consumer: App, handler: Handler, name: str, lane: HeldLane | None, parked: Sequence[Parked]
+) -> Listening:
+    state, due = "free", None
+    if lane is not None:
+        state, due = ("stuck", None) if lane.stuck else ("held", lane.due)
+    return Listening(
+        consumer=consumer.name,
+        handler=handler.name,
+        kinds=tuple(sorted(kind.value for kind in handler.kinds)),
+        when=handler.when.text if handler.when else None,
+        declared=str(handler.declared),
+        lane=name,
+        state=state,
+        due=due,
+        parked=tuple(Waiting(p.position, p.error, p.attempts, p.at) for p in parked),
+    )
+
+
+def _groups(
+    consumers: Sequence[App],
+    entity: type[Entity] | None,
+    item: Mapping[str, Any] | None,
+    schema: TableSchema,
+) -> tuple[tuple[Group, ...], str | None]:
+    """Return the groups that an item counts in, or why that cannot be said."""
+    counting = [a for one in consumers for a in one.aggregates if source_of(a) is entity]
+    if entity is None or item is None:
+        return (), None
+    try:
+        decoded = ImageDecoder(entity, schema).decode_item(item)
+        return tuple(group for one in counting for group in _groups_of(one, decoded)), None
+    except DecodeError as error:
+        return (), str(error)
+    except Exception as error:  # noqa: BLE001 - an aggregate's own code; a worker parks the change
+        return (), f"its groups cannot be told: {type(error).__name__}"
+
+
+def _groups_of(aggregate: type[Aggregate[Any]], item: Entity) -> Iterator[Group]:
+    keys: Mapping[Key[Any], Any] = contributions(aggregate, item)
+    for key in keys:
+        yield Group(aggregate.__name__, key.digest)
+
+
+def _sighting(shard: str, record: Record, cursors: Mapping[str, Mapping[str, Cursor]]) -> Sighting:
+    mark = read_mark(record.old_image, record.new_image)
+    return Sighting(
+        shard=shard,
+        position=record.position,
+        kind=record.kind.value,
+        created_at=record.created_at,
+        origin=mark.origin if mark else "mark only",
+        hops=mark.hops if mark else 0,
+        done={name: _passed(found.get(shard), record) for name, found in cursors.items()},
+    )
+
+
+def _passed(cursor: Cursor | None, record: Record) -> bool:
+    if cursor is None:
+        return False
+    at_start = not cursor.position.isdecimal()
+    return cursor.finished or (not at_start and record.position <= cursor.position)

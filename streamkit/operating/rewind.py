@@ -1,0 +1,171 @@
+"""Rewind: let a consumer read again from a moment within the stream's retention.
+
+In: an app, and the moment. Out: a new generation, in which every shard is read again from its
+oldest record and what was created before the moment is dropped; parents before children, as ever.
+On failure: a refusal that lists every reason, and nothing has changed.
+
+It is refused for what would come out wrong: handlers that count twice, parked changes (they
+would be met again), workers that are alive, other code than the consumer's. The decision is one
+conditional write. A crash before it leaves the old state, one after it the new: the next worker,
+or the same command, deletes the old cursors, and no commit under them is accepted then.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.cursor import CursorStore
+from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, RemoveFromSet, Set
+from streamkit.errors import ConfigurationError
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.generation import (
+    Generation,
+    begin_rewind,
+    finish_rewind,
+    newest_generation,
+)
+from streamkit.fleet.hosting import WORKERS
+from streamkit.fleet.liveness import live_workers
+from streamkit.handler import Handler
+from streamkit.parked.listing import held_lanes
+from streamkit.running.preflight import survey
+from streamkit.table import Table
+
+_REACH_SECONDS = 23 * 3600
+"""How far back a moment may be: trimming is not to the second."""
+
+_REPEATABLE = (Put, Set, Delete, Check, AddToSet, RemoveFromSet, Completed)
+"""Effects that end at the same item if all changes of their source run again, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """What a rewind has done. `since` is in epoch seconds, 0 for all that the stream holds."""
+
+    consumer: str
+    generation: int
+    since: int
+    cursors: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+class RewindRefused(ConfigurationError):
+    """A rewind would come out wrong; nothing was changed. `reasons` are for people."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__("\n".join(reasons))
+        self.reasons = reasons
+
+
+async def rewind(
+    app: App,
+    aws: Aws,
+    to: datetime | None,
+    *,
+    allow: Collection[str] = (),
+    lease_seconds: float = 7.0,
+    clock: Clock | None = None,
+) -> Rewound:
+    """Let the app's consumer read again.
+
+    Args:
+        app: whose consumer; all its handlers run again.
+        aws: open clients.
+        to: an aware datetime; None is everything that the stream holds.
+        allow: names of handlers that may run twice for a change, although their annotations do not
+            show it. Aggregates never may.
+        lease_seconds: how long silent workers are watched before they count as dead.
+        clock: for simulations.
+
+    Raises:
+        RewindRefused: it would come out wrong.
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    clock = clock or SystemClock()
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    now = clock.time()
+    newest = await newest_generation(store)
+    reasons = [*_too_far(to, now), *_of_handlers(app, allow), *_of_code(app, newest)]
+    if newest is None or reasons:
+        raise RewindRefused(reasons)
+    if not newest.rewinding:
+        if parked := len(await held_lanes(store, await every_cursor(store))):
+            reasons.append(f"{parked} lanes hold parked changes; redrive or discard them first")
+        if alive := await live_workers(store, clock, lease_seconds):
+            reasons.append(f"workers are alive, stop them first: {', '.join(alive)}")
+        if reasons:
+            raise RewindRefused(reasons)
+    since = 0 if to is None else int(to.timestamp())
+    newest = await begin_rewind(store, newest, since, int(now))
+    dropped = await finish_rewind(store, newest)
+    return Rewound(app.name, newest.number, since, dropped)
+
+
+def _too_far(to: datetime | None, now: float) -> Iterator[str]:
+    if to is None:
+        return
+    if to.tzinfo is None:
+        yield f"{to.isoformat()} has no time zone; say which"
+    elif to.timestamp() > now:
+        yield f"{to.isoformat()} is still to come"
+    elif now - to.timestamp() > _REACH_SECONDS:
+        yield f"{to.isoformat()} is more than 23 hours ago; trim-horizon is all that is left"
+
+
+def _of_code(app: App, newest: Generation | None) -> Iterator[str]:
+    if newest is None:
+        yield f"{app.name} has never run on this stream; a new consumer starts with App(start=...)"
+    elif newest.host not in ("", WORKERS):
+        yield f"{app.name} is not run by workers: only their positions can be set back"
+    elif newest.fingerprint != app.fingerprint():
+        yield f"{app.name} runs other handlers than these; rewind with the code that is deployed"
+
+
+def _of_handlers(app: App, allow: Collection[str]) -> Iterator[str]:
+    names = {handler.name for handler in app.handlers}
+    for name in sorted(set(allow) - names):
+        yield f"there is no handler {name!r}"
+    for handler in app.handlers:
+        reason = counts_twice(handler)
+        if reason is not None and (handler.is_aggregate or handler.name not in allow):
+            yield f"{handler.declared}: {reason}"
+
+
+def counts_twice(handler: Handler) -> str | None:
+    """Say why a handler must not run twice for the same changes; None if it may."""
+    if handler.shadow:
+        return None
+    if handler.is_aggregate:
+        return "an aggregate counts every change once more"
+    if Table in handler.needs.values():
+        return "it reads the table, and may build on what it wrote the first time"
+    hints = get_type_hints(handler.run)
+    if "return" not in hints:
+        return "its annotation does not say which effects it returns"
+    for effect in _leaves(hints["return"]):
+        if effect not in (*_REPEATABLE, NoneType):
+            name = getattr(effect, "__name__", str(effect))
+            return f"it may return {name}, which is not known to be the same done twice"
+    return None
+
+
+def _leaves(annotation: Any) -> Iterator[Any]:
+    """Yield the effects that a return annotation names, out of unions and collections."""
+    origin = get_origin(annotation)
+    if isinstance(origin, type) and issubclass(origin, Effect):
+        yield origin
+    elif origin is None:
+        yield annotation
+    else:
+        for part in get_args(annotation):
+            if part is not ...:
+                yield from _leaves(part)

@@ -1,0 +1,258 @@
+"""Status: where a consumer stands, for people and programs.
+
+In: an app and clients. Out: one `Status`: generation, workers, the shards as a tree with owner,
+position and lag, and what is parked. Control items are read through their directories, never by a
+scan. It is a snapshot of things that move: a shard may change hands while it is read.
+
+Ages are differences of two machines' clocks and label things for people; nothing decides by them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.fan_outs.listing import FanOutStatus, fan_outs
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.members import Member, Roster
+from streamkit.observe.usage import Usage
+from streamkit.parked.listing import HeldLane, held_lanes, list_parked
+from streamkit.processing.parking import Parked
+from streamkit.running.lag import Lag, bound, listens, measure, time_to_loss
+from streamkit.running.preflight import Surroundings, survey
+
+_SHARDS_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker whose heartbeat item is there; one that was killed leaves it behind.
+
+    `throttled` counts calls that AWS has throttled since it began.
+    """
+
+    name: str
+    state: str
+    generation: int
+    shards: int
+    beats: int
+    last_beat: int
+    beat_age_seconds: float
+    leads: bool
+    throttled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """One shard's cursor.
+
+    `depth` is its generation in the tree of splits that is still known. `held_lanes` includes the
+    lanes that its parents held; `parked` counts by handler what was parked here. `lost` is when
+    records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0: never).
+    """
+
+    name: str
+    parent: str | None
+    depth: int
+    state: str
+    owner: str | None
+    epoch: int
+    generation: int
+    position: str
+    lag_seconds: float | None
+    lag: str
+    held_lanes: int
+    parked: dict[str, int]
+    lost: int
+    time_to_loss_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One consumer. `shards` stand in the order of their tree, parents before their children.
+
+    `time_to_loss_seconds` is what is left until the oldest unread change of any shard is trimmed.
+    `since` is from when on changes count (0: all), `lost` when the stream as a whole was replaced,
+    `paused` since when it is paused (0: it is not).
+    """
+
+    consumer: str
+    table: str
+    stream: str
+    generation: int | None
+    current: bool
+    needs_rebuild: tuple[str, ...]
+    workers: tuple[WorkerStatus, ...]
+    shards: tuple[ShardStatus, ...]
+    parked: dict[str, int]
+    held_lanes: int
+    stuck_lanes: int
+    lag_seconds: float | None
+    time_to_loss_seconds: float | None
+    since: int
+    lost: int
+    paused: int
+    fan_outs: tuple[FanOutStatus, ...]
+
+    @property
+    def lost_shards(self) -> tuple[str, ...]:
+        """The shards that have lost records, or may have, passed over or not yet."""
+        return tuple(s.name for s in self.shards if s.lost or s.lag == "lost")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return {**asdict(self), "lost_shards": self.lost_shards}
+
+
+async def read_status(
+    app: App, aws: Aws, *, clock: Clock | None = None, look_into_stream: bool = True
+) -> Status:
+    """Read where an app's consumer stands.
+
+    Args:
+        app: whose consumer.
+        aws: open clients.
+        clock: labels ages.
+        look_into_stream: measure the lag with a few `GetRecords` calls a shard; without them it
+            is an upper bound that grows by an hour on a quiet shard.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    clock = clock or SystemClock()
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    generation = await newest_generation(store)
+    cursors = await every_cursor(store)
+    founded = generation.founded if generation else 0
+    lags = {name: bound(cursor, clock.time()) for name, cursor in cursors.items()}
+    if look_into_stream:
+        await _look(app, aws, around, cursors, lags, founded, clock)
+    seen = await Roster(store).look()
+    lanes = await held_lanes(store, cursors)
+    parked = await list_parked(store, lanes)
+    return Status(
+        consumer=app.name,
+        table=app.table,
+        stream=around.table.stream_arn or "",
+        generation=generation.number if generation else None,
+        current=generation is not None and generation.fingerprint == app.fingerprint(),
+        needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
+        workers=_workers(seen.members, clock.time()),
+        shards=tuple(_shards(cursors, lags, lanes, parked)),
+        parked=_by_handler(parked),
+        held_lanes=len(lanes),
+        stuck_lanes=sum(lane.stuck for lane in lanes),
+        lag_seconds=_worst(cursors, lags),
+        time_to_loss_seconds=_least(cursors, lags),
+        since=generation.since if generation else 0,
+        lost=generation.lost if generation else 0,
+        paused=seen.paused,
+        fan_outs=fan_outs(app, lanes, parked),
+    )
+
+
+async def _look(
+    app: App,
+    aws: Aws,
+    around: Surroundings,
+    cursors: Mapping[str, Cursor],
+    lags: dict[str, Lag],
+    founded: int,
+    clock: Clock,
+) -> None:
+    """Measure the lags of the shards that are not finished."""
+    wants = listens(app, around.table)
+    limiter = anyio.Semaphore(_SHARDS_AT_ONCE)
+    arn = around.table.stream_arn or ""
+
+    async def look(cursor: Cursor) -> None:
+        async with limiter:
+            lags[cursor.name] = await measure(aws, arn, cursor, wants, clock, founded)
+
+    async with anyio.create_task_group() as group:
+        for cursor in cursors.values():
+            if not cursor.finished:
+                group.start_soon(look, cursor)
+
+
+def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, ...]:
+    return tuple(
+        WorkerStatus(
+            name=member.name,
+            state=member.state,
+            generation=member.generation,
+            shards=member.held,
+            beats=member.beats,
+            last_beat=member.at,
+            beat_age_seconds=max(0.0, now - member.at),
+            leads=member.leads,
+            throttled=used.throttled if (used := Usage.of(member.used)) else 0,
+        )
+        for _, member in sorted(members.items())
+    )
+
+
+def _shards(
+    cursors: Mapping[str, Cursor],
+    lags: Mapping[str, Lag],
+    lanes: Sequence[HeldLane],
+    parked: Sequence[Parked],
+) -> Iterator[ShardStatus]:
+    lanes_of = Counter(lane.chunk for lane in lanes)
+    for depth, cursor in in_tree_order(cursors):
+        yield ShardStatus(
+            name=cursor.name,
+            parent=cursor.parent,
+            depth=depth,
+            state=cursor.state,
+            owner=cursor.owner,
+            epoch=cursor.epoch,
+            generation=cursor.generation,
+            position=cursor.position,
+            lag_seconds=lags[cursor.name].seconds,
+            lag=lags[cursor.name].measure,
+            held_lanes=sum(lanes_of[chunk] for chunk in cursor.holds),
+            parked=_by_handler(change for change in parked if change.shard == cursor.name),
+            lost=cursor.lost,
+            time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),
+        )
+
+
+def in_tree_order(cursors: Mapping[str, Cursor]) -> Iterator[tuple[int, Cursor]]:
+    """Yield each cursor after its parent, with its depth; siblings and roots by name."""
+    children: dict[str | None, list[Cursor]] = {}
+    for name in sorted(cursors):
+        cursor = cursors[name]
+        parent = cursor.parent if cursor.parent in cursors else None
+        children.setdefault(parent, []).append(cursor)
+    todo = [(0, cursor) for cursor in reversed(children.get(None, []))]
+    while todo:
+        depth, cursor = todo.pop()
+        yield depth, cursor
+        todo += [(depth + 1, child) for child in reversed(children.get(cursor.name, []))]
+
+
+def _by_handler(parked: Iterable[Parked]) -> dict[str, int]:
+    return dict(sorted(Counter(change.handler for change in parked).items()))
+
+
+def _worst(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
+    """Return the largest lag; None if there is no shard, or one of which nothing is known."""
+    seconds = [lags[name].seconds for name, cursor in cursors.items() if not cursor.finished]
+    known = [value for value in seconds if value is not None]
+    return max(known) if known and len(known) == len(seconds) else None
+
+
+def _least(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
+    """Return the shortest time to a loss; None if no shard's is known."""
+    left = [time_to_loss(lags[name]) for name, cursor in cursors.items() if not cursor.finished]
+    return min((seconds for seconds in left if seconds is not None), default=None)

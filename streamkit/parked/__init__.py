@@ -1,0 +1,1 @@
+"""Parked changes: found and listed, their payload, and how they leave their lanes."""

@@ -1,0 +1,213 @@
+"""Parked changes, as they stand in the table: found, listed, shown.
+
+In: the control items of a consumer. Out: lanes and parked changes, in the order in which they will
+be redriven. Lanes are found through the holds chunks that cursors name, changes by following a
+lane from its head; all are gets, never a scan. What changes meanwhile may be missed or be gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.errors import InvariantError
+from streamkit.processing.parking import Parked, read_parked
+from streamkit.running.preflight import survey
+
+LAMBDA_CHUNKS = tuple(f"lambda.{number}.0" for number in range(16))
+"""Where the Lambda host, which has no cursors, lists the lanes that it holds."""
+
+_READS_MAX = 20
+"""Times a lane is read anew while others take changes off it between two reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLane:
+    """A held lane: its first and last parked change, and where its hold is listed.
+
+    `due` is when the first change is tried next (epoch seconds; 0 is at once) and `tries` how often
+    it was, since it was parked or since a person asked for it. A lane that is `stuck` is left alone
+    until a person redrives or discards its first change. A fan-out has come as far as `token` says,
+    and has `served` so many recipients, counting those for whom it is parked instead (`apart`).
+    """
+
+    name: str
+    handler: str
+    head: str
+    tail: str
+    chunk: str
+    since: int
+    due: int = 0
+    tries: int = 0
+    stuck: bool = False
+    token: str | None = None
+    served: int = 0
+    apart: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which held lanes are meant: those that every filter given lets through, or all.
+
+    `entity`, `error` (the kind, such as `ValueError`) and `parked_before` (epoch seconds) look at
+    the first change of a lane, which is the one that failed.
+    """
+
+    lanes: frozenset[str] = frozenset()
+    handler: str | None = None
+    entity: str | None = None
+    error: str | None = None
+    parked_before: float | None = None
+    stuck: bool = False
+
+    def takes_lane(self, lane: HeldLane) -> bool:
+        """Say whether a lane passes the filters that need nothing but its item."""
+        return (
+            (not self.lanes or lane.name in self.lanes)
+            and self.handler in (None, lane.handler)
+            and (lane.stuck or not self.stuck)
+        )
+
+    def takes_first(self, first: Parked) -> bool:
+        """Say whether a lane passes the filters on its first change."""
+        return (
+            self.entity in (None, first.entity)
+            and self.error in (None, first.error)
+            and (self.parked_before is None or first.at < self.parked_before)
+        )
+
+    @property
+    def _asks_first(self) -> bool:
+        return (self.entity, self.error, self.parked_before) != (None, None, None)
+
+    async def choose(self, store: CursorStore) -> list[HeldLane]:
+        """Return the held lanes that are meant, the longest held first."""
+        lanes = [lane for lane in await held_lanes(store) if self.takes_lane(lane)]
+        if not self._asks_first:
+            return lanes
+        items = await store.items([("parked", lane.name, lane.head) for lane in lanes])
+        taken = {first.lane for first in map(read_parked, items) if self.takes_first(first)}
+        return [lane for lane in lanes if lane.name in taken]
+
+
+def read_lane(item: Mapping[str, Any]) -> HeldLane:
+    """Read a lane's item."""
+    return HeldLane(
+        name=item["lane"]["S"],
+        handler=item["handler"]["S"],
+        head=item["head"]["S"],
+        tail=item["tail"]["S"],
+        chunk=item["chunk"]["S"],
+        since=int(item["since"]["N"]),
+        due=int(item.get("due", {"N": "0"})["N"]),
+        tries=int(item.get("tries", {"N": "0"})["N"]),
+        stuck="stuck" in item,
+        token=item["token"]["S"] if "token" in item else None,
+        served=int(item.get("served", {"N": "0"})["N"]),
+        apart=int(item.get("apart", {"N": "0"})["N"]),
+    )
+
+
+async def read_lanes(store: CursorStore, names: Iterable[str]) -> list[HeldLane]:
+    """Read lanes by name; those that are not held (any more) are left out."""
+    return [read_lane(item) for item in await store.items([("lane", name) for name in names])]
+
+
+async def open_store(app: App, aws: Aws) -> CursorStore:
+    """Return the control items of an app's consumer.
+
+    Raises:
+        ConfigurationError: a table is missing or has no stream, or may not be described.
+    """
+    around = await survey(app, aws)
+    return CursorStore(aws.dynamodb, around.space(app))
+
+
+async def held_lanes(
+    store: CursorStore, cursors: Mapping[str, Cursor] | None = None
+) -> list[HeldLane]:
+    """Return every held lane, the longest held first.
+
+    Args:
+        store: the consumer's control items.
+        cursors: all its cursors, if they were read already.
+    """
+    if cursors is None:
+        cursors = await store.read_all()
+    chunks = sorted({*LAMBDA_CHUNKS, *(c for cursor in cursors.values() for c in cursor.holds)})
+    holds = await store.items([("holds", chunk) for chunk in chunks])
+    names = sorted({name for item in holds for name in item.get("lanes", {"SS": []})["SS"]})
+    lanes = await read_lanes(store, names)
+    return sorted(lanes, key=lambda lane: (lane.since, lane.handler, lane.name))
+
+
+async def list_parked(store: CursorStore, lanes: list[HeldLane] | None = None) -> list[Parked]:
+    """Return every parked change without its record, lane by lane, first to last.
+
+    Args:
+        store: the consumer's control items.
+        lanes: only these lanes; all that are held without it.
+    """
+    if lanes is None:
+        lanes = await held_lanes(store)
+    found: dict[str, list[Parked]] = {lane.name: [] for lane in lanes}
+    wanted = [(lane.name, lane.head) for lane in lanes]
+    while wanted:
+        items = await store.items([("parked", *place) for place in wanted])
+        layer = [replace(read_parked(item), record=b"") for item in items]
+        for parked in layer:
+            found[parked.lane].append(parked)
+        wanted = [(parked.lane, parked.next) for parked in layer if parked.next is not None]
+    return [parked for changes in found.values() for parked in changes]
+
+
+async def show(store: CursorStore, lane: str, position: str | None = None) -> Parked | None:
+    """Return one parked change with its record; None if it is not there (any more).
+
+    Args:
+        store: the consumer's control items.
+        lane: the lane's name.
+        position: which of its changes; the first one without it.
+    """
+    if position is not None:
+        return await _read(store, lane, position)
+    found = await read_head(store, lane)
+    return None if found is None else found[1]
+
+
+async def read_head(store: CursorStore, lane: str) -> tuple[HeldLane, Parked] | None:
+    """Return a lane and its first change, with its record; None if nothing is parked in it.
+
+    Raises:
+        InvariantError: the lane names a change that is not there.
+    """
+    before: str | None = None
+    for _ in range(_READS_MAX):
+        item = await store.item("lane", lane)
+        if item is None:
+            return None
+        held = read_lane(item)
+        head = await _read(store, lane, held.head)
+        if head is not None:
+            return held, head
+        if held.head == before:
+            break  # not a matter of reading between two writes
+        before = held.head
+    raise InvariantError(f"lane {lane}: its first parked change is missing")
+
+
+async def _read(store: CursorStore, lane: str, position: str) -> Parked | None:
+    item = await store.item("parked", lane, position)
+    if item is None:
+        return None
+    parked = read_parked(item)
+    pieces = [parked.record]
+    for number in range(parked.parts):
+        part = await store.item("part", lane, position, str(number))
+        if part is None:
+            return None
+        pieces.append(bytes(part["record"]["B"]))
+    return replace(parked, record=b"".join(pieces))

@@ -1,0 +1,148 @@
+"""Payload: the whole record of a parked change, wherever it is.
+
+In: a parked change. Out: its record; or a failure that does not heal, when the change was parked
+with its keys only and the stream does not keep its record any more (24 hours). On failure: what
+throttles or does not answer is asked again; what is not allowed raises the service's own error.
+
+A change that a Lambda function parked does not say its shard: then those are looked through that
+may have its number, the youngest first.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.decode import Page, Record
+from streamkit.errors import RetentionLost, RetryableError
+from streamkit.processing.parking import Failure, Parked
+
+_PAGES_MAX = 10
+"""An iterator at a sequence number may serve empty pages first."""
+_AGAIN_SECONDS = 1.0
+_SHARD = "shardId-"
+"""What DynamoDB's names of shards begin with."""
+
+_GONE = Failure(
+    "RecordGone",
+    "it was parked with its keys only, and the stream has dropped its record by now; discard it",
+    0,
+    heals=False,
+)
+
+
+async def whole_record(aws: Aws, stream_arn: str, parked: Parked) -> Record | Failure:
+    """Return the record of a parked change, with its images.
+
+    Raises:
+        ClientError: the stream may not be read with these credentials.
+    """
+    record = Record.from_bytes(parked.record)
+    if parked.payload == "whole":
+        return record
+    try:
+        if parked.shard.startswith(_SHARD):
+            found = await _in_stream(aws, stream_arn, parked.shard, record.sequence_number)
+        else:
+            found = await _anywhere(aws, stream_arn, record)
+    except AwsError as error:
+        if trouble_of(error) in (Trouble.TRIMMED, Trouble.MISSING):
+            return _GONE
+        raise
+    return found or _GONE
+
+
+async def _in_stream(aws: Aws, stream_arn: str, shard: str, number: str) -> Record | None:
+    """Read one record by its sequence number; None if it is not there."""
+    reply = await patiently(
+        lambda: aws.streams.get_shard_iterator(
+            StreamArn=stream_arn,
+            ShardId=shard,
+            ShardIteratorType="AT_SEQUENCE_NUMBER",
+            SequenceNumber=number,
+        )
+    )
+    iterator: str | None = reply["ShardIterator"]
+    for _ in range(_PAGES_MAX):
+        if iterator is None:
+            return None
+        page = await _page(aws, iterator, limit=1)
+        if page.records:
+            first = page.records[0]
+            return first if first.sequence_number == number else None
+        iterator = page.next_iterator
+    return None
+
+
+async def _anywhere(aws: Aws, stream_arn: str, record: Record) -> Record | None:
+    """Look for a record in every shard that may have it; numbers may be those of other shards."""
+    for shard in await _shards_with(aws, stream_arn, int(record.sequence_number)):
+        try:
+            found = await _in_stream(aws, stream_arn, shard, record.sequence_number)
+        except AwsError as error:
+            if trouble_of(error) not in (Trouble.TRIMMED, Trouble.MISSING, Trouble.INVALID):
+                raise
+        else:
+            if found is not None and found.keys == record.keys:
+                return found
+    return None
+
+
+async def _shards_with(aws: Aws, stream_arn: str, number: int) -> list[str]:
+    """Name the shards whose range holds a sequence number, the one that began last first."""
+    found: dict[str, int] = {}
+    request: dict[str, Any] = {"StreamArn": stream_arn}
+    while True:
+        reply = await patiently(lambda: aws.streams.describe_stream(**request))
+        described: Mapping[str, Any] = reply["StreamDescription"]
+        for shard in described["Shards"]:
+            between = shard.get("SequenceNumberRange", {})
+            first = int(between.get("StartingSequenceNumber", 0))
+            last = between.get("EndingSequenceNumber")
+            if first <= number and (last is None or number <= int(last)):
+                found[shard["ShardId"]] = first
+        if not described.get("LastEvaluatedShardId"):
+            return sorted(found, key=lambda name: -found[name])
+        request["ExclusiveStartShardId"] = described["LastEvaluatedShardId"]
+
+
+async def records_between(
+    aws: Aws, stream_arn: str, shard: str, first: str, last: str
+) -> tuple[Record, ...]:
+    """Read the records of a shard from one sequence number to another, both included.
+
+    Raises:
+        RetentionLost: the stream does not keep them any more.
+    """
+    found: list[Record] = []
+    try:
+        iterator: str | None = await aws.get_iterator(
+            StreamArn=stream_arn,
+            ShardId=shard,
+            ShardIteratorType="AT_SEQUENCE_NUMBER",
+            SequenceNumber=first,
+        )
+        empty = 0
+        while iterator is not None and empty < _PAGES_MAX:
+            page = await _page(aws, iterator, limit=1000)
+            empty = 0 if page.records else empty + 1
+            for record in page.records:
+                if int(record.sequence_number) > int(last):
+                    return tuple(found)
+                found.append(record)
+            iterator = page.next_iterator
+    except AwsError as error:
+        if trouble_of(error) not in (Trouble.TRIMMED, Trouble.MISSING):
+            raise
+        text = f"the stream does not keep the records from {first} to {last} any more"
+        raise RetentionLost(text, shard=shard, certain=True) from error
+    return tuple(found)
+
+
+async def _page(aws: Aws, iterator: str, *, limit: int) -> Page:
+    while True:
+        try:
+            return await patiently(lambda: aws.get_records(iterator, limit=limit))
+        except RetryableError:  # the reply was cut off
+            await anyio.sleep(_AGAIN_SECONDS)

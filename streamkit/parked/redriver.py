@@ -1,0 +1,314 @@
+"""The redriver: takes the changes of one lane off it, first to last, by running their handlers.
+
+In: a lane's name. Out: a report: the lane is empty, or its first change failed again and stays
+first, due later or stuck, or is not due yet.
+
+A redrive is one transaction without the cursor: the lane's head moves on IF it is this change, the
+parked change goes IF it is still there, and its effects happen. Both conditions are false
+afterwards, so a repeated or late attempt is harmless, two redrivers do not hurt each other, and
+workers go on queueing meanwhile. The last change takes the lane away IF nothing queued behind it.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from streamkit.actions import LANE, Action
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
+from streamkit.clock import Clock, SystemClock
+from streamkit.cursor import CursorStore
+from streamkit.decode import Page, Router
+from streamkit.errors import InvariantError, Unavailable
+from streamkit.fan_outs.broadcasting import Broadcaster
+from streamkit.handler import Handler
+from streamkit.kinds.fan_out import serving_one
+from streamkit.model.schema import TableSchema
+from streamkit.observe.meters import UNMETERED, Meters
+from streamkit.parked.listing import HeldLane, read_head
+from streamkit.parked.payload import whole_record
+from streamkit.parked.unparking import leave, stay
+from streamkit.processing.commit import Invalid, Refused
+from streamkit.processing.dispatch import Dispatcher, Tools
+from streamkit.processing.fold import join_read
+from streamkit.processing.outcome import Outcome, Work, with_reads
+from streamkit.processing.parking import LATE, Failure, Hold, Parked, next_due
+from streamkit.processing.refusal import contended, refuse
+from streamkit.processing.tracing import NO_TRACING, Tracing
+from streamkit.running.preflight import Surroundings
+from streamkit.sinks.outlets import Outlets
+
+Step = Failure | Literal["done", "overtaken"] | float
+"""What became of a lane's first change: it failed, it is done, or somebody else was faster; or else
+it is a fan-out that goes on in so many seconds."""
+
+_ASIDE_SECONDS = 30.0
+"""How long a fan-out that another worker serves is left alone."""
+
+_SPREAD = (0.75, 1.25)
+"""What a pause is multiplied with, so that what failed together is not tried together for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneReport:
+    """What became of a lane: how many changes left it, and why the first one stays, if one does.
+
+    `due` is when the first change is tried again on its own, in epoch seconds; None if nothing is
+    left, or if it is `stuck` and waits for a person. `serving`: a fan-out is under way.
+    """
+
+    lane: str
+    handler: str
+    done: int = 0
+    failure: Failure | None = None
+    due: float | None = None
+    stuck: bool = False
+    serving: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the lane's next change failed and is still parked."""
+        return self.failure is not None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is parked in the lane any more."""
+        return self.due is None and not self.stuck
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it in JSON's types."""
+        return asdict(self)
+
+
+@dataclass
+class Redriver:
+    """Redrives the lanes of one consumer. Several may work at the same time.
+
+    By hand (`automatic` is false) it tries every change it is asked for, as often as its handler's
+    policy says, and what fails begins its count of tries anew. On its own it only tries what is
+    due, once.
+    """
+
+    app: App
+    aws: Aws
+    around: Surroundings
+    tools: Tools
+    rng: random.Random
+    clock: Clock = field(default_factory=SystemClock)
+    automatic: bool = False
+    outlets: Outlets = field(default_factory=Outlets)
+    meters: Meters = UNMETERED
+    tracing: Tracing = NO_TRACING
+    _dispatchers: dict[str, Dispatcher] = field(default_factory=dict)
+    _in_builds: dict[tuple[str, int], Handler] = field(default_factory=dict)
+
+    def tell(self, set_aside: Callable[[str, Mapping[str, Hold]], object]) -> None:
+        """Tell somebody of the lanes of recipients that a fan-out parks, by its own lane's name."""
+        self._broadcaster.set_aside = set_aside
+
+    def __post_init__(self) -> None:
+        """Find the consumer's control items."""
+        self.store = CursorStore(self.aws.dynamodb, self.around.space(self.app))
+        self._broadcaster = Broadcaster(
+            self.store,
+            self.around.schemas,
+            self.tools,
+            self.outlets,
+            self.rng,
+            self.clock,
+        )
+
+    async def redrive(self, lane: str) -> LaneReport:
+        """Run the lane's changes, first to last, until it is empty or one fails or is not due.
+
+        Raises:
+            ClientError: the table throttled, or did not answer, for half a minute.
+            InvariantError: the lane names a change that is not there.
+        """
+        report = LaneReport(lane, "")
+        while True:
+            found = await read_head(self.store, lane)
+            if found is None:
+                return report
+            held, head = found
+            report = replace(report, handler=head.handler)
+            if self.automatic and (held.stuck or held.due > self.clock.time()):
+                return _waits(report, held)
+            step = await self._redrive_one(held, head)
+            if isinstance(step, Failure):
+                return await self._failed(report, held, head, step)
+            if isinstance(step, float):
+                return replace(report, due=self.clock.time() + step, serving=True)
+            if step == "done":
+                report = replace(report, done=report.done + 1)
+
+    async def _failed(
+        self, report: LaneReport, held: HeldLane, head: Parked, failure: Failure
+    ) -> LaneReport:
+        """Write down that the first change failed again, unless somebody else got on with it."""
+        tries = held.tries + 1 if self.automatic else 1
+        handler = self._handler(head)
+        due = None
+        if handler is not None:
+            spread = self.rng.uniform(*_SPREAD)
+            due = next_due(handler.policy, failure, tries, self.clock.time(), spread)
+        if not await stay(self.store, head, failure, tries, due, self.rng):
+            return replace(report, failure=failure, due=int(self.clock.time()))
+        return replace(report, failure=failure, due=due, stuck=due is None)
+
+    def _handler(self, head: Parked) -> Handler | None:
+        found = next((h for h in self.app.handlers if h.name == head.handler), None)
+        if found is None or not head.build or found.in_build is None:
+            return found
+        place = (found.name, head.build)
+        if place not in self._in_builds:
+            self._in_builds[place] = found.in_build(head.build)
+        return self._in_builds[place]
+
+    async def _redrive_one(self, held: HeldLane, head: Parked) -> Step:
+        if head.error == LATE:
+            text = "it may have been applied before: look at what it would do, and discard it"
+            return _never_heals(LATE, text)
+        handler = self._handler(head)
+        if handler is None:
+            return _never_heals(
+                "HandlerMissing",
+                f"the app has no handler {head.handler!r} any more; discard it, or bring it back",
+            )
+        if handler.shadow:
+            return _never_heals(
+                "HandlerShadowed",
+                f"{handler.declared} is in shadow mode now, so that its change would be lost;"
+                " discard it, or apply its effects again",
+            )
+        if head.to:
+            handler = serving_one(handler, head.to)
+        dispatcher = self._dispatcher(handler)
+        record = await whole_record(self.aws, self.around.table.stream_arn or "", head)
+        if isinstance(record, Failure):
+            return record
+        entity = dispatcher.router.route(record)
+        if entity is not handler.entity or record.kind not in handler.kinds:
+            return _never_heals(
+                "ChangeUnwanted",
+                f"{handler.declared} does not listen to such a change any more; discard it",
+            )
+        works, later, _ = dispatcher.works(Page((record,)), head.shard)
+        if not works:  # the handler's `when` does not hold (any more): done without effects
+            sent = await leave(self.store, self.around.schemas, held, head, (), self.rng)
+            return "done" if sent is None else "overtaken"
+        failure = works[0].outcomes[0].failure
+        if failure is not None:  # its `when`, or too many hops
+            return failure
+        if handler.broadcast is not None:
+            return await self._fan_out(dispatcher, handler, works[0], held, head)
+        await dispatcher.run_lanes(later, works, head.shard, held=_never)
+        return await self._settle(dispatcher, works[0], held, head)
+
+    async def _fan_out(
+        self, dispatcher: Dispatcher, handler: Handler, work: Work, held: HeldLane, head: Parked
+    ) -> Step:
+        """Serve the audience of a change on, until another fan-out's turn has come."""
+        try:
+            change = dispatcher.change_of(work, handler, head.shard)
+            step, pause = await self._broadcaster.advance(
+                handler, change, work, held, head, whole=not self.automatic
+            )
+        except AwsError as error:
+            if trouble_of(error) not in (Trouble.INVALID, Trouble.MISSING):
+                raise
+            return Failure(code_of(error), f"the audience cannot be read: {error}"[:1000])
+        except (Unavailable, InvariantError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the audience is user code
+            return Failure.of(error, 1)
+        if step == "served":
+            sent = await leave(self.store, self.around.schemas, held, head, (), self.rng)
+            return "done" if sent is None else "overtaken"
+        if step == "overtaken":
+            now = await self.store.item("lane", held.name)
+            same = now is not None and now["head"]["S"] == held.head
+            return _ASIDE_SECONDS if self.automatic and same else "overtaken"
+        return step if isinstance(step, Failure) else pause
+
+    async def _settle(
+        self, dispatcher: Dispatcher, work: Work, held: HeldLane, head: Parked
+    ) -> Step:
+        """Commit an outcome; run it again as long as its conditions ask for that."""
+        (outcome,) = work.outcomes
+        while outcome.failure is None:
+            if outcome.waiting:
+                await dispatcher.run(work, outcome, [work], head.shard)
+                continue
+            if not outcome.sent:
+                await dispatcher.sending.send(work, outcome, head.shard, to=head.to)
+                continue
+            effects = _effects(outcome, head.position)
+            schemas = self.around.schemas
+            sent = await leave(self.store, schemas, held, head, effects, self.rng)
+            if sent is None:
+                return "done"
+            if isinstance(sent, Invalid):
+                text = "DynamoDB finds an effect of this result invalid"
+                outcome.fail(Failure(sent.code, text))
+            elif any(source.effect == LANE for source in sent.sources):
+                return "overtaken"
+            else:
+                _refused(outcome, sent, self.around.table)
+        return outcome.failure
+
+    def _dispatcher(self, handler: Handler) -> Dispatcher:
+        """Make a dispatcher of one handler, for which a failure is just that.
+
+        A policy that blocks would never come back, and one that skips would drop the change.
+        """
+        known = self._dispatchers.get(handler.name)
+        if known is None or known.handlers[0].run is not handler.run:
+            policy = replace(handler.policy, on_failure="park", breaker=False)
+            if self.automatic:
+                policy = replace(policy, attempts=1)
+            parking = replace(handler, policy=policy)
+            router: Router = self.app.router(self.around.table)
+            known = Dispatcher(
+                [parking],
+                router,
+                self.around.table,
+                self.tools,
+                self.rng,
+                outlets=self.outlets,
+                tables=self.around.schemas,
+                cascades=self.app.cascades(),
+                meters=self.meters,
+                tracing=self.tracing,
+            )
+            self._dispatchers[handler.name] = known
+        return known
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def _never_heals(kind: str, detail: str) -> Failure:
+    return Failure(kind, detail, 0, heals=False)
+
+
+def _waits(report: LaneReport, held: HeldLane) -> LaneReport:
+    """Complete the report on a lane whose first change is not tried now."""
+    return replace(report, due=None if held.stuck else held.due, stuck=held.stuck)
+
+
+def _effects(outcome: Outcome, position: str) -> list[Action]:
+    writes, checks = with_reads(outcome, position)
+    actions = dict(writes)
+    for check in checks:
+        actions[check.ref] = join_read(actions.get(check.ref), check)
+    return list(actions.values())
+
+
+def _refused(outcome: Outcome, refused: Refused, schema: TableSchema) -> None:
+    """Change what made the transaction fail: the outcome runs again, shrinks, or has failed."""
+    effects = {source.effect for source in refused.sources}
+    refuse(outcome, effects, refused.sources[0].position, schema)
+    contended(outcome)

@@ -1,0 +1,314 @@
+"""Retrying: a worker's parked changes are tried again on their own, when they are due.
+
+In: which lanes the worker's shards hold. Out: lanes that are taken apart; their shards are told
+when one is empty. Lane items say when they are due, in epoch seconds: a clock that is wrong tries
+too early or too late, and no harm is done. What is known here is only a memory of that: a lane is
+read when it is new, when it is due, and, if it is stuck, now and then, because a person may have
+moved it on. Two workers that hold one lane, as after a split, may both try it; one of them wins.
+
+On failure: a table that throttles or does not answer slows this down, and ends nothing. Missing
+permissions end the worker.
+"""
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import anyio
+import anyio.abc
+
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
+from streamkit.clock import Clock
+from streamkit.errors import InvariantError, RetryableError
+from streamkit.observe.logger import get_logger
+from streamkit.parked.listing import read_lanes
+from streamkit.parked.redriver import LaneReport, Redriver
+from streamkit.processing.dispatch import Dispatcher, Tools
+from streamkit.processing.parking import Hold
+from streamkit.running.preflight import Surroundings
+
+log = get_logger("streamkit.retrying")
+
+AT_ONCE = 8
+"""Lanes that are tried at the same time: a downstream that recovers is not overrun."""
+LOOK_SECONDS = 5.0
+"""How late a newly held lane may be noticed."""
+STUCK_SECONDS = 900.0
+"""Between looks at a stuck lane."""
+_DELAY_SECONDS = 30.0
+"""Until a lane is tried again that could not be tried."""
+_NEW_MAX = 1000
+"""New lanes that are read in one round, so that due ones do not wait for all of them."""
+_SHORTEST_SECONDS = 1.0
+"""Between two rounds: each looks at every held lane, in memory."""
+PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
+"""What is wrong with the table for a while, and not with a lane."""
+
+Lanes = Callable[[], Mapping[str, Hold]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A shard of this worker: the lanes that it holds, and who is told of empty and of new ones."""
+
+    lanes: Lanes
+    emptied: Callable[[str], object]
+    begun: Callable[[Mapping[str, Hold]], object]
+
+
+class LaneRetries:
+    """Tries the parked changes of one app on one worker. `run_for_ever` may be called once."""
+
+    def __init__(self, redriver: Redriver) -> None:
+        self._redriver = redriver
+        redriver.tell(self._set_aside)
+        self._clock = redriver.clock
+        self._holders: dict[str, _Holder] = {}
+        self._due: dict[str, float] = {}
+        self._waiting: deque[str] = deque()
+        self._busy: set[str] = set()
+        self._serving: set[str] = set()
+        self._stuck: set[str] = set()
+        self._foreign: set[tuple[str, str]] = set()
+        self._heard = self._learnt = 0
+        self.wrote: Callable[[], object] = lambda: None
+        self._runners = 0
+        self._paused = False
+        self._woken = anyio.Event()
+
+    @classmethod
+    def of(
+        cls,
+        app: App,
+        aws: Aws,
+        around: Surroundings,
+        tools: Tools,
+        *,
+        rng: random.Random,
+        clock: Clock,
+        like: Dispatcher | None = None,
+    ) -> "LaneRetries":
+        """Make one for an app, with what its handlers ask for; it sends and counts as `like`."""
+        redriver = Redriver(app, aws, around, tools, rng, clock, automatic=True)
+        if like is not None:
+            redriver = replace(
+                redriver, outlets=like.outlets, meters=like.meters, tracing=like.tracing
+            )
+        return cls(redriver)
+
+    def watch(
+        self,
+        shard: str,
+        lanes: Lanes,
+        emptied: Callable[[str], object],
+        begun: Callable[[Mapping[str, Hold]], object],
+    ) -> None:
+        """Retry what a shard holds from now on.
+
+        Args:
+            shard: its name.
+            lanes: returns the lanes that it holds now. A hold that begins anew is another object.
+            emptied: is called with a lane that is not in the table any more; only while the shard
+                holds it as it did before that was found out, so the shard may forget the hold.
+            begun: is called with lanes that the shard holds from now on: of recipients for whom a
+                fan-out has parked its change.
+        """
+        self._holders[shard] = _Holder(lanes, emptied, begun)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at once: a lane has begun to be held, and may be due."""
+        self._heard += 1
+        self._woken.set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is due or under way here; what failed and waits for its turn is not."""
+        if self._paused:
+            return self._runners > 0
+        return self._heard > self._learnt or bool(self._busy or self._serving)
+
+    @property
+    def parked(self) -> int:
+        """How many items have parked changes here; audiences that are being served do not count."""
+        held = {name for holder in self._holders.values() for name in holder.lanes()}
+        return len(held - self._serving)
+
+    @property
+    def stuck(self) -> int:
+        """How many of them wait for a person, as far as is known here."""
+        held = {name for holder in self._holders.values() for name in holder.lanes()}
+        return len(held & self._stuck)
+
+    def unwatch(self, shard: str) -> None:
+        """Leave a shard's lanes to its next owner; one that is being tried is finished."""
+        self._holders.pop(shard, None)
+
+    def pause(self, *, paused: bool) -> None:
+        """Begin with no lane any more; or go on."""
+        self._paused = paused
+        self._woken.set()
+
+    async def run_for_ever(self) -> None:
+        """Retry what is due, until cancelled.
+
+        Raises:
+            ConfigurationError: the credentials may not write.
+            ClientError: they may not read.
+        """
+        async with anyio.create_task_group() as group:
+            while True:
+                if not self._paused:
+                    await self._round(group)
+                with anyio.move_on_after(self._rest()):
+                    await self._woken.wait()
+                self._woken = anyio.Event()
+
+    async def _round(self, group: anyio.abc.TaskGroup) -> None:
+        """Learn of new lanes, and begin with those that are due, the longest due first."""
+        heard = self._heard
+        if self._foreign:
+            await self._look_again()
+        held = {name for holder in self._holders.values() for name in holder.lanes()}
+        self._due = {name: due for name, due in self._due.items() if name in held}
+        self._serving &= held
+        self._stuck &= held
+        await self._learn(name for name in held if name not in self._due)
+        now = self._clock.time()
+        due = [name for name, at in self._due.items() if at <= now and name not in self._busy]
+        self._waiting.extend(sorted(due, key=lambda name: (self._due[name], name)))
+        self._busy.update(due)
+        for _ in range(min(AT_ONCE - self._runners, len(self._waiting))):
+            self._runners += 1
+            group.start_soon(self._run)
+        self._learnt = heard
+
+    def _rest(self) -> float:
+        """Return the seconds until the next round."""
+        soonest = min((at for name, at in self._due.items() if name not in self._busy), default=0.0)
+        wait = soonest - self._clock.time() if soonest else LOOK_SECONDS
+        return min(max(wait, _SHORTEST_SECONDS), LOOK_SECONDS)
+
+    async def _learn(self, unknown: Iterator[str]) -> None:
+        """Read when new lanes are due."""
+        began = {name: self._holds(name) for name in islice(unknown, _NEW_MAX)}
+        if not began:
+            return
+        found = {lane.name: lane for lane in await read_lanes(self._redriver.store, sorted(began))}
+        for name, holds in began.items():
+            lane = found.get(name)
+            if lane is None:
+                self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
+                self._emptied(name, holds)
+            else:
+                stuck = self._clock.time() + STUCK_SECONDS
+                self._due[name] = stuck if lane.stuck else float(lane.due)
+                if lane.stuck:
+                    self._stuck.add(name)
+
+    async def _run(self) -> None:
+        """Try lanes until none waits."""
+        try:
+            while self._waiting and not self._paused:
+                lane = self._waiting.popleft()
+                holds = self._holds(lane)
+                if holds:
+                    await self._try(lane, holds)
+                if lane in self._serving and self._is_next(lane):
+                    self._waiting.append(lane)  # behind all others that are due
+                else:
+                    self._busy.discard(lane)
+        finally:
+            self._runners -= 1
+
+    def _is_next(self, lane: str) -> bool:
+        """Say whether a lane is due again before there would be another round."""
+        return self._due.get(lane, math.inf) < self._clock.time() + _SHORTEST_SECONDS
+
+    async def _try(self, lane: str, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
+        now = self._clock.time()
+        try:
+            report = await self._redriver.redrive(lane)
+        except InvariantError:
+            log.exception("lane.broken", lane=lane)
+            self._due[lane] = now + STUCK_SECONDS
+        except (*AwsError, RetryableError) as error:
+            if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
+                raise
+            log.warning("lane.delayed", lane=lane, code=code_of(error))
+            self._serving.discard(lane)
+            self._due[lane] = self._clock.time() + _DELAY_SECONDS
+        else:
+            self._note(report, holds)
+
+    def _note(self, report: LaneReport, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
+        """Remember what became of a lane, and say so where it matters."""
+        self._serving.discard(report.lane)
+        if report.done or report.serving:
+            self.wrote()
+        known = {"lane": report.lane, "handler": report.handler, "done": report.done}
+        if report.failure is not None:
+            known["error"] = report.failure.kind
+        if report.empty:
+            if report.done:
+                log.info("lane.lifted", **known)
+            else:
+                self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
+            self._emptied(report.lane, holds)
+            return
+        if report.serving:
+            self._serving.add(report.lane)
+        self._stuck.discard(report.lane)
+        if report.stuck:
+            self._stuck.add(report.lane)
+            self._due[report.lane] = self._clock.time() + STUCK_SECONDS
+        else:
+            self._due[report.lane] = float(report.due or 0)
+        if report.failed and report.stuck:
+            log.error("lane.stuck", **known)
+        elif report.failed:
+            log.info("lane.retried", **known, due=report.due)
+
+    def _set_aside(self, fan_out: str, lanes: Mapping[str, Hold]) -> None:
+        """A fan-out has parked its change for recipients: whoever holds its lane holds theirs."""
+        for holder, _ in self._holds(fan_out).values():
+            holder.begun(lanes)
+
+    async def _look_again(self) -> None:
+        """Learn which lanes there are beside one that somebody else has taken apart.
+
+        If it was a fan-out, recipients may have been parked of whom nothing is known here.
+        """
+        chunks, self._foreign = self._foreign, set()
+        items = [("holds", chunk) for chunk in sorted({chunk for _, chunk in chunks})]
+        found = {item["chunk"]["S"]: item for item in await self._redriver.store.items(items)}
+        for shard, chunk in sorted(chunks):
+            holder, item = self._holders.get(shard), found.get(chunk)
+            if holder is None or item is None or "lanes" not in item:
+                continue
+            known = holder.lanes()
+            new = {name: Hold(chunk) for name in item["lanes"]["SS"] if name not in known}
+            if new:
+                holder.begun(new)
+
+    def _holds(self, lane: str) -> dict[str, tuple[_Holder, Hold]]:
+        """Return how shards hold a lane at this moment."""
+        held = ((shard, holder, holder.lanes().get(lane)) for shard, holder in self._all())
+        return {shard: (holder, hold) for shard, holder, hold in held if hold is not None}
+
+    def _all(self) -> list[tuple[str, _Holder]]:
+        return list(self._holders.items())
+
+    def _emptied(self, lane: str, before: Mapping[str, tuple[_Holder, Hold]]) -> None:
+        """Tell the shards that hold a lane that it is gone.
+
+        Not one that has begun to hold it anew since: what was found out is older than that.
+        """
+        self._due.pop(lane, None)
+        for shard, (holder, hold) in before.items():
+            if self._holders.get(shard) is holder and holder.lanes().get(lane) is hold:
+                holder.emptied(lane)

@@ -1,0 +1,1 @@
+"""What happens to changes, in order: dispatch, outcomes, planning, commit; and failures."""

@@ -1,0 +1,70 @@
+"""Attempts: something that a handler needs is tried until it succeeds, or its policy settles it.
+
+In: what to attempt, for one outcome. Out: the outcome, as the attempt or the policy left it: with
+`block`, and with `park` while the handler's breaker is open, it is tried until it succeeds.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+
+from streamkit.errors import PoisonChange, Unavailable
+from streamkit.processing.failures import Failures
+from streamkit.processing.outcome import Outcome, Work
+from streamkit.processing.parking import Failure
+
+_BLOCK_PAUSE_MAX = 30.0
+"""Seconds between the tries of a blocked change: soon enough to notice a downstream's recovery."""
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Attempts of one worker."""
+
+    failures: Failures
+    rng: random.Random
+
+    async def persist(
+        self,
+        attempt: Callable[[], Awaitable[None]],
+        work: Work,
+        outcome: Outcome,
+        shard_id: str,
+        until: anyio.Event | None,
+    ) -> None:
+        """Attempt it, with growing pauses.
+
+        The outcome waits afterwards if it cannot succeed now, and `until` was set.
+        """
+        handler, policy = outcome.handler, outcome.handler.policy
+        number, pause = 0, policy.backoff_seconds
+        while True:
+            number += 1
+            try:
+                await attempt()
+            except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+                if isinstance(error, Unavailable):
+                    number -= 1  # the table's trouble is not the change's: it is not counted
+                hopeless = isinstance(error, PoisonChange) or number >= policy.attempts
+                if hopeless:
+                    self.failures.failed(handler)
+                if hopeless and not self.failures.blocks(handler):
+                    self.failures.settle(outcome, Failure.of(error, number), shard_id)
+                    return
+                self.failures.note_attempt(handler, work.key, error, number, hopeless, shard_id)
+                await _sleep(pause * (0.5 + self.rng.random()), until)
+                endless = hopeless or isinstance(error, Unavailable)
+                if endless and until is not None and until.is_set():
+                    outcome.waiting = True
+                    return
+                pause = min(pause * 2, _BLOCK_PAUSE_MAX)
+            else:
+                self.failures.worked(handler, self.failures.clock.monotonic())
+                return
+
+
+async def _sleep(seconds: float, until: anyio.Event | None) -> None:
+    with anyio.move_on_after(seconds):
+        await (anyio.sleep_forever() if until is None else until.wait())

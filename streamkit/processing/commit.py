@@ -1,0 +1,258 @@
+"""Commit: the cursor and the effects of many changes, in one transaction.
+
+In: a `Batch`. Out: a verdict. The transaction's first action moves the cursor IF owner, epoch,
+generation, position and last commit id are as this worker believes; the rest are effects. So a
+zombie's commit is refused, a repeated one is harmless for ever (the client token only lasts ten
+minutes), and after a time-out the commit id in the cursor tells *which* of the plans sent since
+the last known position has won: that one is adopted, whatever was planned later.
+
+On failure: another owner or an unknown commit id raises `LeaseLost`; a condition of an effect, an
+invalid action, a conflict or throttling are verdicts, for the caller to plan again.
+"""
+
+import random
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from streamkit.actions import Action, GuardSource, Wire, own_attributes, render
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.control import ControlSpace, Cursor, read_cursor
+from streamkit.cursor import lease_guard
+from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
+from streamkit.model.schema import TableSchema
+from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import UNMETERED, Meters
+from streamkit.processing.parking import Hold
+from streamkit.processing.plain import write_plainly
+from streamkit.processing.probing import failing
+
+if TYPE_CHECKING:
+    from streamkit.processing.outcome import Outcome, Work
+
+ITEMS_MAX = 99
+"""`TransactWriteItems` takes 100 actions; one is the cursor's."""
+BYTES_MAX = 3_900_000
+"""A transaction holds 4 MB; sizes here are estimates from above, the cursor's comes on top."""
+_SENT_MAX = 16
+"""Plans remembered while their fate is unknown; a forgotten one costs reading the lease again."""
+
+log = get_logger("streamkit.commit")
+
+
+@dataclass(slots=True)
+class Batch:
+    """One commit: where the cursor goes, and what goes with it.
+
+    `changes` and `held` are for the caller, who may learn later that this one has won: how many
+    works it finishes, and which lanes it begins to hold. What is in `sends` is delivered before it;
+    `plain` is written after it.
+    """
+
+    cursor: Cursor  # as it will be; owner, epoch, generation and commit id are filled in
+    actions: list[Action] = field(default_factory=list)
+    changes: int = 0
+    held: dict[str, Hold] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    sends: "list[tuple[Work, Outcome]]" = field(default_factory=list)
+    plain: list[Action] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The cursor and all effects of `batch` are in the table; it may be one sent earlier."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was applied: these conditions did not hold."""
+
+    sources: tuple[GuardSource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """Nothing was applied, and never will be: DynamoDB finds an action invalid.
+
+    `actions` are the culprits' indexes, empty if the service did not say.
+    """
+
+    actions: tuple[int, ...]
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Nothing was applied: another transaction was at an item, or the table throttles."""
+
+    throttled: bool
+
+
+Verdict = Applied | Refused | Invalid | Again
+
+
+class Committer:
+    """Commits for one leased cursor, one at a time."""
+
+    def __init__(
+        self,
+        dynamodb: Any,
+        space: ControlSpace,
+        cursor: Cursor,
+        schemas: Mapping[str, TableSchema],
+        rng: random.Random,
+        meters: Meters = UNMETERED,
+    ) -> None:
+        self.cursor = cursor
+        self._dynamodb = dynamodb
+        self._space = space
+        self._schemas = schemas
+        self._rng = rng
+        self._meters = meters
+        self._sent: dict[str, Batch] = {}
+
+    async def commit(self, batch: Batch) -> Verdict:
+        """Send a batch until its fate is known.
+
+        Raises:
+            LeaseLost: the cursor is not this worker's any more, or holds an unknown commit.
+            ConfigurationError: the credentials may not write.
+        """
+        try:
+            verdict = await self._send(batch)
+        except LeaseLost:
+            self._meters.fenced.add()
+            raise
+        if isinstance(verdict, Applied):
+            self._meters.commits.add()
+        elif isinstance(verdict, Again) and not verdict.throttled:
+            self._meters.conflicts.add()
+        return verdict
+
+    async def _send(self, batch: Batch) -> Verdict:
+        self._sent[batch.id] = batch
+        if len(self._sent) > _SENT_MAX:
+            del self._sent[next(iter(self._sent))]
+        request = self._request(batch)
+        pause = 0.05
+        while True:
+            try:
+                await self._dynamodb.transact_write_items(
+                    TransactItems=request, ClientRequestToken=batch.id
+                )
+            except AwsError as error:
+                trouble = trouble_of(error)
+                if trouble is not Trouble.UNKNOWN:
+                    return await self._verdict(batch, error, trouble)
+                log.warning("commit.unknown", cursor=self.cursor.name, code=code_of(error))
+                await anyio.sleep(pause * (0.5 + self._rng.random()))
+                pause = min(pause * 2, 5.0)
+            else:
+                return self._applied(batch)
+
+    async def write_plainly(self, actions: Sequence[Action]) -> None:
+        """Write what a commit that has won leaves out of its transaction, or lose it."""
+        await write_plainly(self._dynamodb, self._schemas, actions)
+
+    def _request(self, batch: Batch) -> list[dict[str, Any]]:
+        """Render the transaction: the cursor first, because its refusal decides everything."""
+        cursor = self._cursor_action(batch)
+        first = render(cursor, self._space.schema)
+        first["Update"]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        rest = [render(action, self._schemas[action.ref.table]) for action in batch.actions]
+        return [first, *rest]
+
+    def _cursor_action(self, batch: Batch) -> Action:
+        now, then = self.cursor, batch.cursor
+        action = self._space.update("cursor", now.name)
+        action.sets |= {
+            "position": {"S": then.position},
+            "commit": {"S": batch.id},
+            "seen": {"N": str(then.seen)},
+        }
+        if then.finished:
+            action.sets |= {"state": {"S": then.state}, "ended": {"N": str(then.ended)}}
+        before, after = _optional(now), _optional(then)
+        action.sets |= {name: wire for name, wire in after.items() if before.get(name) != wire}
+        action.removes |= before.keys() - after.keys()
+        action.guards.append(lease_guard(now))
+        return action
+
+    def _applied(self, batch: Batch) -> Applied:
+        mine = self.cursor
+        self.cursor = replace(
+            batch.cursor,
+            owner=mine.owner,
+            epoch=mine.epoch,
+            generation=mine.generation,
+            commit=batch.id,
+        )
+        self._sent.clear()
+        return Applied(batch)
+
+    async def _verdict(self, batch: Batch, error: Exception, trouble: Trouble) -> Verdict:
+        if trouble is Trouble.CANCELED:
+            response: dict[str, Any] = getattr(error, "response", {})
+            return await self._canceled(batch, response.get("CancellationReasons", []))
+        if trouble is Trouble.INVALID:
+            return Invalid((), code_of(error))
+        if trouble in (Trouble.CONFLICT, Trouble.THROTTLED):
+            return Again(throttled=trouble is Trouble.THROTTLED)
+        if code_of(error) == "IdempotentParameterMismatchException":
+            raise InvariantError(f"commit {batch.id} was sent with two contents") from error
+        raise ConfigurationError(
+            f"the table refuses commits: {code_of(error)}; check the credentials' permission to"
+            " write items and the tables' names"
+        ) from error
+
+    async def _canceled(self, batch: Batch, reasons: Sequence[dict[str, Any]]) -> Verdict:
+        codes = [reason.get("Code", "None") for reason in reasons]
+        if not codes:
+            return Again(throttled=False)
+        if codes[0] == "ConditionalCheckFailed":
+            return self._cursor_refused(reasons[0].get("Item"))
+        invalid = tuple(
+            index
+            for index, code in enumerate(codes[1:])
+            if code in ("ValidationError", "ItemCollectionSizeLimitExceeded")
+        )
+        if invalid:
+            return Invalid(invalid, "ValidationError")
+        refused = [
+            source
+            for action, code in zip(batch.actions, codes[1:], strict=True)
+            if code == "ConditionalCheckFailed"
+            for source in await failing(self._dynamodb, self._schemas[action.ref.table], action)
+        ]
+        if refused:
+            return Refused(tuple(refused))
+        throttles = {"ProvisionedThroughputExceeded", "ThrottlingError"}
+        return Again(throttled=not throttles.isdisjoint(codes))
+
+    def _cursor_refused(self, item: dict[str, Wire] | None) -> Verdict:
+        mine = self.cursor
+        there = read_cursor(own_attributes(item)) if item else None
+        if (
+            there is None
+            or (there.owner, there.epoch, there.generation)
+            != (mine.owner, mine.epoch, mine.generation)
+            or there.commit not in self._sent
+        ):
+            raise LeaseLost(f"cursor {mine.name}: another worker has it, or an unknown commit won")
+        log.info("commit.adopted", cursor=mine.name, commit=there.commit)
+        return self._applied(self._sent[there.commit])
+
+
+def _optional(cursor: Cursor) -> dict[str, Wire]:
+    """Return what a commit may change of a cursor and is absent when it is empty."""
+    sets = {"done": cursor.done, "holds": cursor.holds, "children": cursor.children}
+    sets["live"] = cursor.live
+    numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}
+    found: dict[str, Wire] = {name: {"SS": sorted(names)} for name, names in sets.items() if names}
+    found |= {name: {"N": str(number)} for name, number in numbers.items() if number}
+    return found | ({"trying": {"S": cursor.trying}} if cursor.trying else {})

@@ -1,0 +1,70 @@
+"""Completions: which changes a handler with I/O of its own is done with, also next time.
+
+    @app.on(delivery="at_least_once")
+    async def mail(
+        change: Inserted[Order], mailer: Mailer, completions: Completions
+    ) -> Completed | None:
+        if await completions.has(change):
+            return None
+        await mailer.send(change.new, idempotency_key=change.idempotency_key)
+        return Completed(change)
+
+In: a change. Out: whether the table has a record of it, which `Completed` writes in the commit of
+the change's position. The records are control items, named by the change's idempotency key alone:
+they hold for a rewind, and for every consumer with a handler of that name. Between the I/O and the
+commit lies a moment in which a crash lets the I/O be done again.
+
+On failure: a table that does not answer is `Unavailable`, and the handler runs again.
+"""
+
+from typing import Any
+
+from streamkit.actions import Action
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.changes import Change
+from streamkit.control import ControlSpace
+from streamkit.effects import Completed
+from streamkit.errors import Unavailable
+from streamkit.model.schema import TableSchema
+
+_ALL = "-"
+"""Where a consumer's name and its stream's label stand in keys: the records belong to no one."""
+
+
+class Completions:
+    """Tells whether changes are completed. A handler gets one when its signature asks."""
+
+    def __init__(self, dynamodb: Any, schema: TableSchema) -> None:
+        self._dynamodb = dynamodb
+        self._space = _space(schema)
+
+    async def has(self, change: Change[Any]) -> bool:
+        """Say whether this handler has completed this change before; strongly consistent.
+
+        Raises:
+            Unavailable: the table throttles or does not answer.
+        """
+        try:
+            reply = await self._dynamodb.get_item(
+                TableName=self._space.schema.name,
+                Key=self._space.key("done", change.idempotency_key),
+                ConsistentRead=True,
+            )
+        except AwsError as error:
+            if trouble_of(error) in (Trouble.THROTTLED, Trouble.UNKNOWN):
+                raise Unavailable(f"the table cannot be read now: {code_of(error)}") from error
+            raise
+        return "Item" in reply
+
+
+def completion(effect: Completed, schema: TableSchema) -> Action:
+    """Return what writes a completion down.
+
+    Raises:
+        ConfigurationError: the table cannot hold control items.
+    """
+    return _space(schema).put({"expires": {"N": str(effect.until)}}, "done", effect.id)
+
+
+def _space(schema: TableSchema) -> ControlSpace:
+    return ControlSpace.of(schema, _ALL, _ALL)

@@ -1,0 +1,140 @@
+"""Failures: what becomes of a change that a handler could not process.
+
+In: what happened to the changes of a worker's handlers. Out: outcomes that are parked, dropped or
+wait, as the policies and breakers say; counts, and a bounded number of lines in the log.
+"""
+
+from dataclasses import dataclass, field
+
+from streamkit.changes import ItemKey
+from streamkit.clock import Clock
+from streamkit.errors import TooManyHops
+from streamkit.handler import Handler
+from streamkit.observe.logger import get_logger
+from streamkit.processing.breaker import Breaker
+from streamkit.processing.outcome import Outcome
+from streamkit.processing.parking import Failure
+from streamkit.processing.shadow import ShadowCounts
+
+log = get_logger("streamkit.dispatch")
+
+_BLOCK_LOG_SECONDS = 15.0
+"""Tries of blocked changes are logged no more often, for each handler and shard: those of a single
+one all are, once its pauses have grown."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What dispatch has seen: records by what became of them.
+
+    `failures` are changes that failed for a handler for good; those of them that its policy drops
+    are `skipped`, too. `shadow` are those of each shadow handler.
+    """
+
+    control: int = 0
+    unknown: int = 0
+    unwanted: int = 0
+    changes: int = 0
+    failures: int = 0
+    skipped: int = 0
+    shadow: dict[str, ShadowCounts] = field(default_factory=dict)
+
+
+@dataclass
+class Failures:
+    """Decides on failures for one worker: a breaker counts over all its shards."""
+
+    counts: Counts
+    clock: Clock
+    _breakers: dict[str, Breaker] = field(default_factory=dict)
+    _logged: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def worked(self, handler: Handler, now: float) -> None:
+        """Note that a change was processed; `now` is monotonic."""
+        breaker = self._breaker(handler)
+        if breaker is not None:
+            breaker.worked(now)
+
+    def failed(self, handler: Handler) -> None:
+        """Note that a change failed after its inline retries, and again for each try after them."""
+        breaker = self._breaker(handler)
+        if breaker is not None:
+            breaker.failed(self.clock.monotonic())
+
+    def blocks(self, handler: Handler) -> bool:
+        """Say whether a change that fails waits: by its policy, or while the breaker is open."""
+        if handler.policy.on_failure == "block":
+            return True
+        breaker = self._breaker(handler)
+        return breaker is not None and breaker.is_open
+
+    def give_up(self, outcome: Outcome, failure: Failure, shard: str) -> None:
+        """Note a change that failed, and do what its handler's policy says.
+
+        Where the shard blocks, the outcome waits afterwards: it has to be run again.
+        """
+        self.failed(outcome.handler)
+        if self.blocks(outcome.handler):
+            outcome.waiting, outcome.refusals = True, 0
+        else:
+            self.settle(outcome, failure, shard)
+
+    def end_loop(self, outcome: Outcome, hops: int, shard: str) -> None:
+        """Park a change that came through too many handlers, for good and whatever the policy."""
+        text = f"{hops} handlers' effects led to this change, one after the other"
+        failure = Failure.of(TooManyHops(text), 0)
+        self.counts.failures += 1
+        log.warning(
+            "handler.failed",
+            handler=outcome.handler.name,
+            shard=shard,
+            error=failure.kind,
+            attempts=0,
+            policy="park",
+        )
+        outcome.fail(failure)
+
+    def settle(self, outcome: Outcome, failure: Failure, shard: str) -> None:
+        """Park or drop a change that failed and does not block."""
+        handler, policy = outcome.handler, outcome.handler.policy
+        self.counts.failures += 1
+        self.counts.skipped += policy.on_failure == "skip" and handler.broadcast is None
+        log.warning(
+            "handler.failed",
+            handler=outcome.handler.name,
+            shard=shard,
+            error=failure.kind,
+            attempts=failure.attempts,
+            policy=policy.on_failure,
+        )
+        outcome.give_up(failure)
+
+    def note_attempt(
+        self,
+        handler: Handler,
+        key: ItemKey | None,
+        error: Exception,
+        attempt: int,
+        blocks: bool,
+        shard: str,
+    ) -> None:
+        """Log that a run will be tried again: each inline retry; those that block within bounds."""
+        known = {
+            "handler": handler.name,
+            "key": None if key is None else key.digest,
+            "error": type(error).__name__,
+            "attempt": attempt,
+        }
+        if not blocks:
+            log.info("handler.retried", **known)
+            return
+        now, last = self.clock.monotonic(), self._logged.get((handler.name, shard))
+        if last is None or now - last >= _BLOCK_LOG_SECONDS:
+            self._logged[handler.name, shard] = now
+            log.warning("handler.blocks", shard=shard, **known)
+
+    def _breaker(self, handler: Handler) -> Breaker | None:
+        """Return the handler's breaker; None if its failures are never parked, or it wants none."""
+        if not handler.policy.breaker or handler.policy.on_failure != "park":
+            return None
+        return self._breakers.setdefault(handler.name, Breaker(handler.name))

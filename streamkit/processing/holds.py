@@ -1,0 +1,79 @@
+"""Holds: which lanes of a shard are held, as its owner knows them.
+
+They are listed in `holds` items that the cursor names; children inherit the names. What is known
+is an upper bound and may be stale, because a redrive takes lanes away: `refresh` asks the table.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from streamkit.changes import ItemKey
+from streamkit.cursor import CursorStore
+from streamkit.handler import Handler
+from streamkit.processing.outcome import Work
+from streamkit.processing.parking import Hold, lane_name
+
+
+@dataclass
+class HeldLanes:
+    """A shard's held lanes. `lanes` is shared with the planner; `began` is called for new ones."""
+
+    store: CursorStore
+    lanes: dict[str, Hold] = field(default_factory=dict)
+    began: Callable[[], object] = lambda: None
+
+    def begin(self, held: Mapping[str, Hold]) -> None:
+        """Lanes are held by a commit, or have a new tail."""
+        if held:
+            self.lanes |= held
+            self.began()
+
+    def holds(self, handler: Handler, key: ItemKey) -> bool:
+        """Say whether an item's changes queue for a handler."""
+        return bool(self.lanes) and lane_name(handler.name, key) in self.lanes
+
+    def forget(self, lane: str) -> None:
+        """A lane was taken apart: nothing of it waits any more."""
+        self.lanes.pop(lane, None)
+
+    async def load(self, chunks: Collection[str]) -> None:
+        """Read which lanes are held, from the chunks that a cursor names."""
+        for chunk, lanes in (await self.in_chunks(chunks)).items():
+            for lane in lanes:
+                self.lanes[lane] = Hold(chunk)
+        if self.lanes:
+            self.began()
+
+    async def in_chunks(self, chunks: Collection[str]) -> dict[str, list[str]]:
+        """Return the lanes of each chunk that has any."""
+        names = [("holds", chunk) for chunk in sorted(chunks)]
+        items = await self.store.items(names) if names else []
+        return {item["chunk"]["S"]: item["lanes"]["SS"] for item in items if "lanes" in item}
+
+    async def refresh(self, lane: str) -> None:
+        """A lane may be gone that was held, or there that was not known: believe the table."""
+        item = await self.store.item("lane", lane)
+        if item is None:
+            self.lanes.pop(lane, None)
+        else:
+            self.lanes[lane] = Hold(item["chunk"]["S"], item["tail"]["S"])
+
+    async def learn_tails(self, works: Iterable[Work]) -> None:
+        """Before planning, learn the tails of the lanes that works will queue behind.
+
+        `works` may grow while a tail is read, so it is looked through anew each time.
+        """
+        while True:
+            lane = next(self._without_tail(works), None)
+            if lane is None:
+                return
+            await self.refresh(lane)
+
+    def _without_tail(self, works: Iterable[Work]) -> Iterator[str]:
+        for work in works if self.lanes else ():
+            for outcome in work.outcomes:
+                if work.key is None or outcome.handler.commutes:
+                    continue
+                lane = lane_name(outcome.handler.name, work.key)
+                if lane in self.lanes and self.lanes[lane].tail is None:
+                    yield lane

@@ -1,0 +1,198 @@
+"""Works and outcomes: the changes of a page on their way from dispatch to commit.
+
+A `Work` is one change and the outcome of each handler that listens to it; works wait in the order
+of their shard until they are committed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from streamkit.actions import READ, Action, GuardSource, ItemRef, Verb, compile_effect
+from streamkit.changes import ItemKey
+from streamkit.decode import Record
+from streamkit.effects import Completed, Effect, Guard, Noted, Send
+from streamkit.entity import Entity
+from streamkit.handler import Handler
+from streamkit.model.cascades import Cascades
+from streamkit.model.conditions import Condition
+from streamkit.model.origin import UNMARKED, Mark
+from streamkit.model.schema import TableSchema
+from streamkit.model.tables import Tables
+from streamkit.model.writes import check_writes, entity_of
+from streamkit.processing.commit import BYTES_MAX, ITEMS_MAX
+from streamkit.processing.completion import completion
+from streamkit.processing.fold import merge_within
+from streamkit.processing.parking import Failure
+
+Version = tuple[str, str, int]
+"""Which run of which handler wrote an item: position, handler, run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a handler read: the item, who had written it pending, and what must still hold then."""
+
+    ref: ItemRef
+    seen: tuple[Version, ...]
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Where effects go: the tables, which of the items are marked, and the hops of the change."""
+
+    tables: Tables
+    cascades: Cascades
+    hops: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one handler made of one change.
+
+    `waiting` means that it has to run (again) before it can be committed. `run` numbers the runs,
+    so that whoever saw an earlier run's pending effects is found out. `sent` says that its `sends`
+    are delivered. `deferred` leaves the change to its lane, without a failure: it is parked, due at
+    once, and goes on there beside the shard. `trial` is what a shadow handler would have done.
+    `trace` is the `traceparent` of the handler's last run, if its change was traced.
+    """
+
+    handler: Handler
+    effects: tuple[Effect, ...] = ()
+    actions: dict[ItemRef, Action] = field(default_factory=dict)
+    reads: tuple[Read, ...] = ()
+    failure: Failure | None = None
+    waiting: bool = False
+    run: int = 0
+    refusals: int = 0
+    omitted: frozenset[int] = frozenset()
+    sends: tuple[Send, ...] = ()
+    sent: bool = False
+    deferred: bool = False
+    aim: Aim | None = None
+    trial: tuple[Action, ...] = ()
+    trace: str = ""
+
+    @property
+    def parks(self) -> bool:
+        """Whether the change goes into its lane."""
+        return self.deferred or self.failure is not None
+
+    def give_up(self, failure: Failure) -> None:
+        """Do what the handler's policy says of a failure: park, drop, or run until it succeeds."""
+        policy = self.handler.policy.on_failure
+        if policy == "skip" and self.handler.broadcast is not None:
+            self.defer()  # in the lane only those are skipped who fail
+        elif policy == "skip":
+            self.drop()
+        elif policy == "block":
+            self.waiting, self.refusals = True, 0
+        else:
+            self.fail(failure)
+
+    def fail(self, failure: Failure) -> None:
+        """Let the change be parked for this handler."""
+        self.drop()
+        self.failure = failure
+
+    def defer(self) -> None:
+        """Let the change go on in its lane: it would hold up the shard."""
+        self.drop()
+        self.deferred = True
+
+    def drop(self) -> None:
+        """Let the handler be done with the change without any effect."""
+        self.effects, self.actions, self.reads, self.sends = (), {}, (), ()
+        self.failure, self.waiting, self.deferred = None, False, False
+
+
+@dataclass(slots=True)
+class Work:
+    """One change and its outcomes; without a record it only marks how far a page reaches.
+
+    `images` are the old and the new one, once a handler has wanted them. `mark` says who made it,
+    `trace` is the `traceparent` of whoever did.
+    """
+
+    position: str
+    record: Record | None = None
+    entity: type[Entity] | None = None
+    key: ItemKey | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    page_bytes: int = 0
+    images: tuple[Entity | None, Entity | None] | None = None
+    mark: Mark = UNMARKED
+    trace: str = ""
+
+
+def resolve(
+    outcome: Outcome,
+    effects: tuple[Effect, ...],
+    reads: Iterable[Read],
+    position: str,
+    schema: TableSchema,
+) -> None:
+    """Fill in a successful run: effects become at most one action an item.
+
+    Raises:
+        ValueError: an effect cannot be stored, two of them contradict each other, or the result is
+            too large for one transaction.
+        UndeclaredWrite: an effect is on an entity that the handler does not say it writes.
+        UnknownTable: an effect goes to a table that is not described yet.
+    """
+    check_writes(outcome.handler, effects, schema.name)
+    actions: dict[ItemRef, Action] = {}
+    for index, effect in enumerate(effects):
+        if index in outcome.omitted or isinstance(effect, Send):
+            continue
+        source = GuardSource(position, outcome.handler.name, index)
+        action = _compile(effect, outcome, source, schema)
+        there = actions.get(action.ref)
+        merged = action if there is None else merge_within(there, action)
+        if merged is None:
+            raise ValueError(
+                f"two effects on one item cannot be merged ({type(effect).__name__} is the second)"
+            )
+        actions[action.ref] = merged
+    outcome.reads = tuple(reads)
+    refs = actions.keys() | {read.ref for read in outcome.reads if read.conditions}
+    if len(refs) > ITEMS_MAX:
+        raise ValueError(
+            f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
+            " spread it over several changes"
+        )
+    checks = sum(100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in refs)
+    if checks + sum(action.size() for action in actions.values()) > BYTES_MAX:
+        raise ValueError("a result of more than 4 MB does not fit in one transaction")
+    outcome.effects, outcome.actions = effects, actions
+    outcome.sends = tuple(effect for effect in effects if isinstance(effect, Send))
+    outcome.failure, outcome.waiting, outcome.deferred = None, False, False
+    outcome.sent = not outcome.sends
+
+
+def _compile(effect: Effect, outcome: Outcome, source: GuardSource, schema: TableSchema) -> Action:
+    """Turn an effect into an action, on its own table, and mark it if a handler listens to that."""
+    aim = outcome.aim or Aim(Tables(schema), Cascades())
+    if isinstance(effect, Completed):
+        return completion(effect, aim.tables.control)
+    if isinstance(effect, Noted):
+        noted: Action = effect.action
+        return noted
+    table = aim.tables.known(effect.table)
+    action = compile_effect(effect, table, source)
+    entity = entity_of(effect)
+    if entity is not None and table is schema and aim.cascades.marks(entity):
+        trace = outcome.trace
+        action.mark(aim.cascades.mark(source.handler, source.position, aim.hops, trace))
+    return action
+
+
+def with_reads(outcome: Outcome, position: str) -> tuple[dict[ItemRef, Action], list[Action]]:
+    """Split an outcome into its writes and the checks its reads stand to."""
+    checks = []
+    for read in outcome.reads:
+        source = GuardSource(position, outcome.handler.name, READ)
+        guards = [(Guard(condition, "retry"), source) for condition in read.conditions]
+        if guards:
+            checks.append(Action(read.ref, Verb.CHECK, guards=guards))
+    return outcome.actions, checks

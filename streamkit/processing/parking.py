@@ -1,0 +1,261 @@
+"""Parking: a change that failed for a handler, and the changes of its item that wait behind it.
+
+A parked change is just an effect, committed with the cursor. It makes its *lane* (handler and item
+key) held: later changes of the item for that handler queue behind it, every other item flows on.
+
+    lane item     head ───────► first parked change, the next to be redriven, when it is due
+                  tail ───────► last one; a queue action moves it IF the lane exists
+    parked item   next ───────► the change behind it, numbered by sequence number: never reused
+    holds item    set of lanes; the cursor names the chunk, its children inherit the name
+
+A hold is an upper bound: a lane that was redriven empty is gone, and its owner finds out when it
+next queues. Shapes and actions only; `planning` decides when, `redrive` takes lanes apart.
+"""
+
+import hashlib
+import math
+import re
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from streamkit.actions import LANE, Action, GuardSource, Wire
+from streamkit.changes import ItemKey
+from streamkit.control import ControlSpace
+from streamkit.decode import Record
+from streamkit.decode.envelope import StreamRecord
+from streamkit.effects import Guard
+from streamkit.errors import DecodeError, PoisonChange
+from streamkit.handler import Payload, Policy
+from streamkit.model.conditions import absent, present
+
+PART_BYTES = 300_000
+"""A larger record is cut into items of this size; an item holds 400 KB."""
+
+LATE = "Late"
+"""The kind of failure of a change that may have been applied, and is therefore never run again."""
+
+_GROWTH = 3
+"""Each pause between two tries of a parked change is so many times the one before."""
+
+
+def lane_name(handler: str, key: ItemKey) -> str:
+    """Name the lane of one item for one handler."""
+    text = f"{handler}\0{key.pk!r}\0{key.sk!r}"
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+_LIBRARIES = re.compile(r"[/\\\\](site-packages|streamkit)[/\\\\]")
+"""Files that are not the user's: the frame of an error that helps is the last one outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a handler could not process a change. `detail` stays in the table: it may hold data.
+
+    `place` is where the user's code raised it. One that does not heal is not tried again without a
+    person: what a handler declares poison. An image that does not fit its entity may yet, once a
+    release that is under way knows the new shape.
+    """
+
+    kind: str
+    detail: str
+    attempts: int = 1
+    place: str = ""
+    heals: bool = True
+
+    @classmethod
+    def of(cls, error: BaseException, attempts: int) -> "Failure":
+        """Describe an exception, with the place where the user's code raised it."""
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not _LIBRARIES.search(frame.filename)] or frames
+        place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+        heals = isinstance(error, DecodeError) or not isinstance(error, PoisonChange)
+        detail = f"{error}{place}"[:1000]
+        return cls(type(error).__name__, detail, attempts, place.strip(), heals)
+
+    def told(self, payload: Payload) -> str:
+        """Return what may be stored of it beside a payload: only `whole` ones hold item data."""
+        return self.detail if payload == "whole" else self.place
+
+
+def next_due(
+    policy: Policy, failure: Failure, tries: int, now: float, spread: float = 1.0
+) -> int | None:
+    """Say when a parked change is tried again, in epoch seconds; None means stuck.
+
+    Args:
+        policy: its handler's.
+        failure: why it is parked (still).
+        tries: how often it was tried since it was parked, or since a person asked for it.
+        now: epoch seconds.
+        spread: a factor around 1, so that what failed together is not tried together for ever.
+    """
+    if not failure.heals or tries >= policy.retry_limit:
+        return None
+    grown = policy.retry_seconds * float(_GROWTH) ** min(tries, 99)
+    return math.ceil(now + min(grown, policy.retry_seconds_max) * spread)
+
+
+@dataclass(slots=True)
+class Hold:
+    """A held lane as its shard's owner knows it. `tail` is None until the lane item was read."""
+
+    chunk: str
+    tail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRecord:
+    """What is stored of a parked change: enough to run the handler without the stream.
+
+    `due` is when it is tried again on its own, in epoch seconds; None means that it is stuck. `to`
+    names the recipient that it is parked for, if it is one of a fan-out. `build` is the aggregate's
+    build that it is counted by, 0 if none was under way.
+    """
+
+    handler: str
+    entity: str
+    shard: str
+    position: str
+    record: bytes
+    failure: Failure | None
+    at: int
+    due: int | None = 0
+    payload: Payload = "whole"
+    to: str = ""
+    build: int = 0
+
+
+def stored(record: Record, payload: Payload) -> bytes:
+    """Return what is stored of a record: all of it, or all but its images."""
+    if payload == "whole":
+        return record.to_bytes()
+    inner = record.dynamodb
+    bare = StreamRecord(
+        created_at=inner.created_at,
+        keys=inner.keys,
+        sequence_number=inner.sequence_number,
+        size_bytes=inner.size_bytes,
+        view_type=inner.view_type,
+    )
+    return msgspec.structs.replace(record, dynamodb=bare).to_bytes()
+
+
+def waiting_state(due: int | None) -> dict[str, Wire]:
+    """Return how a lane's item says when its first change is tried next."""
+    return {"stuck": {"BOOL": True}} if due is None else {"due": {"N": str(due)}}
+
+
+def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> list[Action]:
+    """Park the first change of a lane: the lane begins to be held."""
+    head = space.put(
+        {
+            "lane": {"S": lane},
+            "handler": {"S": parked.handler},
+            "head": {"S": parked.position},
+            "tail": {"S": parked.position},
+            "chunk": {"S": chunk},
+            "since": {"N": str(parked.at)},
+            **waiting_state(parked.due),
+        },
+        "lane",
+        lane,
+    )
+    head.guards.append((Guard(absent), GuardSource(parked.position, lane, LANE)))
+    hold = space.update("holds", chunk)
+    hold.sets["chunk"] = {"S": chunk}
+    hold.unions["lanes"] = {"SS": [lane]}
+    return [head, hold, *_store(space, lane, parked)]
+
+
+def queue(
+    space: ControlSpace, lane: str, parked: ParkedRecord, tail: str, *, guarded: bool
+) -> list[Action]:
+    """Put a change behind the last one of a held lane, if the lane still exists."""
+    move = space.update("lane", lane)
+    move.sets["tail"] = {"S": parked.position}
+    if guarded:
+        move.guards.append((Guard(present), GuardSource(parked.position, lane, LANE)))
+    link = space.update("parked", lane, tail)
+    link.sets["next"] = {"S": parked.position}
+    return [move, link, *_store(space, lane, parked)]
+
+
+def _store(space: ControlSpace, lane: str, parked: ParkedRecord) -> list[Action]:
+    attributes: dict[str, Wire] = {
+        "lane": {"S": lane},
+        "handler": {"S": parked.handler},
+        "entity": {"S": parked.entity},
+        "shard": {"S": parked.shard},
+        "position": {"S": parked.position},
+        "at": {"N": str(parked.at)},
+    }
+    if parked.failure is not None:
+        attributes |= {
+            "error": {"S": parked.failure.kind},
+            "detail": {"S": parked.failure.told(parked.payload)},
+            "attempts": {"N": str(parked.failure.attempts)},
+        }
+    for name, text in (("payload", parked.payload), ("to", parked.to)):
+        if text not in ("whole", ""):
+            attributes[name] = {"S": text}
+    if parked.build:
+        attributes["build"] = {"N": str(parked.build)}
+    pieces = [
+        parked.record[at : at + PART_BYTES] for at in range(0, len(parked.record), PART_BYTES)
+    ]
+    actions = []
+    if len(pieces) == 1:
+        attributes["record"] = {"B": pieces[0]}
+    else:
+        attributes["parts"] = {"N": str(len(pieces))}
+        for number, piece in enumerate(pieces):
+            part = space.put({"record": {"B": piece}}, "part", lane, parked.position, str(number))
+            actions.append(part)
+    return [space.put(attributes, "parked", lane, parked.position), *actions]
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A parked change as read back from the table."""
+
+    lane: str
+    handler: str
+    entity: str
+    shard: str
+    position: str
+    at: int
+    next: str | None = None
+    error: str | None = None
+    detail: str | None = None
+    attempts: int = 0
+    parts: int = 0
+    payload: Payload = "whole"
+    to: str = ""
+    build: int = 0
+    record: bytes = field(default=b"", repr=False)
+
+
+def read_parked(item: Mapping[str, Any]) -> Parked:
+    """Read a parked change from its item; the record of a large one is in `parts` items."""
+    return Parked(
+        lane=item["lane"]["S"],
+        handler=item["handler"]["S"],
+        entity=item["entity"]["S"],
+        shard=item["shard"]["S"],
+        position=item["position"]["S"],
+        at=int(item["at"]["N"]),
+        next=item["next"]["S"] if "next" in item else None,
+        error=item["error"]["S"] if "error" in item else None,
+        detail=item["detail"]["S"] if "detail" in item else None,
+        attempts=int(item.get("attempts", {"N": "0"})["N"]),
+        parts=int(item.get("parts", {"N": "0"})["N"]),
+        payload="keys" if "payload" in item else "whole",
+        to=item["to"]["S"] if "to" in item else "",
+        build=int(item.get("build", {"N": "0"})["N"]),
+        record=bytes(item["record"]["B"]) if "record" in item else b"",
+    )

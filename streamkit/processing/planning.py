@@ -1,0 +1,281 @@
+"""Planning: which of the waiting works go into the next commit, and with which actions. Pure.
+
+In: the works of a shard that are not committed yet, in order, and its cursor. Out: a `Batch` that
+ends at a change border and holds at most 99 items and 4 MB; or a `Rerun`, when an outcome has to
+be made (again) before anything behind it can go. When the handlers of *one* change do not fit
+together they go in several commits, and the cursor names the ones that are done.
+
+Decided here, because it depends on everything before: whether a change meets a held lane and
+queues, and whether what a handler read is still what the works before it leave behind.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from streamkit.actions import Action, ItemRef
+from streamkit.clock import Clock
+from streamkit.control import ControlSpace, Cursor
+from streamkit.errors import InvariantError
+from streamkit.handler import Payload
+from streamkit.processing.commit import BYTES_MAX, ITEMS_MAX, Batch
+from streamkit.processing.fold import join_read, merge
+from streamkit.processing.outcome import Outcome, Version, Work, with_reads
+from streamkit.processing.parking import (
+    Hold,
+    ParkedRecord,
+    lane_name,
+    next_due,
+    park,
+    queue,
+    stored,
+)
+
+CHUNK_LANES = 100
+"""Held lanes a `holds` item names before a new one is begun: 24 bytes each."""
+
+CLAUSES_MAX = 250
+"""Attributes that one update may change, whose expression may have 4 KB: 13 bytes for each."""
+
+SENDS_MAX = 100
+"""Outcomes with deliveries in one commit, so that it does not wait for sinks for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """This outcome has to be made (again), now that all works before it are settled."""
+
+    work: Work
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Draft:
+    """A batch being filled. `offer` takes all of some actions, or none."""
+
+    actions: dict[ItemRef, Action] = field(default_factory=dict)
+    size: int = 0
+    held: dict[str, Hold] = field(default_factory=dict)
+    sends: list[tuple[Work, Outcome]] = field(default_factory=list)
+    plain: dict[ItemRef, Action] = field(default_factory=dict)
+
+    def offer(self, writes: Sequence[Action], checks: Sequence[Action]) -> bool:
+        """Add the actions if they can be folded in and the batch stays within its limits."""
+        changed: dict[ItemRef, Action] = {}
+        plain: dict[ItemRef, Action] = {}
+        for action in writes:
+            mine, before = (plain, self.plain) if action.plain else (changed, self.actions)
+            there = mine.get(action.ref) or before.get(action.ref)
+            merged = action if there is None else _merged(there, action)
+            if merged is None:
+                return False
+            mine[action.ref] = merged
+        for check in checks:
+            there = changed.get(check.ref) or self.actions.get(check.ref)
+            changed[check.ref] = join_read(there, check)
+        size = self.size
+        for ref, action in changed.items():
+            earlier = self.actions.get(ref)
+            size += action.size() - (earlier.size() if earlier else 0)
+        if size > BYTES_MAX or len(self.actions.keys() | changed.keys()) > ITEMS_MAX:
+            return False
+        self.actions.update(changed)
+        self.plain.update(plain)
+        self.size = size
+        return True
+
+
+@dataclass(slots=True)
+class Planner:
+    """Plans the commits of one shard. `holds` are the lanes held when planning begins.
+
+    Where no cursor names the chunks of holds, `chunks` says which there are.
+    """
+
+    space: ControlSpace
+    clock: Clock
+    shard: str
+    holds: dict[str, Hold] = field(default_factory=dict)
+    chunks: tuple[str, ...] = ()
+
+    def plan(
+        self, works: Iterable[Work], cursor: Cursor, *, most: int = 1_000_000, split: bool = False
+    ) -> Batch | Rerun:
+        """Plan the next commit of the works.
+
+        Args:
+            works: everything uncommitted, in order.
+            cursor: as it is in the table, at the position up to which all is done.
+            most: how many works to take at most; lowered to find an invalid action.
+            split: plan one handler of the first work alone, for the same purpose.
+        """
+        draft = Draft()
+        written: dict[ItemRef, tuple[Version, ...]] = {}
+        position, done, taken = cursor.position, cursor.done, 0
+        for work in islice(works, most):
+            todo = [outcome for outcome in work.outcomes if _mark(work, outcome) not in done]
+            late = self._not_ready(work, todo, draft, written)
+            if late is not None:
+                if draft.actions or taken:
+                    break
+                return Rerun(work, late)
+            if split or not self._offer(work, todo, draft):
+                if draft.actions or draft.sends:
+                    break
+                done |= self._handler_by_handler(work, todo, draft, only_one=split)
+                if any(_mark(work, outcome) not in done for outcome in todo):
+                    break
+            taken += 1
+            position, done = work.position, frozenset()
+            for outcome in todo:
+                if not self._is_held(work, outcome, draft):
+                    _note_writes(work, outcome, written)
+        holds = cursor.holds | {hold.chunk for hold in draft.held.values()}
+        then = replace(cursor, position=position, done=done, holds=holds)
+        batch = Batch(then, list(draft.actions.values()), taken, draft.held, sends=draft.sends)
+        batch.plain = list(draft.plain.values())
+        return batch
+
+    def _not_ready(
+        self,
+        work: Work,
+        todo: Sequence[Outcome],
+        draft: Draft,
+        written: dict[ItemRef, tuple[Version, ...]],
+    ) -> Outcome | None:
+        """Return the first outcome that must run before it can be planned."""
+        for outcome in todo:
+            if self._is_held(work, outcome, draft):
+                continue
+            if outcome.waiting:
+                return outcome
+            for read in outcome.reads:
+                if read.seen != written.get(read.ref, ()):
+                    return outcome
+        return None
+
+    def _is_held(self, work: Work, outcome: Outcome, draft: Draft) -> bool:
+        if not (self.holds or draft.held) or outcome.handler.commutes or work.key is None:
+            return False
+        lane = lane_name(outcome.handler.name, work.key)
+        return lane in self.holds or lane in draft.held
+
+    def _offer(self, work: Work, outcomes: Sequence[Outcome], draft: Draft) -> bool:
+        writes: list[Action] = []
+        checks: list[Action] = []
+        held: dict[str, Hold] = {}
+        for outcome in outcomes:
+            more, reads = self._contribution(work, outcome, draft, held)
+            writes += more
+            checks += reads
+        sends = [
+            (work, outcome)
+            for outcome in outcomes
+            if outcome.sends and not (outcome.sent or self._is_held(work, outcome, draft))
+        ]
+        if draft.sends and len(draft.sends) + len(sends) > SENDS_MAX:
+            return False
+        if not draft.offer(writes, checks):
+            return False
+        draft.held |= held
+        draft.sends += sends
+        return True
+
+    def _handler_by_handler(
+        self, work: Work, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
+    ) -> frozenset[str]:
+        """Take as many handlers of one work as fit; return the marks of those that are done."""
+        done: set[str] = set()
+        for outcome in todo:
+            if not self._offer(work, [outcome], draft):
+                if not done:
+                    raise InvariantError(f"one result of {outcome.handler.name} does not fit")
+                break
+            done.add(_mark(work, outcome))
+            if only_one and draft.actions:
+                break
+        return frozenset(done)
+
+    def _contribution(
+        self, work: Work, outcome: Outcome, draft: Draft, held: dict[str, Hold]
+    ) -> tuple[list[Action], list[Action]]:
+        """Return what an outcome adds: its effects, or its parking, or its queueing."""
+        if work.key is None:
+            return [], []
+        handler = outcome.handler
+        if not (outcome.parks or self._is_held(work, outcome, draft)):
+            writes, checks = with_reads(outcome, work.position)
+            return list(writes.values()), checks
+        lane = lane_name(handler.name, work.key)
+        if handler.commutes:
+            lane = f"{lane}-{work.position}"  # a lane of its own: nothing queues behind it
+        parked = self._parked(work, outcome)
+        known = draft.held.get(lane)
+        hold = known or self.holds.get(lane)
+        if hold is None:
+            chunk = self._chunk(lane, draft, held)
+            held[lane] = Hold(chunk, work.position)
+            return park(self.space, lane, parked, chunk), []
+        if hold.tail is None:
+            raise InvariantError(f"lane {lane} was planned before its tail was read")
+        held[lane] = Hold(hold.chunk, work.position)
+        return queue(self.space, lane, parked, hold.tail, guarded=known is None), []
+
+    def _parked(self, work: Work, outcome: Outcome) -> ParkedRecord:
+        if work.record is None or work.entity is None:
+            raise InvariantError("a mark cannot be parked")
+        policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
+        # What is set aside for a while has to outlast the stream, however long that takes.
+        lasts = outcome.deferred or outcome.handler.broadcast is not None
+        payload: Payload = "whole" if lasts else policy.payload
+        return ParkedRecord(
+            handler=outcome.handler.name,
+            entity=work.entity.__name__,
+            shard=self.shard,
+            position=work.position,
+            record=stored(work.record, payload),
+            failure=failure,
+            at=int(now),
+            due=0 if failure is None else next_due(policy, failure, 0, now),
+            payload=payload,
+            build=outcome.handler.build,
+        )
+
+    def _chunk(self, lane: str, draft: Draft, held: dict[str, Hold]) -> str:
+        """Name the holds item that a newly held lane goes to."""
+        if self.chunks:
+            return chunk_of(lane, self.chunks)
+        mine = [
+            hold.chunk
+            for hold in (*self.holds.values(), *draft.held.values(), *held.values())
+            if hold.chunk.startswith(f"{self.shard}.")
+        ]
+        return f"{self.shard}.{len(mine) // CHUNK_LANES}"
+
+
+def chunk_of(lane: str, chunks: Sequence[str]) -> str:
+    """Choose one of some chunks for a lane, by its name, which begins with hex digits."""
+    return chunks[int(lane[:8], 16) % len(chunks)]
+
+
+def _merged(first: Action, second: Action) -> Action | None:
+    """Merge two actions, unless a sum of theirs has more than 38 digits, or there are too many.
+
+    Alone the second may be fine, or DynamoDB finds it invalid: then its change is parked.
+    """
+    try:
+        merged = merge(first, second)
+    except ArithmeticError:
+        return None
+    return merged if merged is None or merged.clauses <= CLAUSES_MAX else None
+
+
+def _mark(work: Work, outcome: Outcome) -> str:
+    """Return how a cursor says that a handler is done with a change."""
+    return f"{work.position}:{outcome.handler.name}"
+
+
+def _note_writes(work: Work, outcome: Outcome, written: dict[ItemRef, tuple[Version, ...]]) -> None:
+    version = (work.position, outcome.handler.name, outcome.run)
+    for ref in outcome.actions:
+        written[ref] = (*written.get(ref, ()), version)

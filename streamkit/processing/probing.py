@@ -1,0 +1,51 @@
+"""Probing: which of several conditions on one item does not hold.
+
+A cancelled transaction names the action whose condition failed, not which part of it: the
+conditions of several effects, and of what handlers read, may have been joined on one item. In: the
+refused action. Out: whose conditions do not hold. Each is asked about alone, as the item is now; so
+a stale read of one handler never drops the effect of another.
+"""
+
+from typing import Any
+
+import anyio
+
+from streamkit.actions import OURS, Action, GuardSource, Verb, render
+from streamkit.aws import AwsError, Trouble, patiently, trouble_of
+from streamkit.model.conditions import identity
+from streamkit.model.schema import TableSchema
+
+_CONFLICT_SECONDS = 0.05
+"""Until the transaction that holds the item has settled."""
+
+
+async def failing(dynamodb: Any, schema: TableSchema, action: Action) -> list[GuardSource]:
+    """Return whose conditions on an item do not hold; none if it has changed in the meantime.
+
+    Raises:
+        ClientError: the credentials may not check items.
+    """
+    parts = {identity(guard.condition): guard for guard, _ in action.guards}
+    failed = set(parts)
+    if len(parts) > 1:
+        for name, guard in parts.items():
+            check = Action(action.ref, Verb.CHECK, guards=[(guard, OURS)])
+            if await _holds(dynamodb, schema, check):
+                failed.discard(name)
+    return [source for guard, source in action.guards if identity(guard.condition) in failed]
+
+
+async def _holds(dynamodb: Any, schema: TableSchema, check: Action) -> bool:
+    request = [render(check, schema)]
+    while True:
+        try:
+            await patiently(lambda: dynamodb.transact_write_items(TransactItems=request))
+        except AwsError as error:
+            if trouble_of(error) not in (Trouble.CANCELED, Trouble.CONFLICT):
+                raise
+            reasons = getattr(error, "response", {}).get("CancellationReasons", [])
+            if any(reason.get("Code") == "ConditionalCheckFailed" for reason in reasons):
+                return False
+            await anyio.sleep(_CONFLICT_SECONDS)
+        else:
+            return True

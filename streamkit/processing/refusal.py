@@ -1,0 +1,68 @@
+"""Refusals: what a commit that was refused means for a result in it. Pure.
+
+In: an outcome, and which of its conditions did not hold. Out: the outcome, changed as its effects'
+`otherwise` say: parked, dropped, without the effect, or to be made again. Used for commits and for
+redrives alike.
+"""
+
+from collections.abc import Collection
+
+from streamkit.actions import READ
+from streamkit.model.schema import TableSchema
+from streamkit.processing.outcome import Outcome, resolve
+from streamkit.processing.parking import Failure
+
+REFUSALS_MAX = 5
+"""Times a result may be refused for what it read, or asked to retry, before it has failed."""
+
+
+def refuse(outcome: Outcome, effects: Collection[int], position: str, schema: TableSchema) -> None:
+    """Change an outcome whose conditions did not hold, so that the next commit is another one.
+
+    A stale read comes first, because the handler's next run makes other effects. Else the first
+    effect that did not hold decides, and those that may be omitted leave that to the others.
+
+    Args:
+        outcome: what the handler made of the change.
+        effects: indexes of its effects, or `READ`.
+        position: of the change.
+        schema: the table's.
+    """
+    outcome.refusals += 1
+    ways = {index: _otherwise(outcome, index) for index in sorted(effects)}
+    way = next((way for way in ways.values() if way != "omit"), "omit")
+    if way == "retry":
+        outcome.waiting = True
+    elif way != "omit" and outcome.handler.broadcast is not None:
+        outcome.defer()  # it concerns one recipient, and in the lane no other
+    elif way == "skip":
+        outcome.drop()
+    elif way == "omit":
+        _omit(outcome, ways, position, schema)
+    else:
+        outcome.fail(Failure("ConditionFailed", "the condition of an effect did not hold"))
+
+
+def contended(outcome: Outcome) -> bool:
+    """Give up on an outcome that has to run again, if it has been refused too often."""
+    if not outcome.waiting or outcome.refusals <= REFUSALS_MAX:
+        return False
+    detail = "what it read or checked kept changing before the commit"
+    outcome.give_up(Failure("Contended", detail, outcome.refusals))
+    return True
+
+
+def _otherwise(outcome: Outcome, index: int) -> str:
+    if index == READ:
+        return "retry"
+    guard = outcome.effects[index].guard
+    return guard.otherwise if guard else "park"
+
+
+def _omit(outcome: Outcome, indexes: Collection[int], position: str, schema: TableSchema) -> None:
+    outcome.omitted |= set(indexes)
+    outcome.run += 1  # who saw the effects that are left out now has to look again
+    try:
+        resolve(outcome, outcome.effects, outcome.reads, position, schema)
+    except (ValueError, ArithmeticError) as error:
+        outcome.give_up(Failure.of(error, 1))

@@ -1,0 +1,132 @@
+"""Sending: the `Send` effects of outcomes, delivered before their commit.
+
+In: outcomes that a commit is about to take in. Out: the same, marked sent; or failed, as their
+handlers' policies say; or deferred to their lanes, because a sink is slow: it holds up the items
+of its own handler, and nothing else.
+"""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import anyio
+
+from streamkit.changes import ItemKey
+from streamkit.observe.logger import get_logger
+from streamkit.processing.attempts import Attempts
+from streamkit.processing.outcome import Outcome, Work
+from streamkit.sinks.outlets import SLOW_SECONDS, Outlets
+from streamkit.sinks.sink import Delivery
+
+log = get_logger("streamkit.dispatch")
+
+
+@dataclass(frozen=True)
+class Sending:
+    """Delivers for one worker."""
+
+    outlets: Outlets
+    attempts: Attempts
+
+    async def send_all(
+        self, batch: Iterable[tuple[Work, Outcome]], shard_id: str, until: anyio.Event
+    ) -> bool:
+        """Deliver what the outcomes of a commit send; those of one item one after the other.
+
+        Returns:
+            Whether all is delivered; if not, some outcomes have changed.
+        """
+        lanes: dict[ItemKey | None, list[tuple[Work, Outcome]]] = {}
+        for work, outcome in batch:
+            lanes.setdefault(work.key, []).append((work, outcome))
+        async with anyio.create_task_group() as group:
+            for lane in lanes.values():
+                group.start_soon(self._send_lane, lane, shard_id, until)
+        return all(outcome.sent for lane in lanes.values() for _, outcome in lane)
+
+    async def _send_lane(
+        self, lane: list[tuple[Work, Outcome]], shard_id: str, until: anyio.Event
+    ) -> None:
+        stopped: set[str] = set()
+        for work, outcome in lane:
+            if outcome.handler.name in stopped:
+                continue  # it will queue behind the change that was not delivered
+            await self.send(work, outcome, shard_id, until=until, patience=SLOW_SECONDS)
+            if not outcome.sent:
+                stopped.add(outcome.handler.name)
+
+    async def send(
+        self,
+        work: Work,
+        outcome: Outcome,
+        shard_id: str,
+        *,
+        until: anyio.Event | None = None,
+        patience: float = math.inf,
+        to: str = "",
+    ) -> None:
+        """Deliver what one outcome sends, with its handler's retries.
+
+        Args:
+            work: the change.
+            outcome: what its handler made of it.
+            shard_id: the shard.
+            until: is set when what cannot be delivered now is to be left to another worker.
+            patience: seconds after which the change goes on in its lane, if it does not block.
+            to: names the recipient, in a fan-out.
+        """
+        blocks = self.attempts.failures.blocks(outcome.handler)
+        slow = any(self.outlets.is_slow(send.sink) for send in outcome.sends)
+        if slow and not blocks and patience < math.inf:
+            outcome.defer()
+            return
+        left = list(deliveries(work, outcome, to))
+
+        async def attempt() -> None:
+            while left:
+                await self.outlets.deliver(*left[0], outcome.handler.policy.timeout_seconds)
+                del left[0]
+            outcome.sent = True
+
+        with anyio.move_on_after(math.inf if blocks else patience) as scope:
+            await self.attempts.persist(attempt, work, outcome, shard_id, until)
+        if scope.cancelled_caught:
+            log.info("sink.slow", handler=outcome.handler.name, shard=shard_id)
+            outcome.defer()
+
+
+def deliveries(work: Work, outcome: Outcome, to: str = "") -> Iterator[tuple[str, Delivery]]:
+    """Yield what an outcome sends: the sink's name, and the delivery.
+
+    Its key follows from the change, the handler, the recipient `to` of a fan-out, and the place
+    among what the handler sends: the same for every delivery of it.
+    """
+    record, key = work.record, work.key
+    if record is None or key is None:
+        return
+    numbers: Counter[str] = Counter()
+    for send in outcome.sends:
+        name = send.recipient or to
+        number, group = numbers[name], group_of(key, name)
+        numbers[name] += 1
+        text = f"{outcome.handler.name}\0{record.event_id}\0{record.position}\0{number}\0{name}"
+        delivery = Delivery(
+            key=hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
+            id=send.id or group,
+            group=group,
+            sequence=work.position,
+            body=send.body,
+            created_at=datetime.fromtimestamp(record.created_at, UTC),
+            attributes=send.attributes,
+            traceparent=outcome.trace,
+        )
+        yield send.sink, delivery
+
+
+def group_of(key: ItemKey, to: str = "") -> str:
+    """Return the item's key, and the recipient in a fan-out, hashed: 32 hex digits of its own."""
+    text = f"{key.pk!r}\0{key.sk!r}" + (f"\0{to}" if to else "")
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

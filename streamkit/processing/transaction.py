@@ -1,0 +1,108 @@
+"""Transaction: actions that commit together without a cursor.
+
+In: actions that carry conditions of their own, at least one of which the transaction makes false.
+That condition, not the client token, is what makes a repeated send harmless. Out: None when
+applied, else whose condition did not hold, or that DynamoDB finds an action invalid.
+
+On failure: an unknown fate, a conflict and throttling are tried again with growing pauses; after
+the last try the service's own error is raised.
+"""
+
+import random
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from streamkit.actions import Action, render
+from streamkit.aws import AwsError, Trouble, code_of, is_throttled, trouble_of
+from streamkit.errors import ConfigurationError
+from streamkit.model.schema import TableSchema
+from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import current
+from streamkit.processing.commit import Invalid, Refused
+from streamkit.processing.probing import failing
+
+ACTIONS_MAX = 100
+"""What `TransactWriteItems` takes."""
+
+_TRIES = 12
+"""With the pauses below about 30 seconds, well inside the ten minutes that a token lives."""
+_PAUSE_SECONDS = (0.05, 5.0)
+_INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
+
+log = get_logger("streamkit.transaction")
+
+
+async def transact(
+    dynamodb: Any,
+    schemas: Mapping[str, TableSchema],
+    actions: Sequence[Action],
+    rng: random.Random,
+) -> Refused | Invalid | None:
+    """Apply all actions or none.
+
+    Raises:
+        ConfigurationError: the credentials may not write, or a table is missing.
+        ClientError: the service was not to be reached, or too busy, for half a minute.
+    """
+    request = [render(action, schemas[action.ref.table]) for action in actions]
+    token = uuid.uuid4().hex
+    pause, longest = _PAUSE_SECONDS
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            await dynamodb.transact_write_items(TransactItems=request, ClientRequestToken=token)
+        except AwsError as error:
+            verdict = await _verdict(error, actions, dynamodb, schemas)
+            if verdict is not None:
+                return verdict
+            if not tries_left:
+                raise
+            _count(error)
+            log.info("transaction.repeated", code=code_of(error))
+        else:
+            return None
+        await anyio.sleep(pause * (0.5 + rng.random()))
+        pause = min(pause * 2, longest)
+    return None
+
+
+def _count(error: Exception) -> None:
+    """Let whoever counts know of a conflict; throttling is counted call by call."""
+    meters, reply = current.get(), getattr(error, "response", None)
+    conflict = trouble_of(error) in (Trouble.CONFLICT, Trouble.CANCELED)
+    if meters is not None and reply is not None and conflict and not is_throttled(reply):
+        meters.conflicts.add()
+
+
+async def _verdict(
+    error: Exception,
+    actions: Sequence[Action],
+    dynamodb: Any,
+    schemas: Mapping[str, TableSchema],
+) -> Refused | Invalid | None:
+    """Return what an error means for good; None means that it is worth another try."""
+    trouble = trouble_of(error)
+    if trouble is Trouble.CANCELED:
+        response: dict[str, Any] = getattr(error, "response", {})
+        reasons = response.get("CancellationReasons", [])
+        codes = [reason.get("Code", "None") for reason in reasons]
+        invalid = tuple(index for index, code in enumerate(codes) if code in _INVALID)
+        if invalid:
+            return Invalid(invalid, "ValidationError")
+        refused = [
+            source
+            for action, code in zip(actions, codes, strict=False)
+            if code == "ConditionalCheckFailed"
+            for source in await failing(dynamodb, schemas[action.ref.table], action)
+        ]
+        return Refused(tuple(refused)) if refused else None
+    if trouble is Trouble.INVALID:
+        return Invalid((), code_of(error))
+    if trouble in (Trouble.CONFLICT, Trouble.THROTTLED, Trouble.UNKNOWN):
+        return None
+    raise ConfigurationError(
+        f"the table refuses a transaction: {code_of(error)}; check the credentials' permission to"
+        " write items and the tables' names"
+    ) from error

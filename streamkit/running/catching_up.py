@@ -1,0 +1,70 @@
+"""Catching up: waiting until a consumer has processed all that was written before now.
+
+In: an app and its cursors. Out: whether every shard is past that moment. A quiet shard's cursor is
+written once an hour, so the stream behind it is looked into; that costs some `GetRecords` calls a
+shard and second. On failure: what the table or the stream refuses.
+"""
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.generation import newest_generation
+from streamkit.model.schema import TableSchema
+from streamkit.running.lag import listens, measure
+
+_PUBLISHED_SECONDS = 3.0
+"""Until what was written can be read from the stream, and a cursor that says so is younger."""
+_MARGIN_SECONDS = 2.0
+"""Records are stamped to the second, by a clock that is not ours."""
+_PAUSE_SECONDS = 1.0
+
+
+class CatchUp:
+    """Waits for one consumer, at most `patience` seconds each time."""
+
+    def __init__(
+        self,
+        app: App,
+        aws: Aws,
+        store: CursorStore,
+        schema: TableSchema,
+        patience: float,
+        clock: Clock,
+    ) -> None:
+        self._aws = aws
+        self._store = store
+        self._stream = schema.stream_arn or ""
+        self._wants = listens(app, schema)
+        self._patience = patience
+        self._clock = clock
+
+    async def with_all_until_now(self) -> bool:
+        """Wait; return whether all that was written before this call is processed.
+
+        What is parked counts as processed. A consumer that has never run processes nothing.
+        """
+        moment = self._clock.time()
+        deadline = self._clock.monotonic() + self._patience
+        await anyio.sleep(_PUBLISHED_SECONDS)
+        generation = await newest_generation(self._store)
+        founded = generation.founded if generation else 0
+        while True:
+            cursors = [c for c in (await every_cursor(self._store)).values() if not c.finished]
+            past = [await self._is_past(cursor, moment, founded) for cursor in cursors]
+            if past and all(past):
+                return True
+            if self._clock.monotonic() >= deadline:
+                return False
+            await anyio.sleep(_PAUSE_SECONDS)
+
+    async def _is_past(self, cursor: Cursor, moment: float, founded: float) -> bool:
+        now = self._clock.time()
+        lag = await measure(self._aws, self._stream, cursor, self._wants, self._clock, founded)
+        if lag.seconds is None:
+            return False
+        return lag.seconds == 0 or now - lag.seconds > moment + _MARGIN_SECONDS

@@ -1,0 +1,183 @@
+"""Lag: how far a shard's cursor is behind the stream, in seconds.
+
+In: a cursor. Out: the age of the oldest change behind it that a handler waits for, 0 when there is
+none; and with it the time that is left until that change is trimmed. A cursor's item alone gives
+only an upper bound, because a quiet shard's position is written once an hour, so a few pages after
+the position are looked at. That costs some `GetRecords` calls, and the service wants no more than
+two readers a shard: it is for people who ask. A worker knows it of its own shards: `Behind`.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import anyio
+
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError
+from streamkit.clock import Clock
+from streamkit.control import Cursor
+from streamkit.decode import Record
+from streamkit.errors import RetentionLost
+from streamkit.model.schema import TableSchema
+from streamkit.source.reader import ShardReader
+from streamkit.start import RETENTION_SECONDS
+
+_FRESH_SECONDS = 2.0
+"""A cursor written so lately says it itself: a page takes about as long to arrive."""
+_EMPTY_MAX = 5
+"""Empty pages in a row that are taken for the tip: as many as sparse shards were seen to need."""
+_READS_MAX = 25
+"""Pages looked at before the last record's own age is answered."""
+_PAUSE_SECONDS = 0.05
+_FIRST_PAGE_SECONDS = 30.0
+"""How long the first page of a shard that was taken may need."""
+
+
+@dataclass(slots=True)
+class Behind:
+    """How far a shard that is being read is behind, as its pages show; nothing is asked for that.
+
+    `seen` (epoch seconds, 0 if unknown) is up to when its cursor says that all was read; it may be
+    an hour behind the truth, so that it counts only where no page comes. An empty page alone does
+    not mean the tip: until some came in a row, what was the case counts on.
+    """
+
+    clock: Clock
+    seen: float
+    _since: float = field(init=False)
+    _read_at: float = 0.0
+    _behind: float = 0.0
+    _empty: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin to wait for a page."""
+        self._since = self.clock.time()
+
+    def note(self, records: Sequence[Record]) -> None:
+        """Take in a page that was just read."""
+        self._read_at = self.clock.time()
+        if records:
+            behind = self._read_at - records[-1].created_at
+            self._empty, self._behind = 0, behind if behind > _FRESH_SECONDS else 0.0
+        elif self._empty < _EMPTY_MAX:
+            self._empty += 1
+            if self._empty == _EMPTY_MAX:
+                self._behind = 0.0
+
+    def lag(self, oldest: float | None) -> float:
+        """Return the lag in seconds; NaN if nothing is known yet.
+
+        Args:
+            oldest: when the oldest change was made that is read and not committed; None if there
+                is none.
+        """
+        now = self.clock.time()
+        if oldest is not None:
+            return max(0.0, now - oldest)
+        if self._read_at:
+            return max(0.0, self._behind + now - self._read_at)
+        waited = now - self._since > _FIRST_PAGE_SECONDS
+        return max(0.0, now - self.seen) if waited and self.seen else math.nan
+
+
+Measure = Literal["measured", "at most", "unread", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far behind, and how that is known.
+
+    `measured` in the stream; `at most`, from the cursor alone; `unread`, when nothing was ever
+    read and the stream was not looked at; `lost`, when records after the position are gone.
+    """
+
+    seconds: float | None
+    measure: Measure
+
+
+def listens(app: App, schema: TableSchema) -> Callable[[Record], bool]:
+    """Return what tells whether a handler waits for a record; its `when` is not looked at."""
+    route = app.router(schema).route
+    wanted = {(handler.entity, kind) for handler in app.handlers for kind in handler.kinds}
+
+    def wants(record: Record) -> bool:
+        entity = route(record)
+        return isinstance(entity, type) and (entity, record.kind) in wanted
+
+    return wants
+
+
+def bound(cursor: Cursor, now: float) -> Lag:
+    """Return what the cursor alone says."""
+    if cursor.finished:
+        return Lag(0.0, "measured")
+    read = max(cursor.seen, cursor.since)
+    if not read:
+        return Lag(None, "unread")
+    return Lag(max(0.0, now - read), "at most")
+
+
+def time_to_loss(lag: Lag) -> float | None:
+    """Return the seconds until the oldest unread change is trimmed; None if nothing is known.
+
+    With nothing unread it is the whole retention: what could come now.
+    """
+    if lag.measure == "lost":
+        return 0.0
+    return None if lag.seconds is None else max(0.0, RETENTION_SECONDS - lag.seconds)
+
+
+async def measure(
+    aws: Aws,
+    stream_arn: str,
+    cursor: Cursor,
+    wants: Callable[[Record], bool],
+    clock: Clock,
+    founded: float = 0.0,
+) -> Lag:
+    """Look into the stream behind a cursor; `founded` is when its consumer began."""
+    now = clock.time()
+    known = bound(cursor, now)
+    if known.seconds is not None and known.seconds <= _FRESH_SECONDS:
+        return Lag(0.0, "measured")
+    reader = ShardReader(
+        aws,
+        stream_arn,
+        cursor.name,
+        cursor.position,
+        float(cursor.seen),
+        clock,
+        random.Random(),
+        since=cursor.since,
+        founded=founded,
+    )
+    try:
+        return await _behind(reader, wants, now)
+    except RetentionLost:
+        return Lag(None, "lost")
+    except AwsError:
+        return known  # this reader is one too many, or may not read: the cursor's word stands
+
+
+async def _behind(reader: ShardReader, wants: Callable[[Record], bool], now: float) -> Lag:
+    empty, last = 0, now
+    for _ in range(_READS_MAX):
+        page = await reader.read()
+        if page is None:
+            await anyio.sleep(reader.wait)
+            continue
+        for record in page.records:
+            if wants(record):
+                return Lag(max(0.0, now - record.created_at), "measured")
+            last = record.created_at
+        if reader.ended:
+            return Lag(0.0, "measured")
+        empty = 0 if page.records else empty + 1
+        if empty >= _EMPTY_MAX:
+            return Lag(0.0, "measured")
+        if empty:
+            await anyio.sleep(_PAUSE_SECONDS)
+    return Lag(max(0.0, now - last), "at most")

@@ -1,0 +1,313 @@
+"""The pipeline of one shard: pages in, commits out, until the shard ends or the lease does.
+
+        poll ──page──► dispatch ──works──► commit
+          ▲               │                  │
+     when it is due    pure handlers run   one in flight; meanwhile the next
+     by the pool,      ahead; async ones   page is read and dispatched
+     bounded by bytes  wait for a quiet
+                       commit stage
+
+A quiet shard has no coroutine: it is an entry in the polling pool. What goes on for it now and then
+is its `Activity`; when that rests and the shard has ended, or is to be given up, it closes.
+
+In: a leased cursor. Out: the word `ended` (read to its end, all committed) or `released`. On
+failure: `LeaseLost` (drop everything, nothing is lost), `RetentionLost`, or what the table refuses,
+all through the activity.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from streamkit.activity import Activity
+from streamkit.aggregates.turning import Turning
+from streamkit.control import Cursor
+from streamkit.decode import Page, Record
+from streamkit.errors import RetentionLost
+from streamkit.observe.logger import get_logger
+from streamkit.pacing import ByteBudget, Pacing
+from streamkit.polling import PollingPool
+from streamkit.processing.committing import CommitStage
+from streamkit.processing.dispatch import Dispatcher, Run
+from streamkit.processing.outcome import Work
+from streamkit.processing.parking import Failure
+from streamkit.running.lag import Behind
+from streamkit.source.loss import Losses
+from streamkit.source.reader import ShardReader
+from streamkit.source.sharing import SharedReader
+
+log = get_logger("streamkit.shard")
+
+_FULL_BYTES = 500_000
+"""A page this large is likely followed by another."""
+_FULL_SECONDS = 0.05
+"""Until a shard looks again whether there is room for another page of it."""
+_TAKES_MAX = 3
+"""Owners in a row that vanished with nothing committed, until changes are taken one by one."""
+_TRIES_MAX = 2
+"""Owners that vanished while they ran one and the same change, until it is parked unrun."""
+
+
+class Closing(Protocol):
+    """Who is told of a shard's pages, and how its pipeline closed."""
+
+    def note_read(self) -> None:
+        """A page was read."""
+
+    async def ended(self, pipeline: "ShardPipeline") -> None:
+        """The shard was read to its end, and everything is committed."""
+
+    async def released(self, pipeline: "ShardPipeline") -> None:
+        """The shard was given up; what is dispatched is committed."""
+
+
+@dataclass
+class ShardPipeline:
+    """Runs one shard for one owner."""
+
+    reader: ShardReader
+    dispatcher: Dispatcher
+    stage: CommitStage
+    pool: PollingPool
+    pacing: Pacing
+    budget: ByteBudget
+    losses: Losses
+    closing: Closing
+    alone: anyio.Lock
+    pages: SharedReader
+    behind: Behind
+    turning: Turning
+    activity: Activity = field(init=False)
+    quiet_pages: int = 0
+    _cautious: bool = False
+    _processing: bool = False
+    _committing: bool = False
+    _broken_off: bool = False
+    _closed: bool = False
+    _reading: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    @property
+    def shard(self) -> str:
+        """The shard's name."""
+        return self.stage.shard
+
+    @property
+    def cursor(self) -> Cursor:
+        """The cursor as it is in the table."""
+        return self.stage.cursor
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is under way but the next poll."""
+        return not (self.stage.works or self._processing or self.reader.ended)
+
+    @property
+    def lag(self) -> float:
+        """How far behind it is, in seconds; NaN if that is not known yet."""
+        waiting = (work.record for work in self.stage.works if work.record is not None)
+        oldest = next(waiting, None)
+        return self.behind.lag(None if oldest is None else oldest.created_at)
+
+    async def begin(self) -> None:
+        """Begin to poll."""
+        cursor = self.cursor
+        await self.stage.held.load(cursor.holds)
+        self._cautious = cursor.takes >= _TAKES_MAX or bool(cursor.trying)
+        if self._cautious:
+            log.warning("shard.suspected", shard=self.shard, takes=cursor.takes, tries=cursor.tries)
+        self.pool.add(self.poll)
+
+    def stop(self) -> None:
+        """Ask for a graceful end: what is dispatched is committed, then the shard is released.
+
+        A change that cannot be handled now, and what is behind it, is left to the next owner.
+        """
+        self.stage.stopping.set()
+        self._reading.cancel()
+        if not self.activity.busy:
+            self.rested()
+
+    def rested(self) -> None:
+        """Close, when there is nothing left to do here."""
+        stage = self.stage
+        done = stage.stopping.is_set() or stage.left or (self.reader.ended and not stage.works)
+        if done and not self._closed:
+            self._closed = True
+            self.activity.start(self._close)
+
+    async def _close(self) -> None:
+        if self.reader.ended and not (self.stage.works or self._broken_off):
+            await self.closing.ended(self)
+            return
+        if not self.stage.persisted:
+            await self.stage.persist()
+        await self.closing.released(self)
+
+    def write_down(self) -> None:
+        """Let the table know the position soon, once what is dispatched is committed."""
+        if not self.stage.persisted:
+            self.stage.persist_soon()
+            self._commit_soon()
+
+    # -- read and dispatch ---------------------------------------------------------------------
+
+    async def poll(self) -> float | None:
+        """Read one page and dispatch it; return in how many seconds to poll again."""
+        return await self.activity.within(self._poll)
+
+    async def _poll(self) -> float | None:
+        if self._closed or self._processing or self.reader.ended or self.stage.stopping.is_set():
+            return None
+        if not self.budget.has_room(self.shard):
+            return _FULL_SECONDS
+        if self.turning.due(self.reader.seen):
+            self._apart(self._turn)
+            return None
+        try:
+            with anyio.CancelScope() as self._reading:
+                page = await self.reader.read()
+            if self._reading.cancelled_caught:
+                return None
+        except RetentionLost as lost:
+            self._apart(self._settle, lost)
+            return None
+        if page is None:
+            return self.reader.wait
+        self.closing.note_read()
+        self.behind.note(page.records)
+        if self._cautious and page.records:
+            self._apart(self._process_singly, page)
+            return None
+        works, later, business = self.dispatcher.works(page, self.shard, self.turning.as_run)
+        self._note_traffic(page, business)
+        pause = self.pacing.pause(business, len(page.records))
+        if later or self.turning.late:
+            self._apart(self._process, page, works, later, business, pause)
+            return None
+        self._hand_over(page, works, business)
+        return None if self.reader.ended else self._rest(pause)
+
+    def _rest(self, pause: float) -> float:
+        """Return the pause, or none if the next page is here already, read for another consumer."""
+        return 0.0 if self.pages.ready else pause
+
+    def _note_traffic(self, page: Page, business: int) -> None:
+        busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
+        self.quiet_pages = 0 if busy else self.quiet_pages + 1
+
+    def _apart(self, process: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Go on in a task, so that a slow handler does not take a place in the pool."""
+        self._processing = True
+        self.activity.start(process, *arguments)
+
+    async def _process(
+        self, page: Page, works: list[Work], later: list[Run], business: int, pause: float
+    ) -> None:
+        """Run async handlers once everything before this page is committed.
+
+        So they see what came before, know which lanes are held, and run at most once a commit.
+        """
+        await self.stage.quiet.wait()
+        await self.turning.settle()
+        await self._run_lanes(later, works)
+        self._hand_over(page, works, business)
+        self._go_on(self._rest(pause))
+
+    async def _run_lanes(self, later: list[Run], works: list[Work]) -> None:
+        if later and not self.stage.left:
+            await self.dispatcher.run_lanes(
+                later, works, self.shard, held=self.stage.held.holds, until=self.stage.stopping
+            )
+
+    def _go_on(self, pause: float) -> None:
+        self._processing = False
+        if not self.reader.ended:
+            self.pool.add(self.poll, pause)
+
+    def _hand_over(self, page: Page, works: list[Work], business: int) -> None:
+        stage = self.stage
+        stage.seen = max(stage.seen, int(self.reader.seen))
+        if page.records:
+            self.budget.take(self.shard, page.size)
+            works.append(Work(self.reader.position, page_bytes=page.size))
+            stage.enqueue(works, business=business > 0)
+        if stage.works or stage.persist_due <= 0:
+            self._commit_soon()
+
+    async def _settle(self, lost: RetentionLost) -> None:
+        """Do what the app's policy says, once all that was read before is committed; then go on."""
+        await self.stage.quiet.wait()
+        pause = await self.losses.settle(lost)
+        if pause is None:
+            self.reader.resume(lost)
+            await self.stage.note_loss(int(self.reader.seen))
+        self._go_on(pause or 0.0)
+
+    async def _turn(self) -> None:
+        """Count some aggregates without their ledgers from now on."""
+        await self.stage.quiet.wait()
+        due = self.turning.due(self.reader.seen)
+        if due and not self.stage.works:
+            await self.stage.turn(self.turning.marks_with(due))
+            log.info("shard.turned", shard=self.shard, builds=sorted(due))
+        self._go_on(0.0)
+
+    # -- one by one ----------------------------------------------------------------------------
+
+    async def _process_singly(self, page: Page) -> None:
+        """Take changes one by one, and write down which, to find the one that kills its workers."""
+        await self.stage.quiet.wait()
+        wanted = 0
+        for record in page.records:
+            if self.stage.stopping.is_set():
+                self._broken_off = True
+                return
+            works: list[Work] = []
+            # One in all of the worker's shards at a time, so that its end tells which it was.
+            async with self.alone:
+                if self.dispatcher.wants(record):
+                    wanted += 1
+                    works = await self._try(record)
+                self.stage.enqueue([*works, Work(record.position)], business=bool(works))
+                await self.stage.run()
+            if self.stage.left:
+                return
+        if wanted:
+            self._cautious = False
+        self._note_traffic(page, wanted)
+        self._hand_over(page, [], wanted)
+        self._go_on(0.0)
+
+    async def _try(self, record: Record) -> list[Work]:
+        tries = await self.stage.note_trying(record.position)
+        if tries > _TRIES_MAX:
+            log.error("change.suspected", shard=self.shard, tries=tries - 1)
+            text = f"{tries - 1} workers in a row ended while they ran this change"
+            failure = Failure("WorkerKilled", text, tries - 1, heals=False)
+            return self.dispatcher.unrun(record, failure, self.turning.as_run)
+        works, later, _ = self.dispatcher.works(Page((record,)), self.shard, self.turning.as_run)
+        await self.turning.settle()
+        await self._run_lanes(later, works)
+        return works
+
+    # -- commit --------------------------------------------------------------------------------
+
+    def _commit_soon(self) -> None:
+        if not self._committing:
+            self._committing = True
+            self.activity.start(self._commit)
+
+    async def _commit(self) -> None:
+        stage = self.stage
+        try:
+            while True:  # what comes during the last write is looked at before this ends
+                if stage.works and not stage.left:
+                    await stage.run()
+                elif not stage.works and stage.persist_due <= 0:
+                    await stage.persist()
+                else:
+                    return
+        finally:
+            self._committing = False

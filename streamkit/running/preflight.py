@@ -1,0 +1,264 @@
+"""Preflight: hold an app against its table before the first change is read.
+
+In: an app and the clients. Out: the table's schemas, and findings: errors that stop a worker, and
+warnings that `streamkit check` prints. Whatever a type checker cannot see is looked for here, so
+that it never fails at the first event.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any, Literal
+
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError, Trouble, code_of, patiently, trouble_of
+from streamkit.changes import Kind
+from streamkit.control import ControlSpace
+from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.kinds.aggregate import Aggregate
+from streamkit.model.cascades import cycles
+from streamkit.model.schema import TableSchema
+from streamkit.model.tables import Tables
+from streamkit.processing.completion import Completions
+from streamkit.processing.injection import OWN
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or may be."""
+
+    severity: Literal["error", "warning"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The tables of an app, as they are."""
+
+    table: TableSchema
+    control: TableSchema
+    others: Tables | None = None
+
+    @property
+    def schemas(self) -> Tables:
+        """The tables that commits write to, by name; there may be more of them later."""
+        return self.others or Tables(self.table, self.control)
+
+    def space(self, app: App) -> ControlSpace:
+        """Name the control items of this consumer of this stream.
+
+        Raises:
+            ConfigurationError: the table has no stream, or cannot hold control items.
+        """
+        if self.table.stream_arn is None:
+            raise ConfigurationError(
+                f"table {self.table.name} has no stream; enable one with NEW_AND_OLD_IMAGES"
+            )
+        label = self.table.stream_arn.rpartition("/")[2]
+        return ControlSpace.of(self.control, app.name, label)
+
+
+async def survey(app: App, aws: Aws) -> Surroundings:
+    """Ask what the app's tables look like.
+
+    Raises:
+        ConfigurationError: a table is missing, or may not be described.
+    """
+    table = await describe(aws, app.table, type_attribute=app.type_attribute)
+    control = table
+    if app.control_table is not None and app.control_table != app.table:
+        control = await describe(aws, app.control_table, type_attribute=None)
+    others = Tables(table, control, partial(describe, aws, type_attribute=app.type_attribute))
+    for name in app.tables:
+        await others.learn(name)
+    return Surroundings(table, control, others)
+
+
+async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableSchema:
+    """Describe one table.
+
+    Raises:
+        ConfigurationError: it is missing, or may not be described.
+    """
+    try:
+        described = await patiently(lambda: aws.dynamodb.describe_table(TableName=name))
+        ttl = await patiently(lambda: aws.dynamodb.describe_time_to_live(TableName=name))
+    except AwsError as error:
+        if trouble_of(error) is Trouble.MISSING:
+            raise ConfigurationError(
+                f"there is no table {name!r} in this account and Region; check the name, AWS_REGION"
+                " and AWS_PROFILE"
+            ) from error
+        raise ConfigurationError(f"table {name!r} cannot be described: {code_of(error)}") from error
+    attribute = ttl.get("TimeToLiveDescription", {}).get("AttributeName")
+    return TableSchema.from_description(
+        described["Table"], ttl=attribute, type_attribute=type_attribute
+    )
+
+
+def findings(app: App, around: Surroundings, resources: tuple[Any, ...] = ()) -> list[Finding]:
+    """Return everything that is wrong with an app on its table, errors first."""
+    found = [*_control(app, around), *_entities(app, around.table), *_ttl(app, around.table)]
+    found += [*_spread(app, around.table), *_buckets(app, around.table)]
+    found += _handlers(app, around.table, resources)
+    found += _loops(app)
+    found += _own_io(app, around.control)
+    return sorted(found, key=lambda finding: finding.severity)
+
+
+def require(found: list[Finding]) -> None:
+    """Stop at errors.
+
+    Raises:
+        ConfigurationError: there are any; the message lists them all.
+    """
+    errors = [finding.text for finding in found if finding.severity == "error"]
+    if errors:
+        raise ConfigurationError("\n".join(errors))
+
+
+def _control(app: App, around: Surroundings) -> Iterator[Finding]:
+    try:
+        around.space(app)
+    except ConfigurationError as error:
+        yield Finding("error", str(error))
+
+
+def _entities(app: App, schema: TableSchema) -> Iterator[Finding]:
+    if not app.handlers:
+        yield Finding("error", f"{app.declared}: no handler is registered")
+    for entity in app.entities:
+        spec = spec_of(entity)
+        if schema.sk is not None and spec.sk is None:
+            yield Finding("error", f"{spec.declaration}: {schema.name} has a sort key; declare sk=")
+        for index in spec.indexes.values():
+            try:
+                index.key_attributes(schema)
+            except DeclarationError as error:
+                yield Finding("error", str(error))
+    try:
+        app.router(schema)
+    except DeclarationError as error:
+        yield Finding("error", str(error))
+
+
+def _spread(app: App, schema: TableSchema) -> Iterator[Finding]:
+    """Parts of a group are only right together, and their keys have an ending."""
+    kind = schema.pk_type if schema.sk is None else schema.sk_type
+    for entity in app.entities:
+        if entity.__parts__ is not None and kind != "S":
+            yield Finding(
+                "error",
+                f"{spec_of(entity).declaration}: spread= needs a string at the end of the key of"
+                f" {schema.name}",
+            )
+    for handler in app.handlers:
+        if handler.entity.__parts__ is not None and not handler.sees_parts:
+            yield Finding(
+                "error",
+                f"{handler.declared}: it listens to {handler.entity.__name__}, which is spread over"
+                " parts: each change tells of one part alone",
+            )
+
+
+_NEW, _OLD = ["NEW_AND_OLD_IMAGES", "NEW_IMAGE"], ["NEW_AND_OLD_IMAGES", "OLD_IMAGE"]
+
+
+def _handlers(app: App, schema: TableSchema, resources: tuple[Any, ...]) -> Iterator[Finding]:
+    for handler in app.handlers:
+        view = schema.view_type or "NEW_AND_OLD_IMAGES"
+        new = bool(handler.kinds & {Kind.INSERTED, Kind.MODIFIED})
+        old = bool(handler.kinds - {Kind.INSERTED})
+        for wanted, name, views in ((new, "new", _NEW), (old, "old", _OLD)):
+            if wanted and view not in views:
+                yield Finding(
+                    "error",
+                    f"{handler.declared}: it needs the {name} image, and the stream of"
+                    f" {schema.name} carries {view}; enable a stream with NEW_AND_OLD_IMAGES",
+                )
+        for parameter, wanted_type in handler.needs.items():
+            if wanted_type in OWN:
+                if not handler.is_async:
+                    yield Finding(
+                        "error",
+                        f"{handler.declared}: a handler that reads the table is an async def",
+                    )
+            elif not any(isinstance(resource, wanted_type) for resource in resources):
+                yield Finding(
+                    "error",
+                    f"{handler.declared}: nothing that the app's lifespan yields is a"
+                    f" {wanted_type.__name__}, which {parameter!r} asks for",
+                )
+
+
+def _loops(app: App) -> Iterator[Finding]:
+    cascades = app.cascades()
+    for cycle in cycles(cascades.handlers, cascades.same):
+        yield Finding("error", str(cycle))
+
+
+def _own_io(app: App, control: TableSchema) -> Iterator[Finding]:
+    for handler in app.handlers:
+        own = any(wanted not in OWN for wanted in handler.needs.values())
+        if handler.is_async and own and not (handler.effects or handler.delivery):
+            yield Finding(
+                "warning",
+                f"{handler.declared}: it works on what the lifespan yields, and returns no effects:"
+                " that may happen more than once for a change; if it may, say"
+                ' delivery="at_least_once"',
+            )
+        if Completions in handler.needs.values() and control.ttl is None:
+            yield Finding(
+                "warning",
+                f"{handler.declared}: {control.name} has no TTL attribute enabled, so that the"
+                " records of completed changes stay for ever",
+            )
+
+
+def _ttl(app: App, schema: TableSchema) -> Iterator[Finding]:
+    """A TTL attribute that is not a number never expires anything, and DynamoDB says nothing."""
+    if schema.ttl is None:
+        for handler in app.handlers:
+            if handler.kinds == {Kind.EXPIRED}:
+                yield Finding(
+                    "warning",
+                    f"{handler.declared}: it listens to expiries, and {schema.name} has no TTL"
+                    " attribute enabled, so that nothing ever expires",
+                )
+        return
+    for entity in app.entities:
+        names = {attribute: name for name, attribute in attribute_names(entity).items()}
+        field = names.get(schema.ttl)
+        if field is not None and not _stores_number(entity, field):
+            yield Finding(
+                "warning",
+                f"{spec_of(entity).declaration}: {field} is the TTL attribute {schema.ttl!r} but is"
+                " not stored as a number, so the item never expires; use EpochSeconds",
+            )
+
+
+def _buckets(app: App, schema: TableSchema) -> Iterator[Finding]:
+    for entity in app.entities:
+        until = entity.__until__ if issubclass(entity, Aggregate) else None
+        if until is not None and until[0] != schema.ttl:
+            has = "no TTL attribute" if schema.ttl is None else f"the TTL attribute {schema.ttl!r}"
+            yield Finding(
+                "warning",
+                f"{spec_of(entity).declaration}: Until writes {until[0]!r}, and {schema.name} has"
+                f" {has}, so that old buckets stay for ever",
+            )
+
+
+def _stores_number(entity: type[Entity], field: str) -> bool:
+    info = entity.model_fields[field]
+    # `EpochSeconds | None` keeps its serialiser in the member, `EpochSeconds` in the field.
+    for member in getattr(info.annotation, "__args__", (info.annotation,)):
+        notes = (*info.metadata, *getattr(member, "__metadata__", ()))
+        plain = getattr(member, "__origin__", member)
+        if any(getattr(note, "return_type", None) is int for note in notes):
+            return True
+        if isinstance(plain, type) and issubclass(plain, int | float | Decimal):
+            return True
+    return False

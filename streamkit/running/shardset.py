@@ -1,0 +1,320 @@
+"""The shards of this worker: a pipeline each, from taking the cursor to the shard's end.
+
+    take ──► polled ──► ended ──► finished, with its children ──► take each child
+      │         └──► given, stopped ──► released
+      └──► lost: another worker has it; nothing of it goes on here
+
+In: cursors to take and names to give, from the coordinator. Out: pipelines in the polling pool. On
+failure: a lost lease ends its own shard at once and is nothing special; what is wrong with the
+stream or the table ends the worker.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import anyio
+import anyio.abc
+
+from streamkit.activity import Activity
+from streamkit.aggregates.turning import Turning
+from streamkit.aws import Aws
+from streamkit.clock import Clock
+from streamkit.control import Cursor, child_of
+from streamkit.cursor import CursorStore
+from streamkit.errors import LeaseLost, StreamSilent
+from streamkit.fleet.coordinator import Coordinator
+from streamkit.model.builds import Build
+from streamkit.observe.logger import get_logger
+from streamkit.pacing import ByteBudget, Pace, Pacing
+from streamkit.parked.retrying import LaneRetries
+from streamkit.polling import PollingPool
+from streamkit.processing.commit import Committer
+from streamkit.processing.committing import CommitStage
+from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.planning import Planner
+from streamkit.running.lag import Behind
+from streamkit.running.pipeline import ShardPipeline
+from streamkit.running.preflight import Surroundings
+from streamkit.source.asking import AskRate
+from streamkit.source.listing import list_children
+from streamkit.source.loss import Losses
+from streamkit.source.reader import ShardReader
+from streamkit.source.sharing import SharedReads
+
+log = get_logger("streamkit.worker")
+
+_TAKEN_AT_ONCE = 16
+
+
+@dataclass
+class ShardSet:
+    """Runs pipelines in a task group that the worker owns, in its coordinator's generation."""
+
+    aws: Aws
+    around: Surroundings
+    store: CursorStore
+    dispatcher: Dispatcher
+    budget: ByteBudget
+    pace: Pace
+    clock: Clock
+    rng: random.Random
+    pool: PollingPool
+    losses: Losses
+    group: anyio.abc.TaskGroup
+    retries: LaneRetries
+    asks: AskRate
+    reads: SharedReads
+    coordinator: Coordinator = field(init=False)
+    running: dict[str, ShardPipeline] = field(default_factory=dict)
+    stopping: bool = False
+    paused: bool = False
+    enabled: bool = True
+    _taking: dict[str, Cursor] = field(default_factory=dict)
+    _emptied: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        """Bound how many shards are taken at once; let what is redriven count as work."""
+        self.retries.wrote = self.count_anew
+        self._takers = anyio.Semaphore(_TAKEN_AT_ONCE)
+        self._alone = anyio.Lock()
+        self._read_at = self.clock.monotonic()
+
+    # -- what the coordinator asks for ---------------------------------------------------------
+
+    @property
+    def held(self) -> Mapping[str, Cursor]:
+        """The shards that are read here or about to be taken."""
+        return self._taking | {name: pipe.cursor for name, pipe in self.running.items()}
+
+    def take(self, cursor: Cursor) -> None:
+        """Begin to take a shard, as its cursor was read."""
+        if not (self.stopping or cursor.name in self._taking or cursor.name in self.running):
+            self._taking[cursor.name] = cursor
+            self.group.start_soon(self._begin, cursor)
+
+    def give(self, name: str) -> None:
+        """Begin to release a shard: what is dispatched is committed first."""
+        if name in self.running:
+            self.running[name].stop()
+
+    def lose(self, cursor: Cursor) -> None:
+        """Drop a shard, if another worker has taken it, as its cursor says now."""
+        pipeline = self.running.get(cursor.name)
+        if pipeline is None or cursor.finished:
+            return
+        mine = pipeline.cursor
+        given_up = (mine.epoch, None) == (cursor.epoch, cursor.owner)
+        if mine.epoch < cursor.epoch or given_up or mine.generation < cursor.generation:
+            self._failed(pipeline, LeaseLost("another worker has taken it"))
+
+    def give_all(self) -> None:
+        """Begin to release every shard."""
+        for pipeline in list(self.running.values()):
+            pipeline.stop()
+
+    def pause(self, *, paused: bool) -> None:
+        """Read nothing more, and write down how far everything is read; or go on."""
+        if paused == self.paused:
+            return
+        self.paused = paused
+        self.pool.pause(paused=paused)
+        self.retries.pause(paused=paused)
+        if not paused:
+            log.info("consumer.resumed", shards=len(self.running))
+            return
+        log.info("consumer.paused", shards=len(self.running))
+        for pipeline in list(self.running.values()):
+            pipeline.write_down()
+
+    async def drain(self) -> None:
+        """Release every shard, and take none any more."""
+        self.stopping = True
+        self.give_all()
+        while self._taking or self.running:
+            self._emptied = anyio.Event()
+            await self._emptied.wait()
+
+    # -- what others ask about -----------------------------------------------------------------
+
+    def idle(self, pages: int) -> bool:
+        """Say whether every shard has served so many pages in a row without a change.
+
+        A paused consumer has nothing to do, once what was dispatched is committed.
+        """
+        return not self._taking and all(
+            (self.paused or pipeline.quiet_pages >= pages) and pipeline.waits
+            for pipeline in self.running.values()
+        )
+
+    def count_anew(self) -> None:
+        """Count quiet pages from now on: somebody has written, and wants to see it processed."""
+        for pipeline in self.running.values():
+            pipeline.quiet_pages = 0
+
+    @property
+    def silence(self) -> float:
+        """For how many seconds no page was read, although there are shards to read."""
+        if not self.running or self.paused:
+            self._read_at = self.clock.monotonic()
+        return self.clock.monotonic() - self._read_at
+
+    def note_read(self) -> None:
+        """A page was read: the stream answers."""
+        self._read_at = self.clock.monotonic()
+
+    # -- the life of a shard -------------------------------------------------------------------
+
+    async def _begin(self, cursor: Cursor) -> None:
+        try:
+            async with self._takers:
+                if self.stopping:
+                    return
+                me = self.coordinator.me
+                taken = await self.store.take(cursor, me.name, me.generation)
+                if taken.finished:  # by an owner before, after the cursor was read
+                    self.coordinator.found(taken)
+                    return
+                pipeline = self._pipeline(taken)
+                self.running[cursor.name] = pipeline
+                held = pipeline.stage.held
+                held.began = self.retries.wake
+                self.retries.watch(cursor.name, lambda: held.lanes, held.forget, held.begin)
+                log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
+                pipeline.activity.start(pipeline.begin)
+                if self.stopping:
+                    pipeline.stop()
+        except LeaseLost:
+            self.coordinator.lost(cursor.name)
+        finally:
+            del self._taking[cursor.name]
+            self._emptied.set()
+
+    def _pipeline(self, cursor: Cursor) -> ShardPipeline:
+        space = self.store.space
+        arn = self.around.table.stream_arn or ""
+        pacing = Pacing(self.pace, self.rng)
+        stage = CommitStage(
+            self.dispatcher,
+            Planner(space, self.clock, cursor.name),
+            Committer(
+                self.aws.dynamodb,
+                space,
+                cursor,
+                self.around.schemas,
+                self.rng,
+                self.dispatcher.meters,
+            ),
+            self.store,
+            pacing,
+            self.budget,
+            self.clock,
+        )
+        stage.wrote = self.count_anew  # what was written comes back, perhaps in another shard
+        joined = self.coordinator.rollout.joined
+        pages = self.reads.join(arn, cursor.name, lambda: self.pool.hasten(pipeline.poll))
+        reader = ShardReader(
+            pages,
+            arn,
+            cursor.name,
+            cursor.position,
+            cursor.seen,
+            self.clock,
+            self.rng,
+            cursor.since,
+            joined.founded if joined else 0,
+            half_done=bool(cursor.done or cursor.trying),
+        )
+        pipeline = ShardPipeline(
+            reader,
+            self.dispatcher,
+            stage,
+            self.pool,
+            pacing,
+            self.budget,
+            self.losses,
+            closing=self,
+            alone=self._alone,
+            pages=pages,
+            behind=Behind(self.clock, cursor.seen),
+            turning=Turning(self._builds, lambda: stage.cursor, self.store),
+        )
+        pipeline.activity = Activity(
+            self.group, lambda error: self._failed(pipeline, error), pipeline.rested
+        )
+        return pipeline
+
+    def _builds(self) -> Mapping[str, Build]:
+        joined = self.coordinator.rollout.joined
+        return joined.builds if joined else {}
+
+    def _failed(self, pipeline: ShardPipeline, error: Exception) -> bool:
+        """A lost lease ends everything that goes on for its shard; all else ends the worker."""
+        if not isinstance(error, LeaseLost):
+            return False
+        if self.running.get(pipeline.shard) is pipeline:
+            log.info("shard.lost", shard=pipeline.shard, reason=str(error))
+            self._drop(pipeline)
+            self.coordinator.lost(pipeline.shard)
+        return True
+
+    def _drop(self, pipeline: ShardPipeline) -> None:
+        del self.running[pipeline.shard]
+        self.retries.unwatch(pipeline.shard)
+        self.budget.forget(pipeline.shard)
+        pipeline.activity.cancel()
+        pipeline.pages.close()
+        self._emptied.set()
+
+    # -- how a shard closes --------------------------------------------------------------------
+
+    async def released(self, pipeline: ShardPipeline) -> None:
+        """The shard was given up; what is dispatched is committed."""
+        cursor = pipeline.cursor
+        await self.store.release(cursor)
+        log.info("shard.released", shard=cursor.name)
+        self.coordinator.found(replace(cursor, owner=None))
+        self._drop(pipeline)
+        if not self.stopping:
+            self.coordinator.presence.tell()  # whoever claimed it may want it no more
+
+    async def ended(self, pipeline: ShardPipeline) -> None:
+        """The shard was read to its end: finish it, and take its children."""
+        parent = pipeline.cursor
+        children = [
+            child_of(
+                name,
+                parent,
+                generation=parent.generation,
+                parent_name=parent.name,
+                heir=not number,
+            )
+            for number, name in enumerate(await self._children(parent.name))
+        ]
+        created = await pipeline.stage.finish(children)
+        log.info("shard.finished", shard=parent.name, children=len(children))
+        self.coordinator.found(pipeline.cursor)
+        if not created:
+            self.coordinator.await_children(parent.name)
+        for child in created:
+            self.coordinator.found(child)
+            self.take(child)
+        if self.stopping or len(created) > 1:
+            self.coordinator.presence.tell()
+        self._drop(pipeline)
+
+    async def _children(self, parent: str) -> list[str]:
+        """Ask for the shard's children, once: that it is read to its end must be written soon.
+
+        Children that are listed later are found by the leader. It does all of it in a large fleet,
+        or when many shards end at once: ten calls a second are allowed for all together.
+        """
+        if not self.asks.may_ask():
+            return []
+        arn = self.around.table.stream_arn or ""
+        try:
+            listing = await list_children(self.aws, arn, parent)
+        except StreamSilent:
+            return []
+        self.enabled = listing.enabled
+        return sorted(shard.id for shard in listing.shards)

@@ -1,0 +1,98 @@
+"""Standing: where a worker stands, from its own memory: for gauges, probes and the status page.
+
+In: a worker's coordinator and shards. Out: one `Standing`. Nothing is asked of AWS, so it may be
+asked for as often as anybody likes. What the fleet as a whole looks like is `status`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from streamkit.fleet.coordinator import Coordinator
+from streamkit.observe.meters import Meters
+from streamkit.running.lag import Lag, time_to_loss
+from streamkit.running.shardset import ShardSet
+
+SAMPLE_SECONDS = 5.0
+"""Between two looks at what gauges show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One worker of this process.
+
+    `state` is `starting`, what the worker tells the others (`joining`, `waiting`: it stands by for
+    a newer roll-out, `active`, `unfit`: the stream does not answer it, `leaving`), or `ended`.
+    `lags` are of the shards that it reads, in seconds, NaN where nothing is known yet. `paused` is
+    since when it reads nothing, in epoch seconds. `unread` is known to the leader alone.
+    """
+
+    consumer: str
+    state: str
+    lags: Mapping[str, float] = field(default_factory=dict)
+    parked: int = 0
+    stuck: int = 0
+    unread: int = 0
+    paused: int = 0
+    leads: bool = False
+
+    @property
+    def lag(self) -> float:
+        """The largest lag that is known, 0 without shards; NaN if none is known."""
+        known = [lag for lag in self.lags.values() if not math.isnan(lag)]
+        return max(known) if known else (math.nan if self.lags else 0.0)
+
+    @property
+    def time_to_loss(self) -> float:
+        """What is left until the oldest unread change is trimmed; NaN if the lag is not known."""
+        left = time_to_loss(Lag(self.lag, "measured"))
+        return math.nan if left is None or math.isnan(self.lag) else left
+
+
+class Stands(Protocol):
+    """A worker, as far as it is looked at here."""
+
+    @property
+    def meters(self) -> Meters:
+        """Its instruments."""
+
+    @property
+    def standing(self) -> Standing:
+        """Where it stands."""
+
+
+def standing_of(consumer: str, coordinator: Coordinator, shards: ShardSet) -> Standing:
+    """Look at a worker that is at work."""
+    me = coordinator.me
+    return Standing(
+        consumer,
+        me.state if coordinator.looked else "starting",
+        {name: pipeline.lag for name, pipeline in sorted(shards.running.items())},
+        shards.retries.parked,
+        shards.retries.stuck,
+        coordinator.sharing.unread if me.leads else 0,
+        coordinator.paused,
+        me.leads,
+    )
+
+
+def sample(workers: Iterable[Stands]) -> None:
+    """Set every worker's gauges to what is the case now."""
+    for worker in workers:
+        standing, meters = worker.standing, worker.meters
+        meters.lag.set(standing.lag)
+        meters.time_to_loss.set(standing.time_to_loss)
+        meters.parked.set(standing.parked)
+        meters.stuck.set(standing.stuck)
+        meters.shards.set(len(standing.lags))
+        meters.unread.set(standing.unread)
+
+
+async def sample_for_ever(workers: Iterable[Stands]) -> None:
+    """Set the gauges every few seconds, for hooks that are not asked but told."""
+    while True:
+        sample(workers)
+        await anyio.sleep(SAMPLE_SECONDS)
