@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: conformance demo test check lint types bench mutants simulate fleet clean help
+.PHONY: conformance demo test check lint types bench mutants simulate fleet migrate clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -38,8 +38,11 @@ simulate: $(STAMP) ## fleets under every trouble: SEEDS=1000, SEEDS=200-400 or S
 fleet: $(STAMP) ## how a large fleet shares many shards, and its cost: SHARDS=1000 WORKERS=20
 	$(BIN)/python -m tests.simulation.balance $(or $(SHARDS),1000) $(or $(WORKERS),20)
 
+migrate: $(STAMP) ## migrations of many items under fire, compared one by one: ITEMS=20000 SEED=1
+	$(BIN)/python -m tests.simulation.migrate_many --items $(or $(ITEMS),20000) --seed $(or $(SEED),1)
+
 conformance: $(STAMP) ## every handler kind in every host, and moves between them: SEEDS=50
-	CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -n auto --dist worksteal tests/simulation/test_conformance.py tests/simulation/test_moving.py
+	CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -n auto --dist worksteal tests/simulation/test_conformance.py tests/simulation/test_moving.py tests/simulation/test_lambda_rebuild.py tests/simulation/test_lambda_mirrors.py
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

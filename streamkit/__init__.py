@@ -56,6 +56,7 @@ from streamkit.sinks.sql import SqlTable
 from streamkit.sinks.sqs import Sqs
 from streamkit.sinks.webhook import Webhook
 from streamkit.source.loss import Loss
+from streamkit.surroundings import open_table
 from streamkit.table import Table
 from streamkit.version import __version__
 
@@ -132,5 +133,6 @@ __all__ = [
     "bucket",
     "changed",
     "crossed",
+    "open_table",
     "present",
 ]

@@ -43,6 +43,11 @@ consumers, which has no entity, stands beside them."""
 CONTROL_ATTRIBUTE = "_sk_"
 """Every attribute of a control item begins so."""
 
+ITEMS_MAX = 99
+"""`TransactWriteItems` takes 100 actions; one is the cursor's."""
+BYTES_MAX = 3_900_000
+"""A transaction holds 4 MB; sizes here are estimates from above, the cursor's comes on top."""
+
 V = TypeVar("V")
 
 
@@ -156,17 +161,22 @@ class Action:
         """Estimate its bytes towards the 4 MB of a transaction, from above."""
         total = 100 + len(self.ref.pk[1]) + (len(self.ref.sk[1]) if self.ref.sk else 0)
         for part in (self.item, self.sets, self.unions, self.subtractions):
-            for name, value in part.items():
-                total += len(name) + wire_size(value)
+            if part:
+                total += wire_size(part)
         return total + 40 * len(self.adds)
 
 
 def wire_size(value: Any) -> int:
     """Estimate the bytes of a wire value, from above."""
-    if isinstance(value, str | bytes):
-        return 3 * len(value) if isinstance(value, str) and not value.isascii() else len(value)
+    if isinstance(value, str):
+        return len(value) if value.isascii() else 3 * len(value)
     if isinstance(value, dict):
-        return 3 + sum(len(name) + wire_size(part) for name, part in value.items())
+        total = 3
+        for name, part in value.items():
+            total += len(name) + wire_size(part)
+        return total
+    if isinstance(value, bytes):
+        return len(value)
     if isinstance(value, list | tuple | set | frozenset):
         return 3 + sum(1 + wire_size(part) for part in value)
     return 21
@@ -310,12 +320,15 @@ def _prefixed(action: Action, schema: TableSchema) -> Action:
     for written, attributes in ((item, action.item), (sets, action.sets)):
         if "expires" in attributes and schema.ttl is not None:
             written[schema.ttl] = attributes["expires"]
+    removes = {CONTROL_ATTRIBUTE + name for name in action.removes}
+    if "expires" in action.removes and schema.ttl is not None:
+        removes.add(schema.ttl)
     return Action(
         action.ref,
         action.verb,
         item,
         sets,
-        {CONTROL_ATTRIBUTE + name for name in action.removes},
+        removes,
         names(action.adds),
         names(action.unions),
         names(action.subtractions),

@@ -13,6 +13,7 @@ table. Every mistake raises `DeclarationError` and names the declaration and its
 """
 
 import hashlib
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
@@ -74,6 +75,8 @@ class App(Registration):
     ) -> None:
         if not name or "#" in name:
             raise DeclarationError(f"App({name!r}): the name is part of keys; leave out '#'")
+        if not isinstance(policy, Policy | None):
+            raise DeclarationError(f"App({name!r}): policy= takes a Policy(...)")
         check_start(start)
         check_on_loss(on_loss)
         self.name = name
@@ -114,11 +117,13 @@ class App(Registration):
         Raises:
             DeclarationError: the name is taken or cannot be, or this app is a listener itself.
         """
-        if self._parent is not None or name in self.listeners or not name or "." in name:
-            raise DeclarationError(
-                f"App({self.name!r}).listener({name!r}): a listener has no listeners, and a name of"
-                " its own without '.'"
-            )
+        for wrong, why in (
+            (self._parent is not None, "a listener has no listeners"),
+            (name in self.listeners, "there is a listener of this name already"),
+            (not name or {".", "#"} & {*name}, "its name is part of keys, without '.' and '#'"),
+        ):
+            if wrong:
+                raise DeclarationError(f"App({self.name!r}).listener({name!r}): {why}")
         child = App(
             f"{self.name}.{name}",
             table=self.table,
@@ -138,7 +143,14 @@ class App(Registration):
         """Register an async generator that yields what handlers ask for by type.
 
         It runs once a process: what is before the `yield` at start, the rest at the end.
+
+        Raises:
+            DeclarationError: it does not yield.
         """
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise DeclarationError(
+                f"{Declaration.of(function)}: a lifespan is an async def that yields once"
+            )
         self._lifespan = function
         return function
 

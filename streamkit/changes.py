@@ -11,7 +11,18 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
 from hashlib import blake2b
-from typing import Annotated, Any, Generic, Protocol, Self, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
@@ -33,8 +44,7 @@ class Kind(Enum):
     EXPIRED = "expired"
 
 
-@dataclass(frozen=True, slots=True)
-class ItemKey:
+class ItemKey(NamedTuple):
     """The primary key of an item as its stream record has it."""
 
     pk: KeyValue
@@ -102,10 +112,14 @@ class Change(Generic[E_co]):
         shard_id: str = "",
         handler: str = "",
         mark: Mark = UNMARKED,
+        key: ItemKey | None = None,
     ) -> "Change[Any]":
-        """The change that a record tells of, of the class that its kind asks for."""
+        """The change that a record tells of, of the class that its kind asks for.
+
+        `key` is the record's, where it was read already.
+        """
         return CHANGE_TYPES[record.kind](
-            key=record.item_key,
+            key=key or record.item_key,
             event_id=record.event_id,
             sequence_number=record.position,
             shard_id=shard_id,

@@ -13,6 +13,8 @@ table brings the control items of another stream. None has an attribute of an in
     holds      lanes that are held, referenced by cursors
     lane       a held lane: head and tail of its parked changes
     parked     one parked change (its record in `part` items when large)
+    mark       how far one source item is done, where Lambda functions run the consumer; see `mark`
+    trial      how often a function was begun with a record and did not end
     ledger     what of one source item an aggregate holds, while it is rebuilt; see `ledger`
 """
 

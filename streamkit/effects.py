@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args
 
 from streamkit.changes import Change
 from streamkit.entity import Entity, Key
@@ -35,12 +35,30 @@ runs again, a few times, with fresh reads; then the change is parked.
 """
 
 
+_OTHERWISE = get_args(Otherwise)
+
+
+def _named(given: object) -> str:
+    return f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+
+
+def _key_of(effect: object, key: Key[E_co]) -> Key[E_co]:
+    if not isinstance(key, Key):
+        kind = type(effect).__name__
+        raise TypeError(f"{kind} takes a key, as in Order.key(...), not {_named(key)}")
+    return key
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """A condition on an item, and what happens when it does not hold."""
 
     condition: Condition
     otherwise: Otherwise = "park"
+
+    def __post_init__(self) -> None:
+        if self.otherwise not in _OTHERWISE:
+            raise ValueError(f"otherwise={self.otherwise!r}: one of {', '.join(_OTHERWISE)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +101,10 @@ class Put(Effect, Generic[E_co]):
 
     entity: E_co
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.entity, Entity):
+            raise TypeError(f"Put takes an item, as in Put(Order(...)), not {_named(self.entity)}")
+
     @property
     def key(self) -> Key[Any]:
         """The key of the item, built from the entity's fields."""
@@ -103,7 +125,7 @@ class _FieldEffect(Effect, Generic[E_co]):
 
     def __init__(self, key: Key[E_co], /, **fields: Any) -> None:
         if key is not None:  # a migration's `Set` is for the item that it was given
-            self._check_fields(key, fields)
+            self._check_fields(_key_of(self, key), fields)
         object.__setattr__(self, "guard", None)
         object.__setattr__(self, "table", None)
         object.__setattr__(self, "key", key)
@@ -153,6 +175,9 @@ class Delete(Effect, Generic[E_co]):
 
     key: Key[E_co]
 
+    def __post_init__(self) -> None:
+        _key_of(self, self.key)
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Remove(Effect, Generic[E_co]):
@@ -199,7 +224,7 @@ class Check(Effect, Generic[E_co]):
     ) -> None:
         object.__setattr__(self, "guard", Guard(condition, otherwise))
         object.__setattr__(self, "table", None)
-        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "key", _key_of(self, key))
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -108,12 +108,11 @@ class Entity(BaseModel):
             ValueError: a field is missing, unknown, of the wrong type or empty.
         """
         spec = spec_of(cls)
-        sk_fields = spec.sk.fields if spec.sk else ()
-        needed = dict.fromkeys(spec.pk.fields + sk_fields)
         where = f"the key of {cls.__name__}"
-        if fields.keys() != needed.keys():
-            missing = [name for name in needed if name not in fields]
-            extra = [name for name in fields if name not in needed]
+        if fields.keys() != spec.key_fields:
+            names = dict.fromkeys(spec.pk.fields + (spec.sk.fields if spec.sk else ()))
+            missing = [name for name in names if name not in fields]
+            extra = [name for name in fields if name not in names]
             raise ValueError(f"{where} {_difference(missing, extra)}")
         values = validate_fields(cls, fields, where=where)
         sk = spec.sk.build(values) if spec.sk else None
@@ -175,10 +174,11 @@ class Entity(BaseModel):
         Raises:
             ValueError: a value cannot be stored, or a field and a key claim one attribute.
         """
-        spec = spec_of(type(self))
-        stored = set(type(self).model_fields) | (self.model_extra or {}).keys()
+        entity = type(self)
+        spec = spec_of(entity)
+        stored = entity.model_fields.keys() | (self.model_extra or ())
         item = {
-            name: encode(value, f"{type(self).__name__}.{name}")
+            name: encode(value, f"{entity.__name__}.{name}")
             for name, value in self.model_dump(by_alias=True, include=stored).items()
             if not _is_absent(value)
         }

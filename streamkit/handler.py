@@ -13,6 +13,7 @@ from streamkit.changes import Change, Kind
 from streamkit.effects import Effect, Result
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
+from streamkit.model.builds import Build
 from streamkit.model.declaration import Declaration
 from streamkit.model.when import When
 
@@ -143,8 +144,8 @@ class Handler:
     images as items in wire form, copies of a migration included. `migrations` says whether it sees
     what migrations write.
 
-    `in_build(number)` makes the handler that takes its place while a build of it is under way; that
-    one says which in `build`, and parks and retries as itself.
+    `in_build(build)` makes the handler that takes its place while that build of it is under way; it
+    says which in `build`, and parks and retries as itself.
     """
 
     name: str
@@ -172,7 +173,13 @@ class Handler:
     migrations: Migrations = "default"
     together: Callable[[Change[Any]], Iterable[Hashable]] | None = None
     build: int = 0
-    in_build: "Callable[[int], Handler] | None" = None
+    in_build: "Callable[[Build], Handler] | None" = None
+
+    @property
+    def delivered(self) -> Delivery:
+        """How often it takes effect; one that writes nothing and returns effects tells sinks."""
+        tells_sinks = self.effects and self.writes is not None and not self.writes
+        return self.delivery or ("at_least_once" if tells_sinks else "exactly_once")
 
     @property
     def hears_migrations(self) -> bool:

@@ -15,7 +15,7 @@ from streamkit.kinds.contributions import stored_as
 from streamkit.kinds.derive import Conflict, derive_handler
 from streamkit.kinds.emptying import emptying_handler
 from streamkit.kinds.extremes import extremes_of
-from streamkit.kinds.fan_out import INLINE, fan_out_handler
+from streamkit.kinds.fan_out import INLINE, check_audience, fan_out_handler
 from streamkit.kinds.migration import Migration, Mode, read_migration
 from streamkit.kinds.mirror import Gone, mirror_handlers, read_mirror
 from streamkit.kinds.on import function_handler, with_statements
@@ -141,7 +141,8 @@ class Registration:
             name: as for `on`.
             rate: recipients a second at most, for all fan-outs of this handler on a worker.
             inline: audiences up to this size are served in the change's own commit.
-            timeout: seconds for one recipient, or for an inline audience.
+            timeout: seconds for one recipient, for an inline audience, and for a page of one that
+                is generated.
             attempts: how often one recipient is tried at once, the first time included.
             writes: as for `on`.
             cycle: as for `on`.
@@ -150,6 +151,7 @@ class Registration:
         Raises:
             DeclarationError: a signature or a value does not fit.
         """
+        check_audience(audience)
 
         def register(target: F) -> F:
             policy = self._changed_policy(timeout, attempts, None)

@@ -16,7 +16,7 @@ from streamkit.app import App
 from streamkit.entity import Entity, spec_of
 from streamkit.model.keys import Index
 
-KeyType = Literal["S", "N"]
+KeyType = Literal["S", "N", "B"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class IndexShape:
     Attributes:
         pk: its partition key's attribute; by default what the entities say, else `<index>PK`.
         sk: its sort key's, likewise; it has one if an entity declares one.
-        pk_type: `S` or `N`.
-        sk_type: `S` or `N`.
+        pk_type: `S`, `N` or `B`.
+        sk_type: `S`, `N` or `B`.
         project: the attributes it carries beside the keys; None for all, `()` for keys alone.
     """
 
@@ -54,8 +54,8 @@ class TableShape:
     Attributes:
         pk: the partition key's attribute.
         sk: the sort key's; None, or entities that have none, for a table without one.
-        pk_type: `S` or `N`.
-        sk_type: `S` or `N`.
+        pk_type: `S`, `N` or `B`.
+        sk_type: `S`, `N` or `B`.
         ttl: the attribute by which items expire.
         indexes: by name, those of which more is to be said than entities do.
     """

@@ -49,7 +49,7 @@ from streamkit.processing.commit import Committer
 from streamkit.processing.dispatch import Dispatcher, Tools
 from streamkit.processing.injection import injector
 from streamkit.processing.tracing import Tracing
-from streamkit.running.preflight import Surroundings, findings, require, survey
+from streamkit.running.preflight import findings, require
 from streamkit.running.shardset import ShardSet
 from streamkit.running.standing import Standing, standing_of
 from streamkit.running.watchdog import watch_stream
@@ -59,13 +59,13 @@ from streamkit.source.asking import AskRate
 from streamkit.source.lister import Lister
 from streamkit.source.loss import Losses
 from streamkit.source.sharing import SharedReads
+from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 
 log = get_logger("streamkit.worker")
 
 _IDLE_PAGES = 5
-"""Quiet pages in a row, on every shard, after which `until_idle` ends: see the facts on empty
-pages in `source.reader`."""
+"""Quiet pages in a row, on every shard, after which `until_idle` ends; see `source.reader`."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +208,7 @@ class Worker:
             error = first_error(errors)
             if not isinstance(error, LeaseLost):
                 raise error from errors
+            crew.shards.abandon()
             log.info("worker.swept", worker=self.name)
             return self._stop.is_set()
         finally:

@@ -8,9 +8,15 @@ import re
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from unittest import mock
 
+from aiobotocore.client import AioBaseClient
+
 from streamkit.app import App
+from streamkit.cli import running
+from streamkit.iam.hosts import policy_for
+from streamkit.iam.place import Place
 from streamkit.testing.world import World
 
 ACCOUNT, REGION = "000000000000", "us-east-1"
@@ -22,6 +28,8 @@ _IN_TRANSACTIONS = {
     "Delete": "DeleteItem",
     "ConditionCheck": "ConditionCheckItem",
 }
+LEASES = "Leases"
+"""What the tests call a KCL's lease table."""
 _NAMELESS = {"DescribeEndpoints", "ListStreams"}
 
 
@@ -162,3 +170,53 @@ def noted():
 
     with mock.patch.object(World, "_saw", seen), mock.patch.object(App, "router", routed):
         yield requests
+
+
+HOSTS = {"worker": ("worker",), "migrate": ("migrate", "operator")}
+"""Whose policies a command needs, each alone, by its first word; others need the operator's."""
+
+
+@contextmanager
+def commanded(arguments, table, partition_key):
+    """Hold what a command asks of AWS, in this process, against the policy of its host.
+
+    `table` is that of commands that name no app; `partition_key` tells that of a table by its name.
+    """
+    requests, apps, load, call = Requests(), [], running.load_app, AioBaseClient._make_api_call
+    asked, engine = set(), SimpleNamespace(tables=_Keys(partition_key))
+
+    def loaded(name):
+        apps.append(load(name))
+        return apps[-1]
+
+    async def noting(client, operation, parameters):
+        if operation == "GetRecords":  # whose iterators begin with the stream, on this engine
+            stream = parameters["ShardIterator"].partition("|")[0]
+            asked.add(Request("dynamodb:GetRecords", stream))
+        else:
+            service = client.meta.service_model.service_name
+            made = SimpleNamespace(
+                service=service, operation=operation, payload=parameters, body={}
+            )
+            asked.update(requests._read(engine, made))
+        return await call(client, operation, parameters)
+
+    with (
+        mock.patch.object(running, "load_app", loaded),
+        mock.patch.object(AioBaseClient, "_make_api_call", noting),
+    ):
+        yield
+    place, apps = Place.of(account=ACCOUNT, region=REGION), apps or [App("x", table=table)]
+    for host in HOSTS.get(arguments[0], ("operator",)):
+        policies = [policy_for(app, host, place, leases=LEASES).to_dict() for app in apps]
+        refused = [r for r in asked if not any(allows(policy, r) for policy in policies)]
+        assert not refused, f"{host} may not: {refused}"
+
+
+class _Keys(dict):
+    def __init__(self, partition_key):
+        self._partition_key = partition_key
+
+    def __missing__(self, table):
+        self[table] = SimpleNamespace(hash_name=self._partition_key(table))
+        return self[table]

@@ -14,6 +14,7 @@ from typing import Any
 
 from streamkit.actions import LEASE, OURS, Action, GuardSource, Verb, Wire, item_ref
 from streamkit.aws import Aws
+from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
@@ -44,6 +45,7 @@ class Clearing:
     store: CursorStore
     tables: Tables
     rng: random.Random
+    clock: Clock
 
     async def run(self) -> int:
         """Clear; return how many items were deleted or emptied here.
@@ -67,7 +69,8 @@ class Clearing:
         """Drop the parked changes of a lane, first to last."""
         while (found := await read_head(self.store, lane)) is not None:
             held, first = found
-            sent = await leave(self.store, self.tables, held, first, (self._fence,), self.rng)
+            place, fence = (self.store, self.tables, held, first), (self._fence,)
+            sent = await leave(*place, fence, self.rng, self.clock)
             if isinstance(sent, Refused) and any(s.effect == LEASE for s in sent.sources):
                 raise LeaseLost("another step of the build was taken")
 

@@ -14,13 +14,13 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import newest_generation
 from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.recount import measure_names
-from streamkit.running.preflight import survey
+from streamkit.surroundings import survey
 
 State = Literal["not started", "live", "building", "needs rebuild", "approximate"]
 """`live`: it follows its source exactly since its consumer began to count, or over all there is if
 it was rebuilt; `building`: a rebuild is under way, and it holds less than it will; `needs rebuild`:
 it has missed changes, or its definition has changed; `approximate` was asked for; `not started`: no
-worker of this generation of the app has run yet."""
+worker that runs knows it as it is defined here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,14 @@ async def list_aggregates(app: App, aws: Aws) -> list[AggregateFacts]:
     """
     around = await survey(app, aws)
     generation = await newest_generation(CursorStore(aws.dynamodb, around.space(app)))
-    known = generation is not None and generation.fingerprint == app.fingerprint()
+    counted = generation.aggregates if generation else {}
+    definitions = {handler.name: handler.definition for handler in app.handlers}
     rebuild = generation.rebuild if generation else frozenset()
     found = []
     for aggregate in app.aggregates:
         name, options = aggregate.__name__, aggregate.__options__
-        state: State = "live" if known else "not started"
+        known = counted.get(name)
+        state: State = "live" if known and known == definitions[name] else "not started"
         build = generation.builds.get(name) if generation else None
         if build is not None and build.under_way and name not in rebuild:
             state = "building"

@@ -9,6 +9,8 @@
 In: an app, and an aggregate's name. Out: a report. Workers go on; they take each step when they see
 it, and their commits of before are refused from the moment it is taken. Where it stands is in the
 table: killed at any instant, the same command goes on, on any machine, and several share the scan.
+Where Lambda functions run the consumer they take each step with their next batch; those that began
+before the first are outlasted, and the others look whether somebody counts by the ledger already.
 While it runs, the aggregate holds less than it will. Its handler's parked changes are dropped: what
 they have done is in the items that are counted.
 
@@ -42,6 +44,7 @@ from streamkit.fleet.generation import (
     newest_generation,
     step_builds,
 )
+from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
 from streamkit.fleet.members import Roster, new_worker_name
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.migrate.segments import LEASE_SECONDS, Segments
@@ -49,12 +52,14 @@ from streamkit.model.builds import Build, BuildState, next_build, pass_name
 from streamkit.model.conditions import absent
 from streamkit.observe.logger import get_logger
 from streamkit.processing.transaction import transact
-from streamkit.running.preflight import Surroundings, survey
+from streamkit.surroundings import Surroundings, survey
 
 log = get_logger("streamkit.rebuild")
 
 SEGMENTS = 16
 """Into how many segments a scan is cut, unless it is said."""
+_MARGIN_SECONDS = 60.0
+"""What an invocation is outlasted by: another machine may go on, whose clock is another one."""
 _CREATED_AT_ONCE = 90
 _LOOK_SECONDS = 5.0
 """Between two looks whether the scan is still that of the build."""
@@ -96,6 +101,7 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
     segments: int = SEGMENTS,
     at_once: int = 4,
     lease_seconds: float = LEASE_SECONDS,
+    in_flight: float = FUNCTION_SECONDS,
     stopping: anyio.Event | None = None,
     progress: Callable[[BuildState, Counts], object] | None = None,
     clock: Clock | None = None,
@@ -108,12 +114,13 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
     the ledger is swept; its group is written once for up to 98 of them.
 
     Args:
-        app: whose consumer keeps the aggregate; its workers run.
+        app: whose consumer keeps the aggregate; its workers run, or its functions.
         aws: open clients.
         name: the aggregate's class name.
         segments: into how many segments the scan is cut; who joins takes what is there.
         at_once: segments that this process scans at a time.
         lease_seconds: after which the segment of a silent process is taken by another.
+        in_flight: where functions run the consumer, their longest time-out.
         stopping: ends it early, in an orderly way.
         progress: is called with the state and the counts, at each step and while it scans.
         clock: time, for simulations.
@@ -143,6 +150,7 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
         segments,
         at_once,
         lease_seconds,
+        in_flight,
     )
     return await rebuild.run()
 
@@ -161,6 +169,7 @@ class _Rebuild:
     segments: int
     at_once: int
     lease_seconds: float
+    in_flight: float
     counts: Counts = field(default_factory=Counts)
 
     @property
@@ -211,12 +220,9 @@ class _Rebuild:
             before = newest.builds.get(self.name)
             if before is not None and before.under_way and self.name not in newest.rebuild:
                 return
-            if not await Roster(self.store).read():
-                raise ConfigurationError(
-                    f"no worker of {self.app.name} is running; start one: shards have to be read"
-                    " while an aggregate is rebuilt"
-                )
-            build = next_build(before, newest.number + 1, self.segments)
+            await self._check_host(newest)
+            now = int(self.clock.time()) + 1
+            build = next_build(before, newest.number + 1, self.segments, now)
             builds = {**newest.builds, self.name: build}
             try:
                 await step_builds(self.store, newest, builds, right=[self.name], advance=True)
@@ -224,25 +230,52 @@ class _Rebuild:
                 continue
             return
 
+    async def _check_host(self, newest: Generation) -> None:
+        """Refuse where nobody would count the changes that are made meanwhile.
+
+        Raises:
+            ConfigurationError: no worker runs, or the consumer is being moved.
+        """
+        if newest.host == LAMBDA:
+            return
+        check_host(self.app.name, newest.host, WORKERS)
+        if not await Roster(self.store).read():
+            raise ConfigurationError(
+                f"no worker of {self.app.name} is running; start one: shards have to be read"
+                " while an aggregate is rebuilt"
+            )
+
     # -- the steps -----------------------------------------------------------------------------
 
     async def _step(self, generation: Generation, build: Build) -> None:
         """Do what the state asks for, and take the next one."""
         if build.state == "emptying":
-            await capture(self.store, generation.number)
+            if not await self._captured(generation, build):
+                return
             for number, segments in build.past:
                 await self._segments(number, segments).delete()
-            await Clearing(
-                self.aggregate, generation, self.aws, self.store, self.around.schemas, self.rng
-            ).run()
+            around = self.aws, self.store, self.around.schemas
+            await Clearing(self.aggregate, generation, *around, self.rng, self.clock).run()
             await self._take(generation, replace(build, state="building"), advance=True)
         elif build.state == "building":
-            await capture(self.store, generation.number)
+            if generation.host != LAMBDA:  # functions see what those of before have passed over
+                await capture(self.store, generation.number)
             await self._take(generation, replace(build, state="scanning"))
         elif await self._scan(build):
             # Not earlier than the last read; the guard covers what clocks differ.
             scanned = int(self.clock.time()) + 1
             await self._take(generation, replace(build, state="counting", scanned=scanned))
+
+    async def _captured(self, generation: Generation, build: Build) -> bool:
+        """Wait until nobody counts who does not know of the build; False: to be ended before."""
+        if generation.host != LAMBDA:
+            await capture(self.store, generation.number)
+            return True
+        left = build.begun + self.in_flight + _MARGIN_SECONDS - self.clock.time()
+        if left > 0:
+            with anyio.move_on_after(left):
+                await self.stopping.wait()
+        return not self.stopping.is_set()
 
     async def _take(self, generation: Generation, build: Build, *, advance: bool = False) -> None:
         builds = {**generation.builds, self.name: build}

@@ -3,16 +3,19 @@
 In: the builds whose scan has ended. Out: one by one, when every cursor there is (those of finished
 shards too: late children inherit from them) is live for it, and nothing is parked that is counted
 by it: its entries and its segments are deleted, those of builds before it too, and the build is
-live. Finished cursors are kept for two days, so a sweep comes two to three days after a build. What
-is left of a build whose aggregate has changed meanwhile goes at once.
+live. Finished cursors are kept for two days, so a sweep comes two to three days after a build.
+Functions have no cursors: theirs comes a day after it. What is left of a build whose aggregate has
+changed meanwhile goes at once.
 
 On failure: it is begun again by whoever leads next; deleting twice does no harm. On a table without
-a sort key entries are found by a scan of the whole table.
+a sort key entries are found by a scan of the whole table, in segments, so that it goes on where it
+was broken off.
 """
 
 import random
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -24,8 +27,11 @@ from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation, step_builds
-from streamkit.migrate.segments import Segments
-from streamkit.model.builds import TURN_SECONDS, Build, build_mark, pass_name
+from streamkit.fleet.hosting import LAMBDA
+from streamkit.fleet.members import new_worker_name
+from streamkit.migrate.segments import Segment, Segments
+from streamkit.model.builds import SWEPT_SECONDS, TURN_SECONDS, Build, build_mark, pass_name
+from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import held_lanes, list_parked
 from streamkit.processing.ledger import PARTITIONS, ledger_kind
@@ -34,6 +40,8 @@ log = get_logger("streamkit.rebuild")
 
 _LOOK_SECONDS = 900.0
 """Between two looks whether a ledger can go; each reads every cursor."""
+_PAGE_ITEMS = 1000
+"""Items that a scan reads at a time; DynamoDB ends a page at 1 MB anyway."""
 _AT_ONCE = 8
 """Deletions at the same time: nothing waits for them."""
 
@@ -55,15 +63,17 @@ class Sweeping:
         newest = await newest_generation(self.store)
         now = self.clock.time()
         for name, build in (newest.builds if newest else {}).items():
-            if build.state == "counting" and now > build.scanned + TURN_SECONDS:
-                await self._look(name, build)
+            functions = newest is not None and newest.host == LAMBDA
+            after = SWEPT_SECONDS if functions else TURN_SECONDS
+            if build.state == "counting" and now > build.scanned + after:
+                await self._look(name, build, functions=functions)
             elif build.state == "live" and build.past:
                 await self._sweep(name, build, build.past)
 
-    async def _look(self, name: str, build: Build) -> None:
+    async def _look(self, name: str, build: Build, *, functions: bool) -> None:
         """Sweep the ledger of a build if nobody will look into it again."""
         mark = build_mark(name, build.number)
-        cursors = await every_cursor(self.store)
+        cursors = {} if functions else await every_cursor(self.store)
         if not all(mark in cursor.live for cursor in cursors.values()):
             return
         lanes = [lane for lane in await held_lanes(self.store, cursors) if lane.handler == name]
@@ -85,10 +95,10 @@ class Sweeping:
         return deleted
 
     async def _delete_build(self, name: str, number: int, segments: int) -> int:
-        deleted = 0
-        async for keys in self._entries(name, number):
-            await self._delete(keys)
-            deleted += len(keys)
+        if self.store.space.schema.sk is None:
+            deleted = await self._delete_scanned(name, number, segments)
+        else:
+            deleted = await self._delete_queried(name, number)
         scan = pass_name(name, number)
         await Segments(self.store, scan, segments, self.clock, self.rng).delete()
         return deleted
@@ -108,46 +118,51 @@ class Sweeping:
 
     # -- entries -------------------------------------------------------------------------------
 
-    async def _entries(self, name: str, number: int) -> AsyncIterator[list[dict[str, Wire]]]:
-        """Yield the keys of a ledger's entries, page by page."""
-        space = self.store.space
-        if space.schema.sk is None:
-            prefix = space.text("ledger", name, str(number)) + "#"
-            async for keys in self._pages(
-                "scan",
-                FilterExpression="begins_with(#p, :p)",
-                ExpressionAttributeValues={":p": {"S": prefix}},
-            ):
-                yield keys
-            return
+    async def _delete_queried(self, name: str, number: int) -> int:
+        """Delete a ledger's entries, partition by partition; return how many there were."""
+        schema, deleted = self.store.space.schema, 0
         for partition in range(PARTITIONS):
-            kind = ledger_kind(name, number, partition)
-            async for keys in self._pages(
-                "query",
-                KeyConditionExpression="#p = :p",
-                ExpressionAttributeValues={":p": {"S": space.text(kind)}},
-            ):
-                yield keys
+            request = {
+                **_keys_only(schema),
+                "KeyConditionExpression": "#p = :p",
+                "ExpressionAttributeValues": {
+                    ":p": {"S": self.store.space.text(ledger_kind(name, number, partition))}
+                },
+            }
+            last: Any = {}
+            while last is not None:
+                call = partial(self.store.dynamodb.query, **request, **last)
+                reply = await patiently(call)
+                await self._delete(reply["Items"])
+                deleted += len(reply["Items"])
+                more = "LastEvaluatedKey" in reply
+                last = {"ExclusiveStartKey": reply["LastEvaluatedKey"]} if more else None
+        return deleted
 
-    async def _pages(
-        self, operation: str, **arguments: Any
-    ) -> AsyncIterator[list[dict[str, Wire]]]:
-        schema = self.store.space.schema
-        names = {"#p": schema.pk} | ({"#s": schema.sk} if schema.sk else {})
-        request = {
-            "TableName": schema.name,
-            "ExpressionAttributeNames": names,
-            "ProjectionExpression": ", ".join(names),
-            **arguments,
+    async def _delete_scanned(self, name: str, number: int, total: int) -> int:
+        """Delete what a scan of the whole table finds; return how many were found here."""
+        space, deleted = self.store.space, 0
+        sweep = Segments(self.store, f"sweep.{name}.{number}", total, self.clock, self.rng)
+        ours = {
+            **_keys_only(space.schema),
+            "FilterExpression": "begins_with(#p, :p)",
+            "ExpressionAttributeValues": {
+                ":p": {"S": space.text("ledger", name, str(number)) + "#"}
+            },
         }
-        call = getattr(self.store.dynamodb, operation)
-        while True:
-            reply = await patiently(lambda: call(**request))
-            if reply["Items"]:
-                yield reply["Items"]
-            if "LastEvaluatedKey" not in reply:
-                return
-            request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+
+        async def serve(segment: Segment) -> None:
+            nonlocal deleted
+            while not (segment.finished or segment.stopping.is_set()):
+                page = segment.scan_request(space.schema.name, limit=_PAGE_ITEMS) | ours
+                reply = await patiently(partial(self.store.dynamodb.scan, **page))
+                await self._delete(reply["Items"])
+                deleted += len(reply["Items"])
+                await segment.advance(reply.get("LastEvaluatedKey"))
+
+        await sweep.run(serve, new_worker_name())
+        await sweep.delete()
+        return deleted
 
     async def _delete(self, keys: Sequence[dict[str, Wire]]) -> None:
         limiter, table = anyio.Semaphore(_AT_ONCE), self.store.space.schema.name
@@ -159,3 +174,12 @@ class Sweeping:
         async with anyio.create_task_group() as group:
             for key in keys:
                 group.start_soon(delete, key)
+
+
+def _keys_only(schema: TableSchema) -> dict[str, Any]:
+    names = {"#p": schema.pk} | ({"#s": schema.sk} if schema.sk else {})
+    return {
+        "TableName": schema.name,
+        "ExpressionAttributeNames": names,
+        "ProjectionExpression": ", ".join(names),
+    }

@@ -28,7 +28,7 @@ class Turning:
     cursor: Callable[[], Cursor]
     store: CursorStore
     late: set[str] = field(default_factory=set)
-    _in_builds: dict[tuple[str, int], Handler] = field(default_factory=dict)
+    _in_builds: dict[tuple[str, Build], Handler] = field(default_factory=dict)
 
     def as_run(self, handler: Handler, record: Record) -> Handler | None:
         """Return what runs in a handler's place for a record; None if it does not count."""
@@ -44,9 +44,9 @@ class Turning:
             if record.created_at <= build.scanned + GUARD_SECONDS:
                 self.late.add(handler.name)
             return handler
-        place = (handler.name, build.number)
+        place = (handler.name, build)
         if place not in self._in_builds:
-            self._in_builds[place] = handler.in_build(build.number)
+            self._in_builds[place] = handler.in_build(build)
         return self._in_builds[place]
 
     def due(self, seen: float) -> frozenset[str]:

@@ -31,7 +31,7 @@ from streamkit.model.keys import Key, Scan
 from streamkit.model.parts import without_suffix
 from streamkit.parked.listing import held_lanes
 from streamkit.running.catching_up import CatchUp
-from streamkit.running.preflight import survey
+from streamkit.surroundings import survey
 from streamkit.table import Table
 
 _EXPIRING_SECONDS = 900.0

@@ -12,27 +12,30 @@ import random
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import anyio
 
-from streamkit.actions import LANE, MARK_GUARD, Action
-from streamkit.aws_lambda.marks import Mark, Marks, after
+from streamkit.actions import ITEMS_MAX, LANE, MARK_GUARD, Action
+from streamkit.aws_lambda.marks import Marks
 from streamkit.changes import ItemKey
 from streamkit.control import Cursor
 from streamkit.decode import Page, Record
 from streamkit.errors import InvariantError
 from streamkit.model.tables import Tables
-from streamkit.processing.commit import ITEMS_MAX, Batch, Invalid, Refused
-from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.commit import Batch, Invalid, Refused
+from streamkit.processing.dispatch import AsRun, Dispatcher, as_registered
 from streamkit.processing.holds import HeldLanes
+from streamkit.processing.mark import Mark, after
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure, Hold, lane_name
 from streamkit.processing.plain import write_plainly
 from streamkit.processing.planning import Planner, Rerun
 from streamkit.processing.refusal import contended, refuse
-from streamkit.processing.transaction import transact
+from streamkit.processing.repeating import Repeating
+from streamkit.processing.transaction import Send, transact
 
 _AT_FIRST = 48
 """Changes of the first plan: each with a mark and an effect, they fill a transaction."""
@@ -48,7 +51,8 @@ class BatchRun:
 
     `todo` are the records that are not known to be done, `behind` those that a mark had passed.
     Handlers are cut off at the `deadline` (of the loop's clock); what they have answered by then is
-    still committed. `cut` says that one was.
+    still committed. `cut` says that one was. `as_run` says what runs in a handler's place,
+    `send` commits, where not every commit is right that the marks let through.
     """
 
     dispatcher: Dispatcher
@@ -58,6 +62,8 @@ class BatchRun:
     rng: random.Random
     deadline: float
     todo: deque[Record]
+    as_run: AsRun = as_registered
+    send: Send | None = None
     works: deque[Work] = field(default_factory=deque)
     behind: list[Record] = field(default_factory=list)
     cut: bool = False
@@ -91,16 +97,19 @@ class BatchRun:
 
     async def begin(self) -> None:
         """Read the marks, and leave out what is done."""
-        await self.marks.read({record.item_key for record in self.todo})
+        keys = [record.item_key for record in self.todo]
+        await self.marks.read(set(keys))
         fresh: deque[Record] = deque()
-        for record in self.todo:
-            done = self.marks.is_done(record.item_key, record.position)
+        for key, record in zip(keys, self.todo, strict=True):
+            done = self.marks.is_done(key, record.position)
             (self.behind if done else fresh).append(record)
         self.todo = fresh
         self._hold()
 
     def _hold(self) -> None:
         """Hold the lanes that the marks of what is to do say are held."""
+        if not any(mark.lanes for mark in self.marks.known.values()):
+            return
         for record in self.todo:
             for lane in self.marks.known[record.item_key].lanes:
                 # Where it is listed is read with its tail, before anything queues there.
@@ -110,7 +119,7 @@ class BatchRun:
         """Process the next records; return whether all of them are done."""
         some = list(islice(self.todo, count))
         shard = self.planner.shard
-        works, later, _ = self.dispatcher.works(Page(tuple(some)), shard)
+        works, later, _ = self.dispatcher.works(Page(tuple(some)), shard, self.as_run)
         self.works = deque(works)
         if later:
             lanes = self.dispatcher.run_lanes(later, works, shard, held=self.held.holds)
@@ -122,7 +131,7 @@ class BatchRun:
 
         Whatever their policies are: the change would come again for ever.
         """
-        self.works = deque(self.dispatcher.unrun(self.todo[0], failure))
+        self.works = deque(self.dispatcher.unrun(self.todo[0], failure, self.as_run))
         return await self._commit(1)
 
     async def _commit(self, count: int) -> bool:
@@ -161,7 +170,8 @@ class BatchRun:
         if plan.sends and not await self._deliver(plan):
             return not self.cut and not any(outcome.waiting for _, outcome in plan.sends)
         then = self._marks_after(plan)
-        if not self._is_full(plan, len(plan.actions) + len(then)):
+        beside = self.send is not None
+        if not self._is_full(plan, len(plan.actions) + len(then) + beside):
             return True
         if plan.actions or plan.sends or plan.cursor.done or plan.plain:
             return await self._send(plan, then)
@@ -193,9 +203,9 @@ class BatchRun:
         for number, work in enumerate(self.works):
             if work.key is None or number > plan.changes:
                 break
-            lanes = self._lanes(work, plan)
             before = found.get(work.key)
             mark = before[1] if before else self.marks.known[work.key]
+            lanes = self._lanes(work.key, mark, plan)
             if number < plan.changes:
                 then = after(mark, work.position, lanes)
             elif plan.cursor.done:
@@ -205,12 +215,14 @@ class BatchRun:
             found[work.key] = (before[0] if before else work.position, then)
         return found
 
-    def _lanes(self, work: Work, plan: Batch) -> frozenset[str]:
-        """Return the lanes of an item that are held after a plan."""
+    def _lanes(self, key: ItemKey, mark: Mark, plan: Batch) -> frozenset[str]:
+        """Return the lanes of an item that are held after a plan.
+
+        Those of handlers that this release does not have are held, too: it may be taken back.
+        """
         if not self.held.lanes and not plan.held:
             return frozenset()
-        assert work.key is not None  # noqa: S101 - looked at by the caller
-        names = (lane_name(handler.name, work.key) for handler in self.dispatcher.handlers)
+        names = {lane_name(handler.name, key) for handler in self.dispatcher.handlers} | mark.lanes
         return frozenset(name for name in names if name in self.held.lanes or name in plan.held)
 
     async def _send(self, plan: Batch, then: dict[ItemKey, tuple[str, Mark]]) -> bool:
@@ -219,7 +231,8 @@ class BatchRun:
         ]
         dynamodb = self.marks.store.dynamodb
         with self.dispatcher.tracing.commit(self.planner.shard, plan, self.works):
-            verdict = await transact(dynamodb, self.tables, [*moves, *plan.actions], self.rng)
+            send = self.send or partial(transact, dynamodb, self.tables)
+            verdict = await send([*moves, *plan.actions], self.rng)
         if verdict is None:
             self.dispatcher.meters.commits.add()
             for key, (_, mark) in then.items():
@@ -249,8 +262,9 @@ class BatchRun:
         if not contended(outcome):
             if outcome.refusals > 1:
                 await anyio.sleep(_CONTENDED_SECONDS * 2**outcome.refusals * self.rng.random())
-            works, shard = tuple(self.works), self.planner.shard
-            await self._in_time(self.dispatcher.run(rerun.work, outcome, works, shard))
+            never = anyio.Event()
+            again = Repeating(self.dispatcher, self.held, self.planner.shard, never)
+            await self._in_time(again.run(rerun, tuple(self.works)))
         return not outcome.waiting
 
     async def _refused(self, refused: Refused) -> bool:
@@ -276,7 +290,10 @@ class BatchRun:
 
     async def _look_again(self) -> None:
         """Another invocation was faster with some items: leave out what it has done."""
-        await self.marks.read({work.key for work in self.works if work.key is not None})
+        keys = {work.key for work in self.works if work.key is not None}
+        for lane in (lane for key in keys for lane in self.marks.known[key].lanes):
+            self.held.forget(lane)  # it may be gone, or have another tail
+        await self.marks.read(keys)
         left: deque[Work] = deque()
         for work in self.works:
             if work.key is not None and self.marks.is_done(work.key, work.position):

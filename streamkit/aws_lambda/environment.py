@@ -17,7 +17,8 @@ from streamkit.cost.metering import meter
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
 from streamkit.errors import ConfigurationError
-from streamkit.fleet.generation import Founding, join_generation, newest_generation
+from streamkit.fleet.generation import Founding, Generation, join_generation, newest_generation
+from streamkit.fleet.hosting import LAMBDA, Hosted, claim
 from streamkit.observe.emf import EmfMetrics
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
@@ -27,9 +28,11 @@ from streamkit.parked.redriver import Redriver
 from streamkit.processing.dispatch import Dispatcher, Tools
 from streamkit.processing.injection import injector
 from streamkit.processing.tracing import Tracing
-from streamkit.running.preflight import Surroundings, findings, require, survey
+from streamkit.processing.transaction import Send
+from streamkit.running.preflight import findings, require
 from streamkit.sinks.outlets import Outlets, open_outlets
 from streamkit.source.loss import Losses
+from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 
 log = get_logger("streamkit.lambda")
@@ -39,7 +42,11 @@ Connect = Callable[[], AbstractAsyncContextManager[Aws]]
 
 @dataclass(frozen=True)
 class Environment:
-    """What batches of one app share."""
+    """What batches of one app share.
+
+    `incarnation` is the consumer's, see `Generation`. `send` is there in a mover, whose commits
+    have a condition of the move's.
+    """
 
     app: App
     aws: Aws
@@ -53,6 +60,8 @@ class Environment:
     shard: str
     emf: EmfMetrics | None = None
     since: int = 0
+    incarnation: str = ""
+    send: Send | None = None
 
     def takes(self, record: Record) -> bool:
         """Say whether a handler listens to a record, made since the consumer starts."""
@@ -109,8 +118,8 @@ async def open_environment(
         async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
             require(findings(app, around, resources))
             store = CursorStore(aws.dynamodb, around.space(app))
-            since = await _join(app, around, store, clock, aws)
-            tools = injector(aws.dynamodb, around.table, resources, around.schemas)
+            joined = await _join(app, around, store, clock, aws)
+            tools = injector(aws.dynamodb, around.table, resources, around.schemas, store.space)
             dispatcher = Dispatcher(
                 app.handlers,
                 app.router(around.table),
@@ -126,16 +135,26 @@ async def open_environment(
             )
             shard = rng.choice(LAMBDA_CHUNKS).removesuffix(".0")
             yield Environment(
-                app, aws, around, store, tools, outlets, dispatcher, clock, rng, shard, emf, since
+                app,
+                aws,
+                around,
+                store,
+                tools,
+                outlets,
+                dispatcher,
+                clock,
+                rng,
+                shard,
+                emf,
+                since=joined.since if joined else 0,
+                incarnation=joined.incarnation if joined else "",
             )
 
 
-async def _join(app: App, around: Surroundings, store: CursorStore, clock: Clock, aws: Aws) -> int:
-    """Enter the generation of this code, as a worker does, so that `status` tells of it.
-
-    Returns:
-        From when on changes are the consumer's, in epoch seconds; 0 for all there are.
-    """
+async def _join(
+    app: App, around: Surroundings, store: CursorStore, clock: Clock, aws: Aws
+) -> Generation | None:
+    """Enter the generation of this code, as a worker does, so that `status` tells of it."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     losses = Losses(app.on_loss, Table(aws.dynamodb, around.table), store, aggregates)
     founding = Founding(app.table, app.start, clock, losses)
@@ -145,14 +164,49 @@ async def _join(app: App, around: Surroundings, store: CursorStore, clock: Clock
     if joined is None:
         log.warning("worker.stands_by", app=app.name)
         joined = await newest_generation(store)
-    return joined.since if joined else 0
+    return joined
 
 
-class StreamReplaced(ConfigurationError):
+class Outdated(ConfigurationError):
+    """The environment has to be opened anew: what it was opened for is not there any more."""
+
+
+class ConsumerReplaced(Outdated):
+    """The consumer was deleted: what is kept of it, and from when on it counts, is another's."""
+
+
+class StreamReplaced(Outdated):
     """The table had another stream when the environment was opened, or the event is of an old one.
 
     Marks are kept for each stream: under those of another one a change would be done twice.
     """
+
+
+async def become_host(environment: Environment) -> Hosted:
+    """Let functions run the consumer, if nobody does; each invocation asks before it begins.
+
+    Raises:
+        ConfigurationError: workers run it, it is being moved, it is another one by now, or an
+            aggregate is being rebuilt with other code than this.
+    """
+    found = await claim(environment.store, LAMBDA)
+    if found.incarnation != environment.incarnation:
+        raise ConsumerReplaced(f"consumer {environment.app.name} was deleted")
+    check_version(environment, found)
+    return found
+
+
+def check_version(environment: Environment, found: Hosted) -> None:
+    """Refuse to count by other definitions than those by which an aggregate is being rebuilt.
+
+    Raises:
+        ConfigurationError: says which aggregates are, by a newer version of the app.
+    """
+    building = sorted(name for name, build in found.builds.items() if build.under_way)
+    if building and found.fingerprint != environment.app.fingerprint():
+        raise ConfigurationError(
+            f"{', '.join(building)}: rebuilt by a newer version of the app; this one has to wait"
+        )
 
 
 def check_stream(environment: Environment, arn: str | None) -> None:

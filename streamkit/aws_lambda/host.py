@@ -18,20 +18,22 @@ from typing import Any
 import anyio
 
 from streamkit.app import App
-from streamkit.aws_lambda.environment import Environment, check_stream
+from streamkit.aws_lambda.environment import Environment, become_host, check_stream
 from streamkit.aws_lambda.event import Event, read_event
 from streamkit.aws_lambda.invocation import run_records
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
 from streamkit.aws_lambda.runtime import Context, Runtime, seconds_of
 from streamkit.decode import Record
-from streamkit.fleet.hosting import LAMBDA, claim
 from streamkit.observe.logger import get_logger
 from streamkit.start import RETENTION_SECONDS
 
 __all__ = ["handler", "late_handler", "maintain", "maintenance_handler", "process_batch"]
 
 log = get_logger("streamkit.lambda")
+
+_PAUSED_SECONDS = 5.0
+"""Before a paused consumer asks for a batch again, which comes at once."""
 
 Response = dict[str, Any]
 """`batchItemFailures`: empty, or the sequence number from which on records come again; with
@@ -63,9 +65,13 @@ async def process_batch(
     environment.meters.time_to_loss.set(max(0.0, RETENTION_SECONDS - lag))
     began = anyio.current_time()
     with anyio.fail_after(seconds):
-        await claim(environment.store, LAMBDA)
+        hosted = await become_host(environment)
+    if hosted.paused:
+        log.info("batch.paused", records=len(wanted))
+        await anyio.sleep(min(_PAUSED_SECONDS, seconds / 2))
+        return _response(given, wanted[0])
     left = seconds - (anyio.current_time() - began)
-    batch = await run_records(environment, wanted, given.shard, left)
+    batch = await run_records(environment, wanted, given.shard, left, hosted.builds)
     if batch.left is not None:
         log.info("batch.partial", records=len(wanted), left=len(batch.todo))
     return _response(given, batch.left)

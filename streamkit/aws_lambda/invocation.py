@@ -8,15 +8,18 @@ again. Handlers are cut off a while before the time is over, everything else whe
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import anyio
 
 from streamkit.aws_lambda.batch import BatchRun
+from streamkit.aws_lambda.counting import Counting
 from streamkit.aws_lambda.environment import Environment
 from streamkit.aws_lambda.marks import Marks
 from streamkit.aws_lambda.trials import DEADLY, Trials
 from streamkit.decode import Record
+from streamkit.model.builds import Build
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import LAMBDA_CHUNKS
 from streamkit.processing.parking import Failure
@@ -24,6 +27,8 @@ from streamkit.processing.planning import Planner
 
 log = get_logger("streamkit.lambda")
 
+NO_BUILDS: Mapping[str, Build] = MappingProxyType({})
+"""Where no aggregate has ever been rebuilt."""
 TOGETHER = 200
 """Records whose handlers run before the first of them is committed; a transaction holds 99.
 
@@ -38,7 +43,11 @@ _LAST_SECONDS = 0.3
 
 
 async def run_records(
-    environment: Environment, records: Iterable[Record], shard: str | None, seconds: float
+    environment: Environment,
+    records: Iterable[Record],
+    shard: str | None,
+    seconds: float,
+    builds: Mapping[str, Build] = NO_BUILDS,
 ) -> BatchRun:
     """Process records under the marks of their items.
 
@@ -47,11 +56,12 @@ async def run_records(
         records: in order; those that a handler listens to, which puts their keys in order.
         shard: the records' shard, where it is known.
         seconds: after which this returns.
+        builds: of the consumer's aggregates, as they were when this began.
 
     Raises:
         ConfigurationError: the table refuses commits.
     """
-    invocation = _Invocation(environment, records, shard, seconds)
+    invocation = _Invocation(environment, records, shard, seconds, builds)
     try:
         with anyio.move_on_after(seconds):
             await invocation.run()
@@ -69,29 +79,34 @@ class _Invocation:
         records: Iterable[Record],
         shard: str | None,
         seconds: float,
+        builds: Mapping[str, Build],
     ) -> None:
         self._environment = environment
         store, clock = environment.store, environment.clock
         self.deadline = (
             anyio.current_time() + seconds - min(_COMMIT_SECONDS, seconds * _COMMIT_SHARE)
         )
-        self.trials = Trials(store, clock)
+        self.trials = Trials(store, clock, environment.incarnation)
         self.counted: Record | None = None
+        self.counting = Counting(builds, clock.time())
         self.batch = BatchRun(
             environment.dispatcher,
             Planner(store.space, clock, shard or environment.shard, chunks=LAMBDA_CHUNKS),
-            Marks(store, clock),
+            Marks(store, clock, environment.incarnation),
             environment.around.schemas,
             environment.rng,
             self.deadline,
             deque(records),
+            self.counting.as_run,
+            environment.send,
         )
 
     async def run(self) -> None:
         """Process what is not done yet, until the time is over or a change has to come again."""
         await self.batch.begin()
+        dispatcher, store = self._environment.dispatcher, self._environment.store
+        await self.counting.settle(dispatcher, store, self.batch.todo)
         careful, more = await self._is_suspected(), self.batch.left is not None
-        dispatcher = self._environment.dispatcher
         wait = any(handler.is_async for handler in dispatcher.handlers)
         together = min(TOGETHER, dispatcher.concurrency) if wait else TOGETHER
         while more and self.batch.left is not None and anyio.current_time() < self.deadline:

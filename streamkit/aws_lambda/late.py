@@ -17,18 +17,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamkit.aws import Aws
-from streamkit.aws_lambda.environment import Environment, check_stream
+from streamkit.aws_lambda.environment import Environment, become_host, check_stream
 from streamkit.aws_lambda.event import read_records
 from streamkit.aws_lambda.invocation import run_records
-from streamkit.aws_lambda.marks import KEPT_SECONDS
 from streamkit.decode import Record
 from streamkit.errors import ConfigurationError, RetryableError
-from streamkit.fleet.hosting import LAMBDA, claim
+from streamkit.model.builds import Build
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import LAMBDA_CHUNKS
 from streamkit.parked.payload import records_between
+from streamkit.processing.mark import KEPT_SECONDS
 from streamkit.processing.outcome import Outcome, Work
-from streamkit.processing.parking import LATE, Failure, ParkedRecord, lane_name, park, stored
+from streamkit.processing.parking import (
+    LATE,
+    Failure,
+    ParkedRecord,
+    lane_name,
+    park,
+    payload_of,
+    stored,
+)
 from streamkit.processing.planning import chunk_of
 from streamkit.processing.transaction import transact
 
@@ -75,13 +83,16 @@ async def process_late(
 
     Raises:
         ConfigurationError: the event is of something else, or workers run the consumer.
-        RetryableError: the time was not enough, and there is no queue that could be told.
+        RetryableError: the time was not enough, or the consumer is paused, and there is no
+            queue that could be told.
     """
-    await claim(environment.store, LAMBDA)
+    hosted = await become_host(environment)
     failures = []
     batches = list(_given_up(event))
     for given in batches:
-        done = await _process(environment, given, seconds / len(batches))
+        paused = bool(hosted.paused)
+        share = seconds / len(batches)
+        done = not paused and await _process(environment, given, share, hosted.builds)
         if not done and given.message is None:
             raise RetryableError("the batch is not done yet; invoke the function again with it")
         if not done:
@@ -104,7 +115,9 @@ def _given_up(event: Mapping[str, Any]) -> Iterator[GivenUp]:
             )
 
 
-async def _process(environment: Environment, given: GivenUp, seconds: float) -> bool:
+async def _process(
+    environment: Environment, given: GivenUp, seconds: float, builds: Mapping[str, Build]
+) -> bool:
     info, payload = given.info, given.payload
     check_stream(environment, info.get("streamArn"))
     if payload is not None:
@@ -116,7 +129,7 @@ async def _process(environment: Environment, given: GivenUp, seconds: float) -> 
     now = environment.clock.time()
     old = [record for record in wanted if now - record.created_at >= _SURE_SECONDS]
     sure = [record for record in wanted if now - record.created_at < _SURE_SECONDS]
-    batch = await run_records(environment, sure, shard, seconds)
+    batch = await run_records(environment, sure, shard, seconds, builds)
     marks = batch.marks.known
     passed = [r for r in batch.behind if marks[r.item_key].position != r.position]
     for record in (*old, *passed):
@@ -144,16 +157,17 @@ async def _park_for(environment: Environment, work: Work, outcome: Outcome, shar
     if work.record is None or work.entity is None or work.key is None:
         return
     lane = f"{lane_name(handler.name, work.key)}-{work.position}"
+    payload = payload_of(work.record, handler.policy.payload)
     parked = ParkedRecord(
         handler=handler.name,
         entity=work.entity.__name__,
         shard=shard,
         position=work.position,
-        record=stored(work.record, handler.policy.payload),
+        record=stored(work.record, payload),
         failure=outcome.failure,
         at=int(environment.clock.time()),
         due=None,
-        payload=handler.policy.payload,
+        payload=payload,
     )
     actions = park(store.space, lane, parked, chunk_of(lane, LAMBDA_CHUNKS))
     # Refused means that it is parked already.

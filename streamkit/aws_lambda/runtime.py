@@ -2,7 +2,7 @@
 
 In: an app, and what to do in each invocation. Out: what that returns. Both last as long as the
 process; between invocations everything stands still. On failure: the next call opens what could not
-be opened; a stream that was replaced lets the environment be opened anew.
+be opened; a stream or a consumer that was replaced lets the environment be opened anew.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from streamkit.app import App
-from streamkit.aws_lambda.environment import Environment, StreamReplaced, open_environment
+from streamkit.aws_lambda.environment import Environment, Outdated, open_environment
 from streamkit.observe.logger import Logger
 from streamkit.observe.meters import current
 
@@ -54,7 +54,7 @@ class Runtime:
         fresh = self._environment is None
         try:
             return await _counted(work, await self._open())
-        except StreamReplaced:
+        except Outdated:
             await self._close()
             if fresh:
                 raise

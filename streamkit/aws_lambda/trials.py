@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from streamkit.actions import Wire
-from streamkit.aws_lambda.marks import KEPT_SECONDS
 from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
+from streamkit.processing.mark import KEPT_SECONDS
 
 YOUNG_SECONDS = 60.0
 """A record that is younger is not counted: it may come for the first time."""
@@ -28,10 +28,11 @@ DEADLY = 2
 
 @dataclass(frozen=True)
 class Trials:
-    """Counts of one consumer."""
+    """Counts of one consumer; one that is founded anew begins to count anew."""
 
     store: CursorStore
     clock: Clock
+    incarnation: str
 
     def counts(self, record: Record) -> bool:
         """Say whether a record is so old that it may have come before."""
@@ -48,15 +49,19 @@ class Trials:
 
     async def end(self, record: Record) -> None:
         """Take it back: what was begun with a record has ended."""
-        action = self.store.space.update("trial", record.position)
+        action = self.store.space.update(*self._path(record))
         action.sets |= {"tries": {"N": "0"}, "alone": {"N": "0"}}
         await self.store.write(action)
 
     async def _count(self, record: Record, name: str) -> dict[str, Wire]:
-        action = self.store.space.update("trial", record.position)
+        action = self.store.space.update(*self._path(record))
         action.adds[name] = Decimal(1)
         action.sets["expires"] = {"N": str(int(self.clock.time()) + KEPT_SECONDS)}
         return await self.store.write(action)
+
+    def _path(self, record: Record) -> tuple[str, ...]:
+        names = (self.incarnation, record.position)
+        return ("trial", *(name for name in names if name))
 
 
 def _number(item: dict[str, Wire], name: str) -> int:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streamkit.cli.options import AppArgument, JsonOption
+from streamkit.cli.options import AppArgument, InFlightOption, JsonOption
 
 if TYPE_CHECKING:
     from streamkit.aggregates.census import Counts
@@ -109,18 +109,20 @@ def rebuild(
     at_once: Annotated[
         int, typer.Option(min=1, max=64, help="segments that this process scans at a time")
     ] = 4,
+    in_flight: InFlightOption = 900.0,
     json: JsonOption = False,
 ) -> None:
     """Count an aggregate anew over all that its table holds, exactly, while it is written to.
 
-    Workers have to run, and go on. Until it ends the aggregate holds less than it will. Killed, the
-    same command goes on where it stood, on any machine; several share the scan. What was parked for
-    the aggregate is dropped: the items that are counted say the same.
+    Workers have to run, and go on. Where Lambda functions count it first waits until none is left
+    that began before. Until it ends the aggregate holds less than it will. Killed, the same command
+    goes on where it stood, on any machine; several share the scan. What was parked for the
+    aggregate is dropped: the items that are counted say the same.
 
     Costs: it reads the whole table twice, strongly consistent: a read unit for each 2 KB. For each
     item that is counted two write units and a read unit, and a deletion days later; its group is
-    written once for up to 98 of them. Until an hour after its end each change costs one more read,
-    and the first one of an item two write units.
+    written once for up to 98 of them. Until an hour after its end, on Lambda a day, each change
+    costs one more read, and the first one of an item two write units.
     """
     from streamkit.aggregates.rebuilding import rebuild_aggregate
     from streamkit.cli.printing import print_json
@@ -130,7 +132,13 @@ def rebuild(
     progress = None if json else _progress(name)
     done = with_aws(
         lambda aws: rebuild_aggregate(
-            loaded, aws, name, segments=segments, at_once=at_once, progress=progress
+            loaded,
+            aws,
+            name,
+            segments=segments,
+            at_once=at_once,
+            in_flight=in_flight,
+            progress=progress,
         )
     )
     if json:

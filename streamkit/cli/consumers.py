@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
+from streamkit.cli.options import AppArgument, InFlightOption, JsonOption, ListenerOption
 
 consumers = typer.Typer(
     help="List the consumers of a table; pause, resume or delete one.",
@@ -69,11 +69,11 @@ def list_(
 
 @consumers.command()
 def pause(app: AppArgument = None, *, listener: ListenerOption = None) -> None:
-    """Let a consumer's workers read nothing more until it is resumed.
+    """Let a consumer do nothing more until it is resumed, whether workers or functions run it.
 
-    They commit what they have begun and keep its shards. Parked changes wait too. Changes are
-    trimmed 24 hours after they were made, whether they were read or not: `status` says how long is
-    left.
+    Workers commit what they have begun and keep its shards. Lambda functions answer every batch
+    with its first record, so that it comes again. Parked changes wait too. Changes are trimmed 24
+    hours after they were made, whether they were read or not: `status` says how long is left.
     """
     _set_paused(app, listener, paused=True)
 
@@ -87,12 +87,18 @@ def resume(app: AppArgument = None, *, listener: ListenerOption = None) -> None:
 def _set_paused(app: str | None, listener: str | None, *, paused: bool) -> None:
     from streamkit.cli.printing import say
     from streamkit.cli.running import app_named, with_aws
+    from streamkit.fleet.hosting import LAMBDA
     from streamkit.operating.consumers import pause_consumer, resume_consumer
 
     loaded = app_named(app, listener)
     change = pause_consumer if paused else resume_consumer
-    with_aws(lambda aws: change(loaded, aws))
-    say(f"{loaded.name} {'is paused' if paused else 'reads on'}; its workers see it in seconds")
+    host = with_aws(lambda aws: change(loaded, aws))
+    who = (
+        "workers see it in seconds" if host != LAMBDA else "functions see it with their next batch"
+    )
+    say(f"{loaded.name} {'is paused' if paused else 'reads on'}; its {who}")
+    if paused and host == LAMBDA:
+        say("batches come again until then; for hours, or if it gives up, disable the mapping")
 
 
 @consumers.command()
@@ -109,8 +115,9 @@ def delete(
 ) -> None:
     """Delete everything that streamkit keeps of a consumer, its parked changes too.
 
-    What its handlers wrote stays, aggregates too: delete their items before the app starts again,
-    because it starts anew.
+    Stop its workers first; or disable its mapping, and wait for the time-out of its function,
+    because a function that is invoked afterwards begins anew. What its handlers wrote stays,
+    aggregates too: delete their items before the app starts again.
     """
     from streamkit.cli.printing import say
     from streamkit.cli.running import app_named, settings, with_aws
@@ -147,17 +154,20 @@ def rewind(
         list[str] | None,
         typer.Option("--allow", help="a handler that may run twice (may be given several times)"),
     ] = None,
+    in_flight: InFlightOption = 900.0,
     json: JsonOption = False,
 ) -> None:
     """Let all handlers of an app run again for the changes since a time.
 
-    Stop the workers first. Refused for aggregates and whatever else would count twice, and while
-    changes are parked: it exits with 5 then, and nothing has changed. If it is interrupted, the
-    next worker finishes it.
+    Stop the workers first; where Lambda functions run it, pause it, and create the mapping anew at
+    TRIM_HORIZON before you resume it. Refused for aggregates and whatever else would count twice,
+    and while changes are parked: it exits with 5 then, and nothing has changed. If it is
+    interrupted, the next worker finishes it.
     """
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import moment, print_json, say
     from streamkit.cli.running import app_named, exit_with, settings, with_aws
+    from streamkit.fleet.hosting import LAMBDA
     from streamkit.operating.rewind import RewindRefused
     from streamkit.operating.rewind import rewind as rewind_consumer
 
@@ -166,7 +176,12 @@ def rewind(
     try:
         done = with_aws(
             lambda aws: rewind_consumer(
-                loaded, aws, moment_to, allow=allow or (), lease_seconds=settings().lease
+                loaded,
+                aws,
+                moment_to,
+                allow=allow or (),
+                lease_seconds=settings().lease,
+                in_flight=in_flight,
             )
         )
     except RewindRefused as refused:
@@ -178,6 +193,8 @@ def rewind(
         return
     where = f"{moment(done.since)} UTC" if done.since else "the oldest record there is"
     say(f"{done.consumer} reads again from {where}, in generation {done.generation}")
+    if done.host == LAMBDA:
+        say("delete the mapping, create it at TRIM_HORIZON, then: streamkit consumers resume")
 
 
 def time_of(text: str, option: str, *words: str) -> datetime:

@@ -1,5 +1,6 @@
 """Describing: what `status`, `check` and `parked` print for people."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from streamkit.processing.parking import Parked
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 
 
+_SHOWN = 40
+"""Parked changes that are listed for people."""
+
 _SILENT_SECONDS = 30.0
 """Ten heartbeats by default. What others take for dead they measure on clocks of their own."""
 
@@ -23,7 +27,7 @@ _SILENT_SECONDS = 30.0
 def _role(worker: WorkerStatus) -> str:
     if worker.beat_age_seconds > _SILENT_SECONDS:
         return "silent"
-    return "leads" if worker.leads else "waits"
+    return "leads" if worker.leads else worker.state
 
 
 def describe_status(status: Status) -> None:
@@ -55,13 +59,14 @@ def describe_status(status: Status) -> None:
             (
                 worker.name,
                 _role(worker),
+                str(worker.generation),
                 f"{seconds(worker.beat_age_seconds)} ago",
                 str(worker.shards),
                 str(worker.throttled),
             )
             for worker in status.workers
         ]
-        table(("worker", "role", "last beat", "shards", "throttled calls"), rows)
+        table(("worker", "role", "generation", "last beat", "shards", "throttled calls"), rows)
     else:
         say("no worker is running")
     say()
@@ -143,7 +148,7 @@ def _handler_rows(found: Inspection) -> Iterator[tuple[str, ...]]:
         yield handler.name, kinds, handler.delivery, policy, handler.declared
 
 
-def describe_parked(parked: Iterable[Parked], lanes: Mapping[str, HeldLane]) -> None:
+def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, HeldLane]) -> None:
     """Print parked changes, lane by lane; the first of a lane with when it is tried next."""
     rows = [
         (
@@ -173,8 +178,13 @@ def describe_parked(parked: Iterable[Parked], lanes: Mapping[str, HeldLane]) -> 
             "parked at (UTC)",
             "position",
         ),
-        rows,
+        rows[:_SHOWN],
     )
+    if len(rows) > _SHOWN:
+        say(f"and {len(rows) - _SHOWN} more: --handler, --lane and others choose, --json has all")
+    heads = Counter(f"{change.handler} {change.error}" for change in parked if change.error)
+    said = ", ".join(f"{count} of {name}" for name, count in heads.most_common())
+    say(f"{len(rows)} parked in {len({change.lane for change in parked})} lanes: {said}")
 
 
 def _next_try(change: Parked, lane: HeldLane | None) -> tuple[str, str]:

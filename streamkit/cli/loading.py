@@ -9,10 +9,15 @@ import importlib
 import sys
 import traceback
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
+
+import pydantic
 
 from streamkit.app import App
 from streamkit.errors import DeclarationError
+
+_REFUSING = (str(Path(__file__).parents[1]), str(Path(pydantic.__file__).parent), "<string>")
+"""Where the code is that says no to what an app declares; dataclasses are made of text."""
 
 
 class AppNotLoaded(Exception):
@@ -111,11 +116,24 @@ def _offer(module: str, apps: dict[str, App]) -> str:
 
 def _user_traceback(name: str, error: Exception) -> str:
     """Return the traceback from the user's module on."""
+    if isinstance(error, SyntaxError):
+        text = "".join(traceback.format_exception_only(error)).rstrip()
+        return f"error: {name} is not Python\n{text}"
     frames = error.__traceback__
     while frames is not None and _is_machinery(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
-    shown = traceback.format_exception(type(error), error, frames or error.__traceback__)
+    shown = traceback.format_exception(
+        type(error), error, frames or error.__traceback__, limit=_of_the_user(frames, error)
+    )
     return f"error: {name} raised while it was imported\n{''.join(shown).rstrip()}"
+
+
+def _of_the_user(frames: TracebackType | None, error: Exception) -> int | None:
+    """Return how many frames to show: if streamkit or pydantic refuse a value, none of theirs."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(frames)]
+    users = [n for n, file in enumerate(files, 1) if not file.startswith(_REFUSING)]
+    refusals = (ValueError, TypeError, pydantic.errors.PydanticUserError)
+    return users[-1] if users and isinstance(error, refusals) else None
 
 
 def _is_machinery(filename: str) -> bool:

@@ -37,9 +37,10 @@ _LINE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a process runs a migration: segments at once, to its rest or not, and what it shows."""
+    """How a process runs a migration: segments at once, a page's items, how long, what it shows."""
 
     at_once: int = 4
+    page: int = 200
     stay: bool = False
     as_json: bool = False
 
@@ -75,7 +76,7 @@ async def _run(
             return await run_aggregate(
                 app, aws, migration, at_once=manner.at_once, stopping=stopping
             )
-    pace = Pace(segments=manner.at_once)
+    pace = Pace(segments=manner.at_once, page=manner.page)
     runner = Runner(app, aws, migration, prompt(settings), pace=pace)
     async with anyio.create_task_group() as group:
         group.start_soon(Reporter(runner).run)

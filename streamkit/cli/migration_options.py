@@ -16,8 +16,15 @@ NumberArgument = Annotated[str, typer.Argument(metavar="ID", help="the number, s
 AtOnceOption = Annotated[
     int, typer.Option("--at-once", min=1, help="segments that this process works on at a time")
 ]
+PageOption = Annotated[
+    int,
+    typer.Option("--page", min=1, help="items that are read, or by a crash repeated, at a time"),
+]
 StayOption = Annotated[
     bool, typer.Option("--stay", help="follow changes when nothing else is to do, until stopped")
+]
+AcceptOption = Annotated[
+    bool, typer.Option("--accept-change", help="go on with a definition that was changed")
 ]
 DetachOption = Annotated[
     bool, typer.Option("--detach", help="only say so; processes that run it do the work")

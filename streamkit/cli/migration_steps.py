@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from streamkit.cli.migration_options import (
+    AcceptOption,
     AtOnceOption,
     DetachOption,
     NumberArgument,
+    PageOption,
     RequiredApp,
     StayOption,
     with_limits,
@@ -26,14 +28,14 @@ if TYPE_CHECKING:
 
 def pause(app: RequiredApp, number: NumberArgument) -> None:
     """Let every process stop passing over the table; changes are still captured."""
-    from streamkit.migrate.commands import pause as pause_it
+    from streamkit.migrate.steps import pause as pause_it
 
     _told(app, number, lambda loaded, aws: pause_it(loaded, aws, number))
 
 
 def resume(app: RequiredApp, number: NumberArgument) -> None:
     """Let the processes of a paused migration go on; `apply` adds one."""
-    from streamkit.migrate.commands import resume as resume_it
+    from streamkit.migrate.steps import resume as resume_it
 
     _told(app, number, lambda loaded, aws: resume_it(loaded, aws, number))
 
@@ -42,7 +44,7 @@ def resume(app: RequiredApp, number: NumberArgument) -> None:
 def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
     """Change how much a migration may take, while it runs; 0 lifts a limit."""
     from streamkit.cli.migration_options import limit_of
-    from streamkit.migrate.commands import set_limit
+    from streamkit.migrate.steps import set_limit
 
     async def change(loaded: "App", aws: "Aws") -> "State":
         return await set_limit(loaded, aws, number, await limit_of(loaded, aws, limits))
@@ -57,14 +59,26 @@ def switch(
     number: NumberArgument,
     *,
     at_once: AtOnceOption = 4,
+    page: PageOption = 200,
     stay: StayOption = False,
     detach: DetachOption = False,
     json: JsonOption = False,
 ) -> None:
     """Make the new items the truth, pair by pair; for a migration that is ready."""
-    from streamkit.migrate.commands import switch as switch_it
+    from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.migrate.commands import migration_of
+    from streamkit.migrate.steps import switch as switch_it
 
-    _step(app, number, switch_it, at_once=at_once, stay=stay, detach=detach, json=json)
+    loaded = app_with_migrations(app)
+    if migration_of(loaded, number).reverse is None:
+        typer.echo("from here on there is no way back: it has no reverse=", err=True)
+
+    def change(aws: "Aws") -> "Awaitable[State]":
+        return switch_it(loaded, aws, number)
+
+    run_change(
+        loaded, number, change, at_once=at_once, page=page, stay=stay, detach=detach, json=json
+    )
 
 
 def rollback(
@@ -72,14 +86,19 @@ def rollback(
     number: NumberArgument,
     *,
     at_once: AtOnceOption = 4,
+    page: PageOption = 200,
     stay: StayOption = False,
+    accept_change: AcceptOption = False,
     detach: DetachOption = False,
     json: JsonOption = False,
 ) -> None:
     """Take a migration back, with its reverse= where there is nothing to delete instead."""
-    from streamkit.migrate.commands import rollback as roll_back
+    from functools import partial
 
-    _step(app, number, roll_back, at_once=at_once, stay=stay, detach=detach, json=json)
+    from streamkit.migrate.steps import rollback as take_back
+
+    roll_back = partial(take_back, accept_change=accept_change)
+    _step(app, number, roll_back, at_once=at_once, page=page, stay=stay, detach=detach, json=json)
 
 
 def contract(
@@ -87,14 +106,15 @@ def contract(
     number: NumberArgument,
     *,
     at_once: AtOnceOption = 4,
+    page: PageOption = 200,
     stay: StayOption = False,
     detach: DetachOption = False,
     json: JsonOption = False,
 ) -> None:
     """Delete the old items of a migration that soaks; there is no way back afterwards."""
-    from streamkit.migrate.commands import contract as contract_it
+    from streamkit.migrate.steps import contract as contract_it
 
-    _step(app, number, contract_it, at_once=at_once, stay=stay, detach=detach, json=json)
+    _step(app, number, contract_it, at_once=at_once, page=page, stay=stay, detach=detach, json=json)
 
 
 # -- the parts of it -------------------------------------------------------------------------------
@@ -130,6 +150,7 @@ def run_change(
     change: "Callable[[Aws], Awaitable[State]]",
     *,
     at_once: int,
+    page: int,
     stay: bool,
     detach: bool,
     json: bool,
@@ -149,7 +170,7 @@ def run_change(
         if detach:
             say(f"migration {number} is {phase_of(state)}; whoever runs it goes on")
             return ExitCode.OK
-        manner = Manner(at_once=at_once, stay=stay, as_json=json)
+        manner = Manner(at_once=at_once, page=page, stay=stay, as_json=json)
         return exit_code_of(await run_to_rest(loaded, aws, migration, chosen, manner))
 
     exit_with(with_aws(work))

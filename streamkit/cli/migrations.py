@@ -6,9 +6,11 @@ import typer
 
 from streamkit.cli.migration_errors import errors
 from streamkit.cli.migration_options import (
+    AcceptOption,
     AtOnceOption,
     DetachOption,
     NumberArgument,
+    PageOption,
     RequiredApp,
     StayOption,
     with_limits,
@@ -149,10 +151,9 @@ def apply(
         typer.Option("--segments", min=1, help="of the table; by default one for 64 MB"),
     ] = None,
     at_once: AtOnceOption = 4,
+    page: PageOption = 200,
     stay: StayOption = False,
-    accept_change: Annotated[
-        bool, typer.Option("--accept-change", help="go on with a definition that was changed")
-    ] = False,
+    accept_change: AcceptOption = False,
     detach: DetachOption = False,
     json: JsonOption = False,
     **limits: Any,
@@ -179,7 +180,9 @@ def apply(
             accept_change=accept_change,
         )
 
-    run_change(loaded, number, start, at_once=at_once, stay=stay, detach=detach, json=json)
+    run_change(
+        loaded, number, start, at_once=at_once, page=page, stay=stay, detach=detach, json=json
+    )
 
 
 @migrate.command()

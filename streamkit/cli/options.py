@@ -70,3 +70,10 @@ def _option(name: str) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )
+
+
+InFlightOption = Annotated[
+    float,
+    typer.Option("--in-flight", min=0, help="on Lambda: the longest time-out, in seconds"),
+]
+"""How long a function may still run that has begun already."""

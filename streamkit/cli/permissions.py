@@ -20,7 +20,15 @@ class Host(Enum):
     OPERATOR = "operator"
 
 
-def iam(
+FunctionOption = Annotated[
+    str, typer.Option("--function", help="the Lambda function's name, for its log group")
+]
+LeasesOption = Annotated[
+    str | None, typer.Option("--leases", help="the KCL's lease table, for `consumers import-kcl`")
+]
+
+
+def iam(  # noqa: PLR0913 - each is an option
     app: AppArgument = None,
     *,
     host: Annotated[
@@ -31,9 +39,7 @@ def iam(
     table_arn: Annotated[
         str | None, typer.Option("--table-arn", help="says account, Region and table at once")
     ] = None,
-    function: Annotated[
-        str, typer.Option("--function", help="the Lambda function's name, for its log group")
-    ] = "*",
+    function: FunctionOption = "*",
     deny_application: Annotated[
         bool,
         typer.Option(
@@ -44,6 +50,7 @@ def iam(
         bool,
         typer.Option("--no-leading-keys", help="do not limit keys; where these are binary"),
     ] = False,
+    leases: LeasesOption = None,
     why: Annotated[
         bool, typer.Option("--why", help="print the reason for each statement instead")
     ] = False,
@@ -64,8 +71,14 @@ def iam(
     if deny_application:
         policy = denial(loaded, place)
     else:
-        leading = not no_leading_keys
-        policy = policy_for(loaded, host.value, place, function=function, leading_keys=leading)
+        policy = policy_for(
+            loaded,
+            host.value,
+            place,
+            function=function,
+            leading_keys=not no_leading_keys,
+            leases=leases,
+        )
     if why:
         _describe(policy)
     else:

@@ -113,7 +113,7 @@ def worker(
     ] = False,
     latency: Annotated[
         bool,
-        typer.Option("--latency", help="ask often, as --preset latency; README: what it costs"),
+        typer.Option("--latency", help="ask often, as --preset latency; see docs/costs.md"),
     ] = False,
     cost: Annotated[
         bool,

@@ -1,6 +1,7 @@
 """Running: from a synchronous command to async work, with the apps and settings it names."""
 
 from collections.abc import Awaitable, Callable
+from tomllib import TOMLDecodeError
 from typing import Any, NoReturn, TypeVar
 
 import anyio
@@ -91,15 +92,27 @@ def app_named(name: str | None, listener: str | None = None) -> App:
     return app.listeners[listener]
 
 
+_MEANT = {"extra_forbidden": "no such setting; see [tool.streamkit] in pyproject.toml"}
+"""What pydantic says in words of its own."""
+
+
 def settings(**given: Any) -> Settings:
-    """Read the settings; what is given wins over the environment and pyproject.toml."""
+    """Read the settings; what is given wins over the environment and pyproject.toml.
+
+    Raises:
+        BadParameter: one of them is unknown or makes no sense, or the file is no TOML.
+    """
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors()
-        )
-        raise typer.BadParameter(f"settings: {wrong}") from None
+        wrong = [
+            ": ".join((*map(str, part["loc"]), _MEANT.get(part["type"], part["msg"])))
+            for part in error.errors()
+        ]
+        text = "; ".join(wrong).replace("Value error, ", "")
+        raise typer.BadParameter(f"settings: {text}") from None
+    except TOMLDecodeError as error:
+        raise typer.BadParameter(f"pyproject.toml is not TOML: {error}") from None
 
 
 def set_up_logs(chosen: Settings, level: str) -> None:

@@ -26,6 +26,8 @@ log = get_logger("streamkit.process")
 
 _QUESTIONS = 20
 """Questions in a row that the loop leaves unanswered before it counts as blocked."""
+_STALLED = 2
+"""And after how many of them its pause is worth a line in the log."""
 _LAST_WORDS_SECONDS = 5.0
 """For writing them: stderr may be a full pipe, and the logger locked by the thread that hangs."""
 
@@ -56,8 +58,11 @@ def _watch(loop: asyncio.AbstractEventLoop, over: threading.Event, limit_seconds
     """
     answered, unanswered = threading.Event(), 0
     answered.set()
-    while not over.wait(limit_seconds / _QUESTIONS):
+    pause = limit_seconds / _QUESTIONS
+    while not over.wait(pause):
         if answered.is_set():
+            if unanswered >= _STALLED:  # said afterwards: until then the loop may hold the logger
+                log.warning("process.stalled", seconds=round(unanswered * pause))
             answered.clear()
             unanswered = 0
             loop.call_soon_threadsafe(answered.set)

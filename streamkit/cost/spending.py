@@ -16,8 +16,8 @@ from streamkit.cost.pricing import DOLLARS
 from streamkit.cursor import CursorStore
 from streamkit.fleet.members import Member, Roster
 from streamkit.observe.usage import Usage
-from streamkit.running.preflight import survey
 from streamkit.running.workers import consumers_of
+from streamkit.surroundings import survey
 
 _DAY = 86_400.0
 

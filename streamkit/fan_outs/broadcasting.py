@@ -208,7 +208,8 @@ class Broadcaster:
         if reached.apart:
             lane.sets["apart"] = {"N": str(reached.apart)}
         source = GuardSource(fanned.head.position, held.name, LANE)
-        is_first = Attr("head").eq(fanned.head.position)
+        # Recipients that it parks are listed where it is.
+        is_first = Attr("head").eq(fanned.head.position) & Attr("chunk").eq(held.chunk)
         lane.guards.append((Guard(is_first & _is_at(place)), source))
         return await transact(self.store.dynamodb, self.tables, [lane, *actions], self.rng)
 

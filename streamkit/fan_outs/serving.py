@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import LANE, Action
+from streamkit.actions import ITEMS_MAX, LANE, Action
 from streamkit.changes import Change
 from streamkit.clock import Clock
 from streamkit.control import ControlSpace
@@ -26,11 +26,20 @@ from streamkit.model.tables import Tables
 from streamkit.parked.listing import HeldLane
 from streamkit.processing.attempts import Attempts
 from streamkit.processing.breaker import LEAST
-from streamkit.processing.commit import ITEMS_MAX, Invalid, Refused
+from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.dispatch import Tools
 from streamkit.processing.failures import Counts, Failures
 from streamkit.processing.outcome import Outcome, Work, resolve, with_reads
-from streamkit.processing.parking import Failure, Hold, Parked, ParkedRecord, next_due, park, stored
+from streamkit.processing.parking import (
+    Failure,
+    Hold,
+    Parked,
+    ParkedRecord,
+    next_due,
+    park,
+    payload_of,
+    stored,
+)
 from streamkit.processing.planning import Draft
 from streamkit.processing.reading import ReadTracker
 from streamkit.processing.refusal import contended, refuse
@@ -192,9 +201,10 @@ class Serving:
     def _parked(self, fanned: FanOutChange, served: Served, failure: Failure) -> list[Action]:
         """Park the change for one recipient alone."""
         head, policy, now = fanned.head, fanned.handler.policy, self.clock.time()
-        record = head.record
+        record, payload = head.record, head.payload
         if fanned.work.record is not None:
-            record = stored(fanned.work.record, policy.payload)
+            payload = payload_of(fanned.work.record, policy.payload)
+            record = stored(fanned.work.record, payload)
         parked = ParkedRecord(
             handler=head.handler,
             entity=head.entity,
@@ -204,7 +214,7 @@ class Serving:
             failure=failure,
             at=int(now),
             due=next_due(policy, failure, 0, now),
-            payload=policy.payload,
+            payload=payload,
             to=served.recipient.name,
         )
         return park(self.space, fanned.lane_of(served.recipient), parked, fanned.held.chunk)

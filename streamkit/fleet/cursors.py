@@ -8,6 +8,7 @@ anew meanwhile keeps what it made. A deleted cursor refuses every commit of whoe
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from streamkit.actions import OURS, Action
 from streamkit.control import Cursor
@@ -15,7 +16,7 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr
 from streamkit.processing.fold import fold
-from streamkit.processing.transaction import transact
+from streamkit.processing.transaction import Send, transact
 from streamkit.source.lister import NAME as LISTER
 
 _PER_TRANSACTION = 40
@@ -32,18 +33,26 @@ async def every_cursor(store: CursorStore) -> dict[str, Cursor]:
     return found
 
 
-async def drop_cursors(store: CursorStore, *, below: int) -> int:
-    """Delete every cursor of a generation below this one, the lister's too; return how many."""
-    await _drop(store, [LISTER], below)
+async def drop_cursors(store: CursorStore, *, below: int, send: Send | None = None) -> int:
+    """Delete every cursor of a generation below this one, the lister's too; return how many.
+
+    Args:
+        store: the consumer's control items.
+        below: a generation.
+        send: sends a transaction, where it has a condition of its own.
+    """
+    schemas = {store.space.schema.name: store.space.schema}
+    send = send or partial(transact, store.dynamodb, schemas)
+    await _drop(store, [LISTER], below, send)
     cursors = await every_cursor(store)
     names = sorted(cursors, key=lambda name: (_depth(cursors, name), name))
     dropped = 0
     for start in range(0, len(names), _PER_TRANSACTION):
         some = names[start : start + _PER_TRANSACTION]
-        if await _drop(store, some, below):
+        if await _drop(store, some, below, send):
             dropped += len(some)
         else:  # some are newer, or gone: one by one
-            dropped += sum([await _drop(store, [name], below) for name in some])
+            dropped += sum([await _drop(store, [name], below, send) for name in some])
     return dropped
 
 
@@ -54,12 +63,11 @@ def _depth(cursors: Mapping[str, Cursor], name: str) -> int:
     return depth
 
 
-async def _drop(store: CursorStore, names: Sequence[str], below: int) -> bool:
+async def _drop(store: CursorStore, names: Sequence[str], below: int, send: Send) -> bool:
     """Delete cursors and strike them off their directories, together, or nothing."""
     actions: list[Action] = []
     for name in names:
         removal = store.space.delete("cursor", name)
         removal.guards.append((Guard(Attr("generation").lt(below)), OURS))
         actions += [removal, store.space.leave(name)]
-    schemas = {store.space.schema.name: store.space.schema}
-    return await transact(store.dynamodb, schemas, fold(actions), random.Random()) is None
+    return await send(fold(actions), random.Random()) is None

@@ -16,6 +16,7 @@ comes next, worker or operator, deletes what older generations left before anyth
 """
 
 import random
+import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,7 +30,7 @@ from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.fleet.cursors import drop_cursors, every_cursor
 from streamkit.fleet.directory import enter, predecessors
-from streamkit.fleet.hosting import check_host
+from streamkit.fleet.hosting import LAMBDA, check_host
 from streamkit.handler import Handler
 from streamkit.model.builds import Build, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
@@ -50,6 +51,8 @@ class Generation:
     `lost` when the whole stream may have lost changes; all in epoch seconds. `start` is what the
     app declared then. `rewinding`: cursors of older generations are still to be deleted. `builds`
     are the last builds of aggregates, by name. `host` says who runs the consumer, see `hosting`.
+    `incarnation` is drawn when the consumer is founded: one of the same name that was deleted had
+    another, and what is kept under that does not count any more.
     """
 
     number: int
@@ -64,6 +67,7 @@ class Generation:
     rewinding: bool = False
     builds: Mapping[str, Build] = field(default_factory=dict)
     host: str = ""
+    incarnation: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ def read_generation(item: Mapping[str, Any]) -> Generation:
         rewinding="rewinding" in item,
         builds=read_builds(item["builds"]["S"]) if "builds" in item else {},
         host=item["host"]["S"] if "host" in item else "",
+        incarnation=item["incarnation"]["S"] if "incarnation" in item else "",
     )
 
 
@@ -118,6 +123,7 @@ def next_generation(
             for name, build in newest.builds.items()
         },
         host=newest.host,
+        incarnation=newest.incarnation,
     )
 
 
@@ -182,6 +188,7 @@ async def _found(
 ) -> Generation | None:
     """Found the consumer of this stream; None if another worker was faster, or a hook failed."""
     now = int(founding.clock.time())
+    first = replace(first, incarnation=uuid.uuid4().hex[:8])
     aggregates = frozenset(handler.name for handler in handlers if handler.is_aggregate)
     before = await _predecessor(store, founding.table, now)
     if before is None:
@@ -197,7 +204,7 @@ async def _found(
             return None
         started = next_generation(old, first.fingerprint, handlers)
         started = replace(started, rebuild=aggregates, founded=now, lost=now, builds={})
-        started = replace(started, host=first.host)
+        started = replace(started, host=first.host, incarnation=first.incarnation)
     actions = [_action(store, None, started), enter(store.space, founding.table)]
     schemas = {store.space.schema.name: store.space.schema}
     refused = await transact(store.dynamodb, schemas, actions, random.Random())
@@ -238,6 +245,8 @@ async def begin_rewind(store: CursorStore, newest: Generation, since: int, now: 
         LeaseLost: another generation was started meanwhile.
     """
     rewound = replace(newest, number=newest.number + 1, since=since, founded=now, rewinding=True)
+    if newest.host == LAMBDA:  # marks of before do not count any more
+        rewound = replace(rewound, incarnation=uuid.uuid4().hex[:8])
     await store.write(_action(store, newest, rewound))
     return rewound
 
@@ -286,6 +295,8 @@ def _action(store: CursorStore, newest: Generation | None, started: Generation) 
         action.removes.add("rebuild")
     if started.host:
         action.sets["host"] = {"S": started.host}
+    if started.incarnation:
+        action.sets["incarnation"] = {"S": started.incarnation}
     if started.builds:
         action.sets["builds"] = {"S": builds_text(started.builds)}
     elif newest is not None and newest.builds:

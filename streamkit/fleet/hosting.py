@@ -4,22 +4,31 @@ Workers know what is done by their cursors, functions by marks of items; neither
 other keeps. So the consumer's item names its host, from its founding or its first batch on, and
 the other host refuses to begin. `moving` changes hosts; meanwhile the name is of the direction.
 
+That the consumer is paused stands there, too: functions read the item with each batch, and nothing
+else. Workers see it with their roster.
+
 In: a consumer's control items. Out: the name. On failure: `ConfigurationError` says what to do.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from streamkit.actions import OURS
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
-from streamkit.model.conditions import Attr
+from streamkit.model.builds import Build, read_builds
+from streamkit.model.conditions import Attr, present
 
 WORKERS: Final = "workers"
 LAMBDA: Final = "lambda"
 TO_WORKERS: Final = "to workers"
 TO_LAMBDA: Final = "to lambda"
 FROM_KCL: Final = "from kcl"
+
+FUNCTION_SECONDS = 900.0
+"""The longest that Lambda lets a function run."""
 
 _COMMANDS = {
     WORKERS: "workers run it; `streamkit consumers to-lambda` moves it to Lambda",
@@ -28,6 +37,23 @@ _COMMANDS = {
     TO_LAMBDA: "it is being moved; `streamkit consumers to-lambda` finishes that",
     FROM_KCL: "it is being imported; `streamkit consumers import-kcl` finishes that",
 }
+
+_EMPTY = {"S": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """What a host finds in the consumer's item when it begins; empty if there is no consumer.
+
+    `host` is who runs it; empty if nobody has begun. `paused` is since when it is to do nothing
+    (epoch seconds), 0 if it is not.
+    """
+
+    host: str
+    incarnation: str
+    fingerprint: str
+    builds: Mapping[str, Build]
+    paused: int
 
 
 def check_host(consumer: str, there: str, wanted: str) -> None:
@@ -47,20 +73,48 @@ def check_host(consumer: str, there: str, wanted: str) -> None:
 
 async def host_of(store: CursorStore) -> str:
     """Read who runs a consumer, strongly consistent; empty if it is nobody yet."""
-    item = await store.item("consumer")
-    return "" if item is None or "host" not in item else str(item["host"]["S"])
+    return (await look(store)).host
 
 
-async def claim(store: CursorStore, host: str) -> None:
+async def look(store: CursorStore) -> Hosted:
+    """Read what the consumer's item says, strongly consistent."""
+    item: Mapping[str, Any] = await store.item("consumer") or {}
+    return Hosted(
+        host=item.get("host", _EMPTY)["S"],
+        incarnation=item.get("incarnation", _EMPTY)["S"],
+        fingerprint=item.get("fingerprint", _EMPTY)["S"],
+        builds=read_builds(item["builds"]["S"]) if "builds" in item else {},
+        paused=int(item["paused"]["N"]) if "paused" in item else 0,
+    )
+
+
+async def claim(store: CursorStore, host: str) -> Hosted:
     """Become the host of a consumer that exists, if it has none.
 
     Raises:
         ConfigurationError: it has another one, or is being moved.
     """
-    there = await host_of(store)
-    if not there:
-        there = host if await set_host(store, "", host) else await host_of(store)
-    check_host(store.space.consumer, there, host)
+    found = await look(store)
+    if not found.host:
+        await set_host(store, "", host)
+        found = await look(store)
+    check_host(store.space.consumer, found.host, host)
+    return found
+
+
+async def set_paused(store: CursorStore, since: int) -> None:
+    """Let functions do nothing since a moment (epoch seconds); 0 lets them go on.
+
+    Raises:
+        LeaseLost: there is no such consumer.
+    """
+    action = store.space.update("consumer")
+    if since:
+        action.sets["paused"] = {"N": str(since)}
+    else:
+        action.removes.add("paused")
+    action.guards.append((Guard(present), OURS))
+    await store.write(action)
 
 
 async def set_host(store: CursorStore, before: str, after: str) -> bool:

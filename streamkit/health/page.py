@@ -205,7 +205,7 @@ def _handlers(view: View) -> Markup:
             _row(
                 (element("code", handler.name), ""),
                 (f"{handler.entity.__name__}: {kinds}", ""),
-                ((handler.delivery or "exactly_once").replace("_", " "), ""),
+                (handler.delivered.replace("_", " "), ""),
                 (seen.changes, "number"),
                 (seen.runs, "number"),
                 (f"{seen.mean * 1000:.1f} ms" if seen.runs else UNKNOWN, "number"),

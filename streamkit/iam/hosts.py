@@ -47,6 +47,7 @@ def policy_for(
     *,
     function: str = "*",
     leading_keys: bool = True,
+    leases: str | None = None,
 ) -> Policy:
     """Compute the policy of a host that runs an app with its listeners.
 
@@ -58,9 +59,10 @@ def policy_for(
         function: the name of the Lambda function, for its log group.
         leading_keys: hold partition keys against patterns; without, any item is allowed, as where
             partition keys are binary.
+        leases: a KCL's lease table, which an operator is going to import.
     """
     building = _Building(app, host, place or Place(), leading_keys=leading_keys)
-    return building.policy(function)
+    return building.policy(function, leases)
 
 
 def deny_application(app: App, place: Place | None = None) -> Policy:
@@ -99,7 +101,7 @@ class _Building:
         self.reads = "Query" in self.access.own
         self.found: list[Statement] = []
 
-    def policy(self, function: str) -> Policy:
+    def policy(self, function: str, leases: str | None) -> Policy:
         """Return it."""
         self._describe()
         self._stream()
@@ -108,6 +110,9 @@ class _Building:
         self._migrations()
         if self.host == "lambda":
             self._logs(function)
+        if leases is not None:
+            why = "`consumers import-kcl` reads the KCL's leases"
+            self._allow("ScanLeases", ["Scan"], [_table(self.place, leases, self.app)], why)
         notes = [*self.access.notes, *self._sinks(), _KMS]
         policy = Policy(tuple(self.found))
         if policy.size > MANAGED_MAX:
@@ -139,6 +144,9 @@ class _Building:
 
     def _stream(self) -> None:
         stream = [f"{self.own}/stream/*"]
+        if self.host in ("migrate", "operator"):  # items there are followed, for the way back
+            moves = [one.to for one in self.app.migrations.values() if one.follows_target]
+            stream += [f"{_table(self.place, to, self.app)}/stream/*" for to in moves if to]
         actions = ("DescribeStream", "GetRecords", "GetShardIterator")
         self._allow("ReadStream", actions, stream, "the changes; every item of the table is in it")
         seen = ["ListStreams"] if self.host == "lambda" else ["DescribeEndpoints", "ListStreams"]
@@ -154,8 +162,6 @@ class _Building:
         if self.host == "operator":  # `consumers` lists and deletes those of other apps as well
             patterns = _ALL_CONTROL
         actions = [*READS, *WRITES]
-        if self._sweeps:
-            actions.append("BatchWriteItem")
         if self.control == self.own:
             widen(self.access.own, actions, patterns)
         else:
@@ -172,14 +178,18 @@ class _Building:
             why = "`check` asks with transactions that never apply"
             self._allow("CheckOtherTables", checks, self.others, why, patterns)
 
-        if self._sweeps and (self.control != self.own or self._has_no_sort_key):
+        scanned = self.host == "operator" and self.control == self.own  # by `aggregate verify`
+        if self._sweeps and not scanned and (self.control != self.own or self._has_no_sort_key):
             why = "what a rebuild leaves is found by a scan where there is no sort key"
             self._allow("ScanControl", ["Scan"], [self.control], why)
 
     @property
     def _sweeps(self) -> bool:
-        """Whether it sweeps away what rebuilds of aggregates leave: the worker that leads does."""
-        return self.host == "worker" and any(one.aggregates for one in self.consumers)
+        """Whether it sweeps away what rebuilds of aggregates leave.
+
+        The worker that leads does, the scheduled function, and who deletes a consumer.
+        """
+        return self.host != "migrate" and any(one.aggregates for one in self.consumers)
 
     @property
     def _has_no_sort_key(self) -> bool:
@@ -202,7 +212,9 @@ class _Building:
             self._rebuilds()
         kept = " (cursors, leases, heartbeats, parked changes)" if self.control == self.own else ""
         why = f"what handlers write and read, and what streamkit keeps{kept}"
-        self._by_patterns("Items", self.access.own, [self.own], why)
+        reads = ("BatchGetItem", "GetItem", "Query") if self.host == "operator" else ()
+        needed = {name: keys for name, keys in self.access.own.items() if name not in reads}
+        self._by_patterns("Items", needed, [self.own], why)
         if self.others:
             self._by_patterns("OtherItems", self.access.others, self.others, why)
         migrates = self.host == "migrate"
@@ -210,9 +222,9 @@ class _Building:
             indexes = [f"{self.own}/index/{name}" for name in sorted(self.access.indexes)]
             actions = ["Query", "Scan"] if migrates or self.access.scans else ["Query"]
             self._allow("Indexes", actions, indexes, "queries of handlers and audiences")
-        if self.host == "operator":
-            reads = ("BatchGetItem", "GetItem", "Query")
-            self._allow("ReadItems", reads, [self.own], "`explain`, and `aggregate verify`")
+        if reads:
+            why = "`explain`, `aggregate verify`, and what handlers read that are run again"
+            self._allow("ReadItems", reads, [self.own], why)
         if migrates or self.host == "operator" or self.access.scans:
             whys = {"operator": "`aggregate verify` reads the table", "migrate": "its segments"}
             why = whys.get(self.host, "a handler scans")
@@ -235,6 +247,9 @@ class _Building:
             arn = _table(self.place, name, self.app)
             why = "a migration copies there"
             self._allow(f"Migrations{number}", (*READS, *WRITES), [arn], why, patterns)
+            if self.host in ("migrate", "operator"):
+                scans = "a rollback and `verify` read what was copied"
+                self._allow(f"ScanMigrations{number}", ["Scan"], [arn], scans)
 
     def _sinks(self) -> list[str]:
         """Add what sinks need; return notes on those of which nothing is known."""

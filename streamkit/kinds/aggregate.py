@@ -182,7 +182,10 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
         raise DeclarationError(
             f"{declared}: no field has a measure, as in likes: Annotated[int, Count()] = 0"
         )
-    if aggregate.group.__func__ is Aggregate.group.__func__:  # type: ignore[attr-defined]
+    group = inspect.unwrap(aggregate.group)
+    if not inspect.ismethod(group):
+        raise DeclarationError(f"{declared}: group() is a @classmethod")
+    if group.__func__ is Aggregate.group.__func__:  # type: ignore[attr-defined]
         raise DeclarationError(f"{declared}: an aggregate defines group()")
     check_aggregate(aggregate, source, declared)
 

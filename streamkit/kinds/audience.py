@@ -8,9 +8,12 @@ token. Out: recipients, each with the token to go on after it: a text that is ke
 import base64
 import inspect
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
+
+import anyio
 
 from streamkit.actions import Wire
 from streamkit.changes import Change, ItemKey
@@ -53,11 +56,15 @@ class AudiencePage:
 
 @dataclass(frozen=True, slots=True)
 class AudienceReader:
-    """Reads the audiences of one fan-out. Items of the entities in `by_key` are given as keys."""
+    """Reads the audiences of one fan-out. Items of the entities in `by_key` are given as keys.
+
+    A generator has so many `seconds` for a page: what it has yielded by then is the page.
+    """
 
     audience: Callable[..., Any]
     entity: type[Entity] | None
     by_key: frozenset[type[Entity]] = frozenset()
+    seconds: float = math.inf
 
     async def page(
         self, change: Change[Any], token: str | None, table: Table, limit: int
@@ -66,6 +73,7 @@ class AudienceReader:
 
         Raises:
             TypeError: the audience function returned something else.
+            TimeoutError: nobody came in time.
         """
         if inspect.isasyncgenfunction(self.audience):
             return await self._generated(change, token, limit)
@@ -109,16 +117,20 @@ class AudienceReader:
         found: list[Recipient] = []
         generator = self.audience(change, after=token)
         try:
-            async for place, to in generator:
-                if place == token:
-                    raise ValueError("an audience yields the token twice that it goes on after")
-                token = place
-                found.append(Recipient(to, place, place))
-                if len(found) == limit:
-                    return AudiencePage(found, place)
+            with anyio.move_on_after(self.seconds) as scope:
+                async for place, to in generator:
+                    if place == token:
+                        text = "an audience yields the token twice that it goes on after"
+                        raise ValueError(text)
+                    token = place
+                    found.append(Recipient(to, place, place))
+                    if len(found) == limit:
+                        return AudiencePage(found, place)
         finally:
             await generator.aclose()
-        return AudiencePage(found, None)
+        if scope.cancelled_caught and not found:
+            raise TimeoutError(f"nobody of the audience came within {self.seconds:g} seconds")
+        return AudiencePage(found, token if scope.cancelled_caught else None)
 
     def _given(self, source: Source, item: Mapping[str, Wire], table: Table) -> Any:
         if source.entity not in self.by_key:

@@ -43,8 +43,9 @@ def contributions(
     keys = [groups] if isinstance(groups, Key) else list(groups)
     stored = stored_as(aggregate)
     for key in keys:
-        if key.entity is not stored:
-            raise TypeError(f"group() returns keys of {stored.__name__}, not {key.entity.__name__}")
+        if getattr(key, "entity", None) is not stored:
+            other = key.entity if isinstance(key, Key) else type(key)
+            raise TypeError(f"group() returns keys of {stored.__name__}, not {other.__name__}")
     amounts: dict[str, Decimal] = {}
     for attribute, measure in aggregate.__measures__.items():
         amounts |= measure.amounts(attribute, item)
@@ -64,6 +65,12 @@ def between(
 ) -> list[Accumulate]:
     """Return the effects that turn one set of contributions into another."""
     effects: list[Accumulate] = []
+    if not before:
+        for key, given in after.items():
+            changed = {name: amount for name, amount in given.items() if amount}
+            if changed:
+                effects.append(Accumulate(key, changed))
+        return effects
     for key in {**before, **after}:
         taken, given = before.get(key, {}), after.get(key, {})
         amounts = {
@@ -114,8 +121,10 @@ def placed_by(
             if end < at:
                 continue
             stored[attribute] = {"N": str(int(end.timestamp()))}
-        key = replace(effect.key, part=part)
-        moved = replace(effect, key=key, stored=stored, plain=options.approximate)
+        moved = effect
+        if part or stored or options.approximate:
+            key = replace(effect.key, part=part)
+            moved = replace(effect, key=key, stored=stored, plain=options.approximate)
         if options.onto is None or options.missing == "create":
             found.append(moved)
         else:

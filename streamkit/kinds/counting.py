@@ -6,6 +6,14 @@ ones add c(new) - c(old), as ever. The scan, which comes to every item once, add
 it IF there is no entry. So the aggregate is the sum of what the ledger says, at every moment, and
 it does not matter who comes to an item first.
 
+A change that is much younger than the end of the scan is the first of its item after it, or comes
+after one that made the entry live: what the ledger says is what its old image contributes. There
+the image is believed, because Lambda functions that count live already may be at work beside this.
+
+While the old contents are emptied only functions come here, for as long as they go on that began
+then: an item without an entry is not counted, IF it still has none; who counts by the ledger beside
+them, or the scan, sees all that they have passed over.
+
 The order of an item's changes matters meanwhile: one that is parked holds the item's lane, and is
 retried as what it was parked as.
 
@@ -24,6 +32,7 @@ from streamkit.effects import Effect, Noted
 from streamkit.entity import Entity
 from streamkit.handler import Handler
 from streamkit.kinds.contributions import between, contributions, placed, stored_as
+from streamkit.model.builds import Build
 from streamkit.model.codec import decode, encode
 from streamkit.model.fields import dump_fields, validate_fields
 from streamkit.model.keys import Key
@@ -40,10 +49,10 @@ Extremes = Callable[[Change[Any], "Table"], Awaitable[list[Effect]]]
 def counting_handler(
     aggregate: "type[Aggregate[Any]]",
     plain: Handler,
-    build: int,
+    build: Build,
     extremes: Extremes | None = None,
 ) -> Handler:
-    """Return what takes the place of an aggregate's handler in one build."""
+    """Return what takes the place of an aggregate's handler in one build, as it stands."""
 
     async def run(change: Change[Any], ledger: Ledger, **tools: Any) -> list[Effect]:
         effects = []
@@ -59,20 +68,25 @@ def counting_handler(
         is_async=True,
         needs={**plain.needs, "ledger": Ledger},
         commutes=False,
-        build=build,
+        build=build.number,
     )
 
 
 async def _by_ledger(
-    aggregate: "type[Aggregate[Any]]", build: int, change: Change[Any], ledger: Ledger
+    aggregate: "type[Aggregate[Any]]", build: Build, change: Change[Any], ledger: Ledger
 ) -> list[Effect]:
+    place = aggregate.__name__, build.number, change.key
+    entry = await ledger.entry(*place) if build.state == "emptying" else None
+    if entry is not None and entry.text is None:
+        return []
     before, after = (contributions(aggregate, image) for image in (change.old, change.new))
     if not (before or after):  # no scan can have counted an image between the two
         return []
-    entry = await ledger.entry(aggregate.__name__, build, change.key)
+    entry = entry or await ledger.entry(*place)
     if entry.is_live:
         return placed(aggregate, between(before, after), change)
-    seen = read_entry(aggregate, entry.text)
+    younger = build.is_after(change.created_at.timestamp())
+    seen = before if younger else read_entry(aggregate, entry.text)
     effects = placed(aggregate, between(seen, after), change)
     return [*effects, Noted(written(entry.ref, LIVE))]
 

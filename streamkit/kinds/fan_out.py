@@ -26,7 +26,7 @@ from streamkit.handler import AUDIENCE, DEFER, Broadcast, Defer, Handler, Policy
 from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient
 from streamkit.kinds.on import needs_of
 from streamkit.model.declaration import Declaration
-from streamkit.model.when import When
+from streamkit.model.when import When, checked
 from streamkit.model.writes import Writes, read_writes
 from streamkit.table import Table
 
@@ -99,6 +99,24 @@ def server(function: Callable[..., Any], recipient: str) -> Serve:
     return serve
 
 
+def check_audience(audience: Callable[..., Any]) -> None:
+    """Tell an audience from a handler that was decorated without one.
+
+    Raises:
+        DeclarationError: it takes more than a change and `after`.
+    """
+    required = [
+        parameter.name
+        for parameter in inspect.signature(audience).parameters.values()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    if len(required) != 1 and required[1:] != ["after"]:
+        raise DeclarationError(
+            f"{Declaration.of(audience)}: say who is served, as in @app.fan_out(audience); an"
+            " audience takes a change, and as an async generator also after="
+        )
+
+
 def fan_out_handler(
     function: Callable[..., Any],
     audience: Callable[..., Any],
@@ -119,17 +137,8 @@ def fan_out_handler(
         raise DeclarationError(
             f"{declared}: inline={inline}, rate={rate}: inline is 0 to {INLINE}, a rate positive"
         )
-    parameters = list(inspect.signature(function).parameters.values())
-    if len(parameters) < 2:
-        raise DeclarationError(
-            f"{declared}: it takes a change and a recipient, as in"
-            " (change: Inserted[Deal], to: BrandWatch)"
-        )
-    hints = get_type_hints(function)
+    parameters, hints = _signature(function, declared)
     first, recipient = parameters[0].name, parameters[1].name
-    for parameter in (first, recipient):
-        if parameter not in hints:
-            raise DeclarationError(f"{declared}: annotate {parameter!r}")
     kinds, entity = read_annotation(hints[first], declared)
     to, as_key = _recipient(hints[recipient])
     if not inspect.isasyncgenfunction(audience) and to is None:
@@ -138,11 +147,15 @@ def fan_out_handler(
             " yield; anything else comes from an async generator"
         )
     by_key = frozenset({to}) if as_key and to is not None else frozenset[type[Entity]]()
-    reader, serve = AudienceReader(audience, to, by_key), server(function, recipient)
-    if when is not None:
-        when.check(entity, declared)
+    reader = AudienceReader(audience, to, by_key, policy.timeout_seconds)
+    serve = server(function, recipient)
     needs = needs_of(parameters[2:], hints, declared)
-    writes = read_writes(hints["return"]) if "return" in hints else Writes()
+    try:
+        if when is not None:
+            checked(when).check(entity)
+        writes = read_writes(hints["return"]) if "return" in hints else Writes()
+    except DeclarationError as error:
+        raise DeclarationError(f"{declared}: {error}") from None
     return Handler(
         name=name or function.__name__,
         entity=entity,
@@ -158,6 +171,23 @@ def fan_out_handler(
         effects=writes.effects,
         broadcast=Broadcast(reader.page, reader.one, serve, rate),
     )
+
+
+def _signature(
+    function: Callable[..., Any], declared: Declaration
+) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    """Return the parameters, of which the first two are annotated, and all annotations."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if len(parameters) < 2:
+        raise DeclarationError(
+            f"{declared}: it takes a change and a recipient, as in"
+            " (change: Inserted[Deal], to: BrandWatch)"
+        )
+    hints = get_type_hints(function)
+    for parameter in parameters[:2]:
+        if parameter.name not in hints:
+            raise DeclarationError(f"{declared}: annotate {parameter.name!r}")
+    return parameters, hints
 
 
 def _recipient(annotation: Any) -> tuple[type[Entity] | None, bool]:

@@ -28,7 +28,10 @@ def _number(value: Value, item: Any) -> Decimal | None:
     found = value(item) if callable(value) else getattr(item, value)
     if found is None:
         return None
-    return NUMBERS.create_decimal(repr(found) if isinstance(found, float) else found)
+    number = NUMBERS.create_decimal(repr(found) if isinstance(found, float) else found)
+    if not number.is_finite():
+        raise ValueError("what is summed must be a number, and neither infinity nor NaN")
+    return number
 
 
 @dataclass(frozen=True)

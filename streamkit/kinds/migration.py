@@ -89,6 +89,11 @@ class Migration:
         return self.mode in PAIRS or self.to is not None
 
     @property
+    def follows_target(self) -> bool:
+        """Whether items in another table are followed, so that there is a way back from there."""
+        return self.moves and self.to is not None and self.reverse is not None
+
+    @property
     def moves(self) -> bool:
         """Whether the truth moves to other items, so that there is a switch and a contraction."""
         return self.mode in ("rekey", "split")

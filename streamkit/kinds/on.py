@@ -14,7 +14,7 @@ from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
 from streamkit.handler import Delivery, Handler, Policy, Shadow
 from streamkit.model.declaration import Declaration
-from streamkit.model.when import When
+from streamkit.model.when import When, checked
 from streamkit.model.writes import Writes, declared_writes, read_writes
 
 
@@ -44,12 +44,12 @@ def function_handler(
     except DeclarationError as error:
         raise DeclarationError(f"{declared}: {error}") from None
     needs = needs_of(parameters[1:], hints, declared)
-    if when is not None:
-        try:
-            when.check(entity)
-        except DeclarationError as error:
-            raise DeclarationError(f"{declared}: {error}") from None
-    writes = read_writes(hints["return"]) if "return" in hints else Writes()
+    try:
+        if when is not None:
+            checked(when).check(entity)
+        writes = read_writes(hints["return"]) if "return" in hints else Writes()
+    except DeclarationError as error:
+        raise DeclarationError(f"{declared}: {error}") from None
     return Handler(
         name=name or function.__name__,
         entity=entity,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.kinds.measures import Count, Sum
+from streamkit.kinds.measures import Avg, Count, Sum
 from streamkit.model.declaration import Declaration
 
 
@@ -38,6 +38,10 @@ def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:
         value = getattr(measure, "value", None)
         if isinstance(value, str) and value not in source.model_fields:
             yield f"{name} measures {value!r}, and {source.__name__} has no such field"
+        elif isinstance(value, str) and isinstance(measure, Sum | Avg):
+            kinds = list(_plain(source.model_fields[value].annotation))
+            if kinds and all(issubclass(kind, str | bytes | date) for kind in kinds):
+                yield f"{name} sums {value!r}, and {source.__name__}.{value} is not a number"
 
 
 def _onto(aggregate: Any) -> Iterator[str]:

@@ -20,13 +20,15 @@ from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.rate import Kind, Rate
 from streamkit.migrate.transform import Image, TransformError
+from streamkit.migrate.view import Permit
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
 
 _PAUSES = (0.1, 5.0)
 _CONFLICT_SECONDS = 0.05
-_TERMS_MAX = 290
-"""An expression takes 300 operators."""
+_TERMS_MAX = 145
+"""An expression takes 300 operators and functions; each term is one, and so is the AND before it.
+What is added to the condition on what was read has to fit, too."""
 _TEXT_MAX = 4000
 """An expression is 4 KB at most."""
 
@@ -119,10 +121,11 @@ def unchanged(terms: Terms, schema: TableSchema, image: Image, reads: frozenset[
 
 
 class Calls:
-    """The calls of one process."""
+    """The calls of one process; with a `permit`, nothing is written once the phase is over."""
 
-    def __init__(self, dynamodb: Any, rate: Rate) -> None:
+    def __init__(self, dynamodb: Any, rate: Rate, permit: Permit | None = None) -> None:
         self._dynamodb = dynamodb
+        self._permit = permit
         self.rate = rate
 
     async def scan(self, **request: Any) -> dict[str, Any]:
@@ -167,7 +170,8 @@ class Calls:
             ClientRequestToken=token,
             ReturnConsumedCapacity="INDEXES",
         )
-        reply = await self._patiently("write", call)
+        bodies = [body for item in items for body in item.values()]
+        reply = await self._send(call, bodies)
         if isinstance(reply, Changed | Invalid):
             return reply
         self.rate.charge(reply.get("ConsumedCapacity"))
@@ -191,11 +195,22 @@ class Calls:
             "ReturnConsumedCapacity": "INDEXES",
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
-        reply = await self._patiently("write", partial(call, **paid))
+        reply = await self._send(partial(call, **paid), [request])
         if isinstance(reply, Changed | Invalid):
             return reply
         self.rate.charge_write(reply.get("ConsumedCapacity"))
         return DONE
+
+    async def _send(
+        self, call: Callable[[], Awaitable[dict[str, Any]]], bodies: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any] | Changed | Invalid:
+        """Send a write; one that was on its way while its phase went by is looked at again."""
+        try:
+            return await self._patiently("write", call)
+        finally:
+            if self._permit is not None:
+                places = [(body["TableName"], body.get("Key") or body["Item"]) for body in bodies]
+                await self._permit.settle(places)
 
     async def _patiently(
         self, kind: Kind, call: Callable[[], Awaitable[dict[str, Any]]]
@@ -203,6 +218,8 @@ class Calls:
         pause, longest = _PAUSES
         while True:
             await self.rate.ready(kind)
+            if kind == "write" and self._permit is not None:
+                await self._permit.require()
             try:
                 return await call()
             except AwsError as error:

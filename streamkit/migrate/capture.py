@@ -32,13 +32,33 @@ def capture_app(app: App, migration: Migration, state: State, live: Live) -> App
     entities = [migration.entity]
     if migration.target is not None and migration.to is None and migration.is_pairs:
         entities.append(migration.target)
+    return _app(app, migration, state, (state.consumer, app.table), entities, live)
+
+
+def target_app(app: App, migration: Migration, state: State, live: Live) -> App:
+    """Make the app that follows the other table that items are moved to."""
+    assert migration.target is not None  # noqa: S101 - checked at declaration, with reverse=
+    assert migration.to is not None  # noqa: S101 - what this is for
+    place = f"{state.consumer}-to", migration.to  # streams of two tables may have one label
+    return _app(app, migration, state, place, [migration.target], live)
+
+
+def _app(
+    app: App,
+    migration: Migration,
+    state: State,
+    place: tuple[str, str],
+    entities: list[type[Entity]],
+    live: Live,
+) -> App:
     typed = app.type_attribute is not None
+    consumer, table = place
     capture = App(
-        f"{app.name}.{state.consumer}",
+        f"{app.name}.{consumer}",
         entities=_others(app, entities, typed=typed),
-        table=app.table,
+        table=table,
         type_attribute=app.type_attribute,
-        control_table=app.control_table,
+        control_table=app.control_table or (None if table == app.table else app.table),
         policy=_POLICY,
         start=utc(state.began) - _MARGIN,
         on_loss="halt",
@@ -48,26 +68,30 @@ def capture_app(app: App, migration: Migration, state: State, live: Live) -> App
         await live(change)
 
     for number, entity in enumerate(dict.fromkeys(entities)):
-        if number and _alike(entity, migration.entity, typed=typed):
+        if number and _alike(entity, entities[0], typed=typed):
             continue  # routed as the source; what it is is told from the item
-        capture.add_handler(
-            Handler(
-                name=f"migrate-{number}",
-                entity=entity,
-                kinds=frozenset(Kind),
-                run=run,
-                declared=migration.declared,
-                is_async=True,
-                policy=_POLICY,
-                commutes=True,
-                definition=f"{migration.digest}{state.direction}",
-                writes=frozenset(),
-                effects=False,
-                delivery="at_least_once",
-                raw=True,
-            )
-        )
+        capture.add_handler(_handler(migration, state, entity, number, run))
     return capture
+
+
+def _handler(
+    migration: Migration, state: State, entity: type[Entity], number: int, run: Live
+) -> Handler:
+    return Handler(
+        name=f"migrate-{number}",
+        entity=entity,
+        kinds=frozenset(Kind),
+        run=run,
+        declared=migration.declared,
+        is_async=True,
+        policy=_POLICY,
+        commutes=True,
+        definition=f"{migration.digest}{state.direction}",
+        writes=frozenset(),
+        effects=False,
+        delivery="at_least_once",
+        raw=True,
+    )
 
 
 def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Entity]]:

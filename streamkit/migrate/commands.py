@@ -1,8 +1,9 @@
-"""Commands: what people do with migrations, from any terminal.
+"""Commands: what people do with migrations, from any terminal: to list them, and to begin one.
 
-In: an app whose migrations are declared, and clients. Out: states, as they are then. Each is one
-conditional change of a migration's state, with a line in its audit trail; the processes that run
-the migration follow it. On failure: `ConfigurationError` says what is in the way.
+What they do with one that was begun is in `steps`. In: an app whose migrations are declared, and
+clients. Out: states, as they are then. Each is one conditional change of a migration's state, with
+a line in its audit trail; the processes that run the migration follow it. On failure:
+`ConfigurationError` says what is in the way.
 """
 
 import getpass
@@ -15,8 +16,8 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.state import SWITCHED, Phase, State, StateBook
-from streamkit.running.preflight import survey
+from streamkit.migrate.state import Phase, State, StateBook
+from streamkit.surroundings import survey
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Of a table, for each segment: half a minute at 1,000 units a second."""
@@ -167,7 +168,7 @@ async def begin(
     total = segments or await _segments(app, aws)
 
     def begun(state: State) -> State:
-        _require_same(migration, state, accept_change=accept_change)
+        require_same(migration, state, accept_change=accept_change)
         now = clock.time()
         if state.phase in ("new", "rolled back"):
             fresh = replace(
@@ -184,8 +185,8 @@ async def begin(
                 note="",
                 verified={},
             )
-            return _limited(fresh, limit).noted(now, who, "apply")
-        resumed = _limited(replace(state, desired="run", digest=migration.digest), limit)
+            return limited(fresh, limit).noted(now, who, "apply")
+        resumed = limited(replace(state, desired="run", digest=migration.digest), limit)
         if state.phase == "blocked":
             resumed = replace(resumed, phase="verifying", attempt=state.attempt + 1, note="")
         if resumed == state:
@@ -195,146 +196,7 @@ async def begin(
     return await book.change(migration.id, begun)
 
 
-async def pause(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
-    """Let every process stop passing over the table; changes are still captured.
-
-    Raises:
-        ConfigurationError: there is no such migration, or it was never begun.
-    """
-    return await _want(app, aws, number, "pause", by)
-
-
-async def resume(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
-    """Let the processes go on.
-
-    Raises:
-        ConfigurationError: there is no such migration, or it was never begun.
-    """
-    return await _want(app, aws, number, "run", by)
-
-
-async def set_limit(
-    app: App,
-    aws: Aws,
-    number: str,
-    limit: Limit,
-    *,
-    by: str | None = None,
-) -> State:
-    """Change how much a migration may take, while it runs."""
-    clock = SystemClock()
-    what = f"limit reads={limit.max_reads} writes={limit.max_writes}"
-
-    def limited(state: State) -> State:
-        return _limited(require_begun(state), limit).noted(clock.time(), by or operator(), what)
-
-    return await (await open_book(app, aws)).change(migration_of(app, number).id, limited)
-
-
-async def switch(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
-    """Make the new items the truth, pair by pair.
-
-    Raises:
-        ConfigurationError: it is not `ready`, or nothing moves in it.
-    """
-    migration = migration_of(app, number)
-    if not migration.moves:
-        raise ConfigurationError(f"migration {number} moves nothing, so there is nothing to switch")
-    return await _go(app, aws, migration, {"ready"}, "switching", "switch", by)
-
-
-async def contract(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
-    """Delete the old items, or what was moved out of them; there is no way back afterwards.
-
-    Raises:
-        ConfigurationError: it is not `soaking`.
-    """
-    migration = migration_of(app, number)
-    if not migration.moves:
-        raise ConfigurationError(f"migration {number} leaves nothing behind that could be deleted")
-    return await _go(app, aws, migration, {"soaking"}, "contracting", "contract", by)
-
-
-async def rollback(app: App, aws: Aws, number: str, *, by: str | None = None) -> State:
-    """Take a migration back; a process that runs it then does so.
-
-    Raises:
-        ConfigurationError: it has no `reverse`, its old items are deleted, or it was never begun.
-    """
-    migration, clock = migration_of(app, number), SystemClock()
-    who = by or operator()
-    if not migration.is_pairs and migration.reverse is None:
-        raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
-
-    def rolled(state: State) -> State:
-        require_begun(state)
-        now = clock.time()
-        if state.phase == "rolled back" or state.direction == "back":
-            return state
-        contracted = state.phase == "contracting" or (state.phase == "done" and migration.moves)
-        if contracted:
-            raise ConfigurationError(f"migration {number}: the old items are deleted; no way back")
-        if state.phase in SWITCHED and (migration.reverse is None or migration.to is not None):
-            raise ConfigurationError(
-                f"{migration.declared}: after the switch it takes reverse=, and one table, so that"
-                " what was written since is kept"
-            )
-        back = replace(state, direction="back", desired="run", attempt=0, note="")
-        if not migration.is_pairs:
-            back = replace(back, phase="capturing", run=state.run + 1, began=now)
-        elif state.phase in SWITCHED:
-            back = replace(back, phase="returning")
-        else:
-            back = replace(back, phase="dropping")
-        return back.noted(now, who, "rollback")
-
-    return await (await open_book(app, aws)).change(migration.id, rolled)
-
-
 # -- the parts of it -------------------------------------------------------------------------------
-
-
-async def _want(
-    app: App,
-    aws: Aws,
-    number: str,
-    wanted: Literal["run", "pause"],
-    by: str | None,
-) -> State:
-    clock, who = SystemClock(), by or operator()
-    what = "pause" if wanted == "pause" else "resume"
-
-    def changed(state: State) -> State:
-        if require_begun(state).desired == wanted:
-            return state
-        return replace(state, desired=wanted).noted(clock.time(), who, what)
-
-    return await (await open_book(app, aws)).change(migration_of(app, number).id, changed)
-
-
-async def _go(
-    app: App,
-    aws: Aws,
-    migration: Migration,
-    allowed: set[Phase],
-    phase: Phase,
-    what: str,
-    by: str | None,
-) -> State:
-    clock, who = SystemClock(), by or operator()
-
-    def gone(state: State) -> State:
-        _require_same(migration, state, accept_change=False)
-        if state.phase == phase:
-            return state
-        if state.phase not in allowed:
-            raise ConfigurationError(
-                f"migration {migration.id} is {state.phase!r}; {what} is for"
-                f" {' or '.join(sorted(allowed))}"
-            )
-        return replace(state, phase=phase, desired="run", attempt=0).noted(clock.time(), who, what)
-
-    return await (await open_book(app, aws)).change(migration.id, gone)
 
 
 def require_begun(state: State) -> State:
@@ -348,7 +210,8 @@ def require_begun(state: State) -> State:
     return state
 
 
-def _limited(state: State, limit: Limit | None) -> State:
+def limited(state: State, limit: Limit | None) -> State:
+    """Return a state with other limits; what a limit says nothing of stays."""
     if limit is None:
         return state
     reads = state.max_reads if limit.max_reads is None else limit.max_reads or None
@@ -356,7 +219,12 @@ def _limited(state: State, limit: Limit | None) -> State:
     return replace(state, max_reads=reads, max_writes=writes)
 
 
-def _require_same(migration: Migration, state: State, *, accept_change: bool) -> None:
+def require_same(migration: Migration, state: State, *, accept_change: bool) -> None:
+    """See that a migration is the one that was begun.
+
+    Raises:
+        ConfigurationError: its definition was changed since.
+    """
     if state.phase in ("new", "rolled back") or state.digest == migration.digest or accept_change:
         return
     raise ConfigurationError(

@@ -10,10 +10,18 @@ from typing import Any
 
 from streamkit.cost.pricing import DOLLARS, PRICED
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.expenses import PAGE_ITEMS, PAGE_WRITES, STEPS, Spent, Step
+from streamkit.migrate.expenses import (
+    PAGE_ITEMS,
+    PAGE_WRITES,
+    PASSES,
+    STEPS,
+    TURNING,
+    Spent,
+    Step,
+)
 from streamkit.migrate.sampling import Estimate, Sample
 
-_PASSES: dict[Step, tuple[Step, ...]] = {
+_TOGETHER: dict[Step, tuple[Step, ...]] = {
     "scan": ("scan", "rewrite"),
     "verify": ("verify",),
 }
@@ -79,9 +87,7 @@ def forecast(
         writes: the same, of the table and of each index.
     """
     parts = [one.copy() for one in spent]
-    passes: tuple[Step, ...] = ("scan", "verify")
-    if migration.moves:
-        passes = ("scan", "verify", "switch", "contract")
+    passes = (*PASSES, *TURNING) if migration.moves else PASSES
     for part, units, items in zip(parts, pass_reads, scanned, strict=True):
         for step in passes:
             part[step, "read", ""] += units
@@ -114,7 +120,7 @@ def _seconds(steps: Sequence[StepCost], reads: float | None, writes: float | Non
     if not (reads or writes):
         return None
     total = 0.0
-    for together in _PASSES.values():
+    for together in _TOGETHER.values():
         longest = 0.0
         mine = [step for step in steps if step.step in together]
         if reads:

@@ -33,6 +33,11 @@ PAGE_WRITES: Final = 4.0
 """Units of the commit after each page: the segment's cursor and a tally, in a transaction."""
 PAGE_ITEMS: Final = 200
 
+PASSES: Final[tuple[Step, ...]] = ("scan", "verify")
+TURNING: Final[tuple[Step, ...]] = ("switch", "switch", "contract", "contract")
+"""Passes over the table, of all modes and of those that move items: what turns or deletes items is
+repeated until a pass finds none."""
+
 Item = Mapping[str, Wire]
 
 
@@ -92,6 +97,7 @@ class Expenses:
         wanted = [{**target.item, **self._mark, **self._copy()} for target in rewrite.targets]
         spent["verify", "read", ""] += read_units(item_size(item))
         spent["verify", "read", ""] += sum(read_units(item_size(one)) for one in wanted)
+        self._reread(spent, "verify", wanted)
         missing = [(a, b) for a, b in zip(there, wanted, strict=True) if a is None]
         if missing:
             spent["rewrite", "write", ""] += 2 * write_units(item_size(item))
@@ -108,11 +114,22 @@ class Expenses:
         for one in wanted:
             after = {**one, MARK: {"S": f"{one[MARK]['S'][:-1]}-"}}
             self._write(spent, "switch", self._target, one, after, factor=2)
+        for step in TURNING:
+            self._reread(spent, step, wanted)
         spent["contract", "read", ""] += read_units(item_size(turned))
         rest: Item | None = None
         if self._migration.mode == "split":
             rest = {n: v for n, v in item.items() if n not in rewrite.removes} | self._mark
+            spent["contract", "read", ""] += read_units(item_size(rest))  # its change comes by
+        else:
+            spent["contract", "read", ""] -= item_size(turned) / 4096  # the second pass is without
         self._write(spent, "contract", self._schema, turned, rest)
+
+    def _reread(self, spent: Spent, step: Step, wanted: Sequence[Item]) -> None:
+        """Count targets as what a pass after the first reads, if they are in the table itself."""
+        if self._target.name == self._schema.name:
+            spent[step, "read", ""] += sum(item_size(one) / 4096 for one in wanted)
+            spent[step, "write", ""] += PAGE_WRITES * len(wanted) / PAGE_ITEMS
 
     def _copy(self) -> dict[str, Wire]:
         return {COPY: {"S": f"{self._migration.id}:{'0' * 16}"}}

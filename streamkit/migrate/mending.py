@@ -5,6 +5,8 @@ many are right now. What is waived stays as it is, and no verification minds it;
 says who waived what, and the record why.
 """
 
+from collections.abc import Sequence
+
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
@@ -15,9 +17,10 @@ from streamkit.migrate.commands import migration_of, open_book, operator, requir
 from streamkit.migrate.errors import ErrorBook, ItemError
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.rate import Rate
-from streamkit.migrate.state import StateBook
+from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.view import Place, View
 from streamkit.migrate.work import Schemas, Work
-from streamkit.running.preflight import describe, survey
+from streamkit.surroundings import describe, survey
 
 _NAMED = 5
 """Items that a line of the audit trail names at most."""
@@ -34,9 +37,11 @@ async def retry_errors(
     aws: Aws,
     number: str,
     names: set[str] | None = None,
+    *,
+    clock: Clock | None = None,
 ) -> tuple[int, int]:
     """Try failed items again, all or these; return how many are right now, and how many not."""
-    clock = SystemClock()
+    clock = clock or SystemClock()
     work, errors = await open_work(app, aws, migration_of(app, number), clock)
     right = wrong = 0
     for error in await errors.all():
@@ -58,6 +63,8 @@ async def waive_errors(
     number: str,
     names: set[str],
     reason: str,
+    *,
+    clock: Clock | None = None,
 ) -> int:
     """Let items stay as they are, for a reason; return how many.
 
@@ -71,7 +78,7 @@ async def waive_errors(
     who = operator()
     waived = [name for name in sorted(names) if await errors.waive(name, f"{who}: {reason}")]
     if waived:
-        at = SystemClock().time()
+        at = (clock or SystemClock()).time()
         what = f"waived {', '.join(waived[:_NAMED])}{'...' if len(waived) > _NAMED else ''}"
         await book.change(number, lambda state: state.noted(at, who, what))
     return len(waived)
@@ -91,7 +98,20 @@ async def open_work(
     target = around.table
     if migration.to is not None:
         target = await describe(aws, migration.to, type_attribute=app.type_attribute)
-    state = require_begun(await book.read(migration.id))
-    calls = Calls(aws.dynamodb, Rate(clock))
     schemas = Schemas(around.table, target, app.entities)
-    return Work(app.name, migration, state, schemas, calls, errors, clock), errors
+
+    async def read() -> None:
+        asked = clock.monotonic()
+        view.adopt(await book.read(migration.id), asked)
+
+    async def look_again(places: Sequence[Place]) -> None:
+        for table, item in places:
+            await work_under(view.state).look_again(table, item)
+
+    def work_under(state: State) -> Work:
+        calls = Calls(aws.dynamodb, Rate(clock), view.permit(state))
+        return Work(app.name, migration, state, schemas, calls, errors, clock)
+
+    view = View(State(migration.id), read, look_again, clock)
+    await read()
+    return work_under(require_begun(view.state)), errors

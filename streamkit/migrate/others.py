@@ -14,7 +14,7 @@ from streamkit.decode import Record
 from streamkit.fleet.directory import entries
 from streamkit.migrate.state import State
 from streamkit.running.lag import measure
-from streamkit.running.preflight import Surroundings
+from streamkit.surroundings import Surroundings
 
 _SHARDS_MAX = 8
 """Shards of a consumer that are looked into at most each time: the oldest."""

@@ -205,7 +205,7 @@ class Pairs:
         if there is None:
             condition = f"attribute_not_exists({terms.name(schema.pk)})"
         else:
-            condition = terms.equals(name, value)
+            condition = as_read(terms, there, name)
         item = {**target.item, **after, MARK: {"S": mark_text(self.writer)}}
         body = {"TableName": schema.name, "Item": item}
         return [{"Put": {**body, **terms.request(ConditionExpression=condition)}}]
@@ -216,7 +216,7 @@ class Pairs:
         if there is None or there.get(name) != value:
             return []
         terms = Terms()
-        condition = terms.equals(name, value)
+        condition = as_read(terms, there, name)
         body = {"TableName": schema.name, "Key": dict(target.key)}
         return [{"Delete": {**body, **terms.request(ConditionExpression=condition)}}]
 
@@ -225,3 +225,11 @@ class Pairs:
         tally.errors += 1
         log.warning("migration.item_failed", migration=self.writer, kind=kind, item=error_id(key))
         await self.book.add(key, kind, text, self.clock.time())
+
+
+def as_read(terms: Terms, item: WireItem, name: str) -> str:
+    """Return the condition that an item is as it was left by whoever wrote it, and whose it is.
+
+    A mark is different with each write, so a process that is late is refused, whatever happened.
+    """
+    return f"{terms.equals(name, item[name])} AND {terms.equals(MARK, item.get(MARK))}"

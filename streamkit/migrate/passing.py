@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 
 from streamkit.activity import first_error
-from streamkit.migrate.calls import Calls
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.segments import Segment
 from streamkit.migrate.tallies import TallyBook
@@ -40,7 +39,6 @@ class Passing:
     """One process's part of one pass. `errors` are the items that failed here."""
 
     work: Work
-    calls: Calls
     tallies: TallyBook
     pace: Pace
     rng: random.Random
@@ -54,7 +52,7 @@ class Passing:
         """
         work = self.work
         while not (segment.finished or segment.stopping.is_set()):
-            reply = await self.calls.scan(**self.request(segment))
+            reply = await self.work.calls.scan(**self.request(segment))
             tally = Tally(scanned=reply.get("ScannedCount", len(reply["Items"])))
             await self._items(reply["Items"], tally)
             self.errors += tally.errors

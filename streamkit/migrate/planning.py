@@ -30,13 +30,13 @@ from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.matching import Matcher
-from streamkit.migrate.problems import Problem, Problems, problems_of_table
+from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_sample
 from streamkit.migrate.segments import place_text
 from streamkit.migrate.trials import Trial, Trials, moods_of
 from streamkit.migrate.work import Schemas
-from streamkit.running.preflight import describe, survey
+from streamkit.surroundings import describe, survey
 
 SAMPLE = Wanted(items=1000)
 """What is looked at unless it is said."""
@@ -135,7 +135,12 @@ async def plan_migration(
         migration,
         Schemas(around.table, target, app.entities),
         Calls(aws.dynamodb, Rate(clock)),
-        Problems(await problems_of_table(aws, around.table, migration)),
+        Problems(
+            [
+                *await problems_of_table(aws, around.table, migration),
+                *problems_of_target(target, migration),
+            ]
+        ),
         diffs,
         show_keys=show_keys,
         now=clock.time(),

@@ -80,8 +80,22 @@ async def problems_of_table(aws: Aws, schema: TableSchema, migration: Migration)
         found.append(Problem("error", "stream", text))
     if migration.to is not None and migration.to == schema.name:
         found.append(Problem("error", "target", "it goes to the table that it comes from"))
+    if migration.moves and migration.reverse is None:
+        text = "from the switch on there is no way back: it has no reverse="
+        found.append(Problem("warning", "way back", text))
     found += await _recovery(aws, schema)
     return found
+
+
+def problems_of_target(target: TableSchema, migration: Migration) -> list[Problem]:
+    """Return what is wrong with the other table that items are moved to."""
+    if not migration.follows_target or target.view_type == "NEW_AND_OLD_IMAGES":
+        return []
+    text = (
+        f"{target.name} has no stream with NEW_AND_OLD_IMAGES: old items could not follow what is"
+        " written there; enable one, or leave reverse= out"
+    )
+    return [Problem("error", "stream", text)]
 
 
 async def _recovery(aws: Aws, schema: TableSchema) -> list[Problem]:

@@ -28,7 +28,7 @@ from streamkit.migrate.segments import strided
 from streamkit.migrate.state import PASSES, State, StateBook
 from streamkit.migrate.tallies import TallyBook
 from streamkit.running.lag import measure
-from streamkit.running.preflight import Surroundings, survey
+from streamkit.surroundings import Surroundings, survey
 
 SEGMENTS_SEEN = 256
 """Segments that are looked at; of more than that, so many by chance."""

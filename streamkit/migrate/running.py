@@ -15,7 +15,9 @@ or the stream ends the process, and the migration stays where it was.
 """
 
 import random
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -24,28 +26,26 @@ from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError, RetentionLost
-from streamkit.fleet.generation import newest_generation
-from streamkit.fleet.members import Roster, new_worker_name
+from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
-from streamkit.migrate.capture import capture_app
+from streamkit.migrate.capturing import Capturing
+from streamkit.migrate.commands import require_same
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.others import Others
 from streamkit.migrate.passing import ERRORS_MAX, Pace, Passing, TooManyErrors
+from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Limits, Rate
 from streamkit.migrate.segments import Segments
 from streamkit.migrate.state import PASSES, RESTING, SWITCHED, Phase, State, StateBook
 from streamkit.migrate.tallies import TallyBook
+from streamkit.migrate.view import PhaseOver, Place, View
 from streamkit.migrate.work import Schemas, Work
 from streamkit.observe.logger import get_logger
-from streamkit.running.catching_up import CatchUp
-from streamkit.running.preflight import describe, survey
 from streamkit.settings import Settings
-from streamkit.worker import Worker
+from streamkit.surroundings import describe, survey
 
 log = get_logger("streamkit.migrate")
 
@@ -55,7 +55,6 @@ _SETTLE_SECONDS = 3 * _FOLLOW_SECONDS
 _LAG_SECONDS = 15.0
 _LAG_MAX = 60.0
 """Seconds that other consumers may fall behind before a migration holds back."""
-_CATCH_UP_SECONDS = 30.0
 _ATTEMPTS_MAX = 5
 """Passes of one phase, each of which still found something."""
 
@@ -64,13 +63,14 @@ _NEXT: dict[str, Phase] = {
     "scanning": "catching up",
     "switching": "soaking",
     "contracting": "done",
+    "following": "unturning",
     "unturning": "dropping",
     "dropping": "rolled back",
 }
 
 
 _LEFT = "{} items could not be migrated; see `streamkit migrate errors list`"
-_TURNING = frozenset({"switching", "contracting", "unturning"})
+_TURNING = frozenset({"switching", "contracting", "following", "unturning"})
 """The phases that go on to the next one only when every item is right, or waived."""
 
 
@@ -99,7 +99,6 @@ class Runner:
         self._changed = anyio.Event()
         self._captured = anyio.Event()
         self._stays = False
-        self._worker: Worker | None = None
         self._work: Work | None = None
 
     def stop(self) -> None:
@@ -142,28 +141,43 @@ class Runner:
             target = await describe(
                 self.aws, self.migration.to, type_attribute=self.app.type_attribute
             )
+        for problem in problems_of_target(target, self.migration):
+            raise ConfigurationError(problem.text)
         self.schemas = Schemas(self.around.table, target, self.app.entities)
         self.book = StateBook(self.aws.dynamodb, self.around.control, self.app.name)
         self.error_book = ErrorBook(self.book.store, self.migration.id)
         self.tallies = TallyBook(self.book.store, self.migration.id)
-        self._adopt(await self.book.read(self.migration.id))
+        self.capturing = Capturing(
+            self.app,
+            self.aws,
+            self.migration,
+            self.around.table,
+            target,
+            self.around.control,
+            partial(self._live, Work.live),
+            partial(self._live, Work.live_target),
+            self.clock,
+        )
+        self.view = View(self.state, self._read, self._look_again, self.clock)
+        await self._read()
         if self.state.phase == "new":
             raise ConfigurationError(f"migration {self.migration.id} was not begun")
 
     # -- following -----------------------------------------------------------------------------
 
-    def _adopt(self, state: State) -> None:
+    async def _read(self) -> None:
+        asked = self.clock.monotonic()
+        self._adopt(await self.book.read(self.migration.id), asked)
+
+    def _adopt(self, state: State, asked: float) -> None:
         """Take up a state; whatever belongs to another phase is interrupted."""
+        require_same(self.migration, state, accept_change=False)
         before, self.state = self.state, state
+        self.view.adopt(state, asked)
         self.rate.limits = Limits(state.max_reads, state.max_writes)
-        same = (before.phase, before.run, before.desired, before.direction) == (
-            state.phase,
-            state.run,
-            state.desired,
-            state.direction,
-        )
+        same = (before.course, before.desired) == (state.course, state.desired)
         if not same or self._work is None:
-            calls = Calls(self.aws.dynamodb, self.rate)
+            calls = Calls(self.aws.dynamodb, self.rate, self.view.permit(state))
             self._work = Work(
                 self.app.name,
                 self.migration,
@@ -177,21 +191,14 @@ class Runner:
             log.info("migration.phase", migration=state.id, phase=state.phase, wanted=state.desired)
             self._interrupt.set()
             self._changed.set()
-            if self._worker is not None and (before.run, before.direction) != (
-                state.run,
-                state.direction,
-            ):
-                self._worker.stop()
+            if before.course[:2] != state.course[:2]:
+                self.capturing.stop()
 
     async def _follow(self) -> None:
         while True:
             await anyio.sleep(_FOLLOW_SECONDS)
-            self._adopt(await self.book.read(self.migration.id))
-            self.rate.processes = await self._processes()
-
-    async def _processes(self) -> int:
-        members = await Roster(self.capture_store()).look()
-        return max(1, len(members.members))
+            await self._read()
+            self.rate.processes = max(1, await self.capturing.processes(self.state))
 
     async def _heed_others(self) -> None:
         others = Others(self.app, self.aws, self.around, self.clock)
@@ -202,18 +209,20 @@ class Runner:
 
     # -- capturing -----------------------------------------------------------------------------
 
-    def capture_store(self) -> CursorStore:
-        """Return the control items of the capture's consumer."""
-        label = (self.around.table.stream_arn or "").rpartition("/")[2]
-        name = f"{self.app.name}.{self.state.consumer}"
-        return CursorStore(self.aws.dynamodb, ControlSpace.of(self.around.control, name, label))
+    async def _live(self, what: Callable[[Work, Any], Awaitable[None]], change: Any) -> None:
+        """Do with a change what the phase of now asks for."""
+        while self._work is not None:
+            try:
+                await what(self._work, change)
+            except PhaseOver:
+                continue  # it was taken up by whoever found out
+            return
 
-    async def _live(self, change: Any) -> None:
-        if self._work is not None:
-            await self._work.live(change)
-
-    def _capture_app(self) -> App:
-        return capture_app(self.app, self.migration, self.state, self._live)
+    async def _look_again(self, places: Sequence[Place]) -> None:
+        """Do what the phase asks for with what was written under one that is over."""
+        for table, item in places:
+            if self._work is not None:
+                await self._work.look_again(table, item)
 
     async def _capture(self) -> None:
         """Run a worker of the migration's consumer; another one when a run begins anew."""
@@ -228,19 +237,10 @@ class Runner:
             if not self._captures(state):
                 await self._next_change()
                 continue
-            worker = self._worker = Worker(
-                self._capture_app(),
-                self.aws,
-                self.settings,
-                clock=self.clock,
-                rng=random.Random(self.rng.random()),
-            )
             try:
-                await worker.run()
+                await self.capturing.run(state, self.settings, self.rng)
             except RetentionLost:
                 await self._begin_anew(state)
-            finally:
-                self._worker = None
 
     def _captures(self, state: State) -> bool:
         """Say whether changes are followed: to the end, and for who stays, as long as it does."""
@@ -250,8 +250,7 @@ class Runner:
 
     async def _end_capture(self) -> None:
         self.stopping.set()
-        if self._worker is not None:
-            self._worker.stop()
+        self.capturing.stop()
         await self._captured.wait()
 
     async def _begin_anew(self, state: State) -> None:
@@ -268,7 +267,8 @@ class Runner:
             again = replace(now, run=now.run + 1, phase=phase, began=moment)
             return again.noted(moment, self.owner, "changes may have been lost: begun anew")
 
-        self._adopt(await self.book.change(state.id, anew))
+        asked = self.clock.monotonic()
+        self._adopt(await self.book.change(state.id, anew), asked)
 
     # -- phases --------------------------------------------------------------------------------
 
@@ -298,14 +298,17 @@ class Runner:
         """Go on to a phase, if nobody has meanwhile."""
         later = replace(state, phase=phase, **facts)
         later = later.noted(self.clock.time(), self.owner, what or phase)
+        asked = self.clock.monotonic()
         written = await self.book.write(state, later)
-        self._adopt(written or await self.book.read(state.id))
+        if written is None:
+            await self._read()
+        else:
+            self._adopt(written, asked)
 
     async def _capturing(self, state: State) -> None:
-        """Wait until the consumer's beginning, and a cursor for its shards, are in the table."""
-        store = self.capture_store()
+        """Wait until changes are followed, and that is in the table."""
         while not self._interrupt.is_set():
-            if await newest_generation(store) is not None and await store.names():
+            if await self.capturing.is_live(state):
                 await self._step(state, "scanning")
                 return
             await self._pause(0.2)
@@ -315,18 +318,10 @@ class Runner:
             await self._interrupt.wait()
 
     async def _catching_up(self, state: State) -> None:
-        catch_up = CatchUp(
-            self._capture_app(),
-            self.aws,
-            self.capture_store(),
-            self.around.table,
-            _CATCH_UP_SECONDS,
-            self.clock,
-        )
         while not self._interrupt.is_set():
-            if await catch_up.with_all_until_now():
+            if await self.capturing.caught_up(state):
                 returning = state.phase == "returning"
-                await self._step(state, "unturning" if returning else "verifying")
+                await self._step(state, "following" if returning else "verifying")
                 return
 
     # -- passes --------------------------------------------------------------------------------
@@ -335,14 +330,14 @@ class Runner:
         if state.phase == "contracting" and (left := await self._left()):
             await self._give_up(state, _LEFT.format(left))
             return
-        if state.phase in ("contracting", "dropping") and not state.attempt:
-            await self._pause(_SETTLE_SECONDS)
+        first = state.phase in ("switching", "contracting") and not state.attempt
+        if first and not await self.capturing.caught_up(state):
+            return  # what was deleted at its old place would be left as a copy
         segments = Segments(self.book.store, state.pass_name, state.segments, self.clock, self.rng)
         if state.phase in _DELETING and not state.attempt:
-            await self._pause(3 * _FOLLOW_SECONDS)  # until every process has taken up the phase
+            await self._pause(_SETTLE_SECONDS)
         assert self._work is not None  # noqa: S101 - a state was adopted
-        calls = Calls(self.aws.dynamodb, self.rate)
-        serve = Passing(self._work, calls, self.tallies, self.pace, self.rng).serve
+        serve = Passing(self._work, self.tallies, self.pace, self.rng).serve
         try:
             complete = await segments.run(
                 serve, self.owner, at_once=self.pace.segments, stopping=self._interrupt

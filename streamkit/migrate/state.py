@@ -14,7 +14,9 @@ that a pause needs nobody's answer. The steps are
     done
 
 and after a rollback capturing to verifying with the reverse function; or, of pairs, `returning`
-(sources get all that was written to targets), `unturning` and `dropping`; then `rolled back`.
+(sources get all that was written to targets), `following` (a pass over the targets sees that, and
+makes sources of those that have none, because their changes were lost), `unturning` and `dropping`;
+then `rolled back`.
 `blocked`: items could not be migrated, and people must decide.
 
 In: an app and its migrations. Out: states, and the audit trail in them.
@@ -46,6 +48,7 @@ Phase = Literal[
     "contracting",
     "done",
     "returning",
+    "following",
     "unturning",
     "dropping",
     "rolled back",
@@ -54,12 +57,12 @@ Desired = Literal["run", "pause"]
 Direction = Literal["forward", "back"]
 
 PASSES: Final = frozenset(
-    {"scanning", "verifying", "switching", "contracting", "unturning", "dropping"}
+    {"scanning", "verifying", "switching", "contracting", "following", "unturning", "dropping"}
 )
 """The phases in which the table is read in segments."""
 RESTING: Final = frozenset({"new", "ready", "soaking", "done", "rolled back", "blocked"})
 """The phases in which nothing happens until somebody says so."""
-SWITCHED: Final = frozenset({"switching", "soaking", "contracting", "returning"})
+SWITCHED: Final = frozenset({"switching", "soaking", "contracting", "returning", "following"})
 """The phases in which targets are the truth."""
 
 LABEL = "migrations"
@@ -106,6 +109,11 @@ class State:
     def consumer(self) -> str:
         """The part of its capture's consumer name that is its own."""
         return f"{self.id}-{self.run}"
+
+    @property
+    def course(self) -> tuple[int, str, str]:
+        """What decides which writes are right; a pause does not."""
+        return self.run, self.direction, self.phase
 
     @property
     def pass_name(self) -> str:

@@ -21,7 +21,7 @@ from streamkit.migrate.calls import DONE, Changed, Invalid, Outcome, Terms, unch
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
 from streamkit.migrate.matching import Matcher
-from streamkit.migrate.pairs import Conflict, Key, Late, Pairs, WireItem
+from streamkit.migrate.pairs import Conflict, Key, Late, Pairs, WireItem, as_read
 from streamkit.migrate.transform import Image, Rewrite, Target, alike, plain, visible
 from streamkit.model.codec import encode
 from streamkit.model.copies import COPY, FROM, MOVED
@@ -92,7 +92,7 @@ class Switched:
             return None
         item = self._reversed(shown)
         source_key = {name: item[name] for name in schema.key_attributes}
-        if source_key == dict(key):
+        if pairs.transform.target.name == schema.name and source_key == dict(key):
             return None  # keys of both shapes look alike, and this is a source
         source = await pairs.calls.get(schema.name, source_key)
         if source is not None and COPY not in source:
@@ -235,7 +235,7 @@ class Switched:
         """Return the action that makes a copy of a target; copies are deleted unseen, later."""
         mine = {COPY: {"S": f"{self.pairs.id}:{error_id(source)}"}}
         whole = Rewrite(frozenset(item), {}, frozenset({FROM}))
-        return self._update(key, plain(item), whole, mine)
+        return self._update(key, plain(item), whole, mine, of=self.pairs.transform.target)
 
     async def _has_followed(self, source: WireItem, target: WireItem) -> bool:
         """Say whether a source is what its target comes back as; less than the target, perhaps."""
@@ -256,17 +256,20 @@ class Switched:
             return
         schema, terms = self.pairs.transform.target, Terms()
         where = {"TableName": schema.name, "Key": self._key(schema, item)}
-        if name == FROM and not await self._announce(where, item):
-            return  # it was made anew, and by somebody else
-        condition = terms.equals(name, item[name])
+        if name == FROM:
+            text = mark_text(self.pairs.writer, deleting=True)
+            if not await self._announce(where, item, text):
+                return  # it was made anew, and by somebody else
+            item = {**item, MARK: {"S": text}}
+        condition = as_read(terms, item, name)
         request = terms.request(ConditionExpression=condition)
         outcome = await self.pairs.calls.delete(**where, **request)
         tally.changed += outcome is DONE
 
-    async def _announce(self, where: dict[str, Any], item: WireItem) -> bool:
+    async def _announce(self, where: dict[str, Any], item: WireItem, text: str) -> bool:
         """Let an item that handlers can see say that a migration deletes it."""
-        terms, text = Terms(), mark_text(self.pairs.writer, deleting=True)
-        condition = terms.equals(FROM, item[FROM])
+        terms = Terms()
+        condition = as_read(terms, item, FROM)
         update = f"SET {terms.name(MARK)} = {terms.value({'S': text})}"
         request = terms.request(UpdateExpression=update, ConditionExpression=condition)
         return await self.pairs.calls.update(**where, **request) is DONE
@@ -321,10 +324,16 @@ class Switched:
         return {"ConditionCheck": {**where, **terms.request(ConditionExpression=condition)}}
 
     def _update(
-        self, key: Key, image: Image, rewrite: Rewrite, beside: dict[str, Wire]
+        self,
+        key: Key,
+        image: Image,
+        rewrite: Rewrite,
+        beside: dict[str, Wire],
+        *,
+        of: TableSchema | None = None,
     ) -> dict[str, Any]:
-        """Return the update of a source, IF it is as it was read where it is touched."""
-        schema, terms = self.pairs.transform.schema, Terms()
+        """Return the update of a source, or of an item elsewhere, IF it is as it was read there."""
+        schema, terms = of or self.pairs.transform.schema, Terms()
         touched = rewrite.reads | rewrite.sets.keys() | rewrite.removes
         condition = unchanged(terms, schema, image, frozenset(touched))
         sets = {n: encode(v, n) for n, v in rewrite.sets.items()} | beside

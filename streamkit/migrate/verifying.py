@@ -21,13 +21,10 @@ from streamkit.actions import Wire
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError
-from streamkit.fleet.members import Roster
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
-from streamkit.migrate.capture import capture_app
+from streamkit.migrate.capturing import Capturing
 from streamkit.migrate.differences import Difference, Inspection
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
@@ -37,8 +34,7 @@ from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.segments import strided
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Work
-from streamkit.running.catching_up import CatchUp
-from streamkit.running.preflight import Surroundings, survey
+from streamkit.surroundings import Surroundings, survey
 
 _SEGMENTS = 16
 _SEGMENTS_AT_ONCE = 4
@@ -265,21 +261,24 @@ class _Checking:
 
     async def _catch_up(self) -> Literal["in step", "behind", "nobody"]:
         """Let the migration's consumer catch up; say whether it has, or whether none runs."""
-        label = (self.around.table.stream_arn or "").rpartition("/")[2]
-        name = f"{self.app.name}.{self.state.consumer}"
-        space = ControlSpace.of(self.around.control, name, label)
-        store = CursorStore(self.aws.dynamodb, space)
-        if self.around.table.stream_arn is None or not (await Roster(store).look()).members:
-            await anyio.sleep(_PAUSE_SECONDS)
-            return "nobody"
 
         async def nothing(_change: Any) -> None: ...
 
-        capture = capture_app(self.app, self.migration, self.state, nothing)
-        catch_up = CatchUp(
-            capture, self.aws, store, self.around.table, _PATIENCE_SECONDS, self.clock
+        capturing = Capturing(
+            self.app,
+            self.aws,
+            self.migration,
+            self.around.table,
+            self.work.transform.target,
+            self.around.control,
+            nothing,
+            nothing,
+            self.clock,
         )
-        if await catch_up.with_all_until_now():
+        if self.around.table.stream_arn is None or not await capturing.processes(self.state):
+            await anyio.sleep(_PAUSE_SECONDS)
+            return "nobody"
+        if await capturing.caught_up(self.state, _PATIENCE_SECONDS):
             return "in step"
         # The heartbeat of a process that was killed after the end stays for a while.
         return "nobody" if self.state.phase in ("done", "rolled back") else "behind"

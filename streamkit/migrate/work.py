@@ -22,12 +22,15 @@ from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.state import SWITCHED, State
 from streamkit.migrate.switched import Switched
 from streamkit.migrate.transform import Transform, plain, reversed_migration, visible
-from streamkit.model.copies import COPY
+from streamkit.model.copies import COPY, FROM
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 
 TOUCH = "_sk_touch"
 """The mark of `touch`: different for each run, so that it changes the item."""
+
+_FOLLOWING = frozenset({"switching", "soaking", "returning", "following", "unturning"})
+"""The phases in which sources follow their targets."""
 
 Item = Mapping[str, Wire]
 
@@ -57,7 +60,7 @@ class Work:
         self.migration = migration
         self.state = state
         self.schema = schemas.source
-        self._calls = calls
+        self.calls = calls
         self._book = book
         self._clock = clock
         writer = f"{app}.{migration.id}"
@@ -89,7 +92,7 @@ class Work:
     @property
     def table(self) -> TableSchema:
         """The table whose items the pass of this phase reads."""
-        if self.state.phase == "dropping":
+        if self.state.phase in ("following", "dropping"):
             return self.transform.target
         return self.schema
 
@@ -98,6 +101,8 @@ class Work:
     async def visit(self, item: Item, tally: Tally) -> None:
         """Do with one item what the phase asks for."""
         match self.state.phase:
+            case "following":
+                await self._return(item, tally)
             case "unturning":
                 await self.switched.unturn(item, tally)
             case "dropping":
@@ -105,11 +110,17 @@ class Work:
             case "contracting":
                 await self.switched.contract(item, tally)
             case "switching":
-                if self.transform.matches(item):
+                if self.transform.matches(item) and not self.pairs.is_turned(item):
                     await self.pairs.forward(self._key(item), tally, switch=True)
             case _:
                 if self.transform.matches(item):
                     await self._bring(item, tally)
+
+    async def _return(self, target: Item, tally: Tally) -> None:
+        """See that the source of a target has followed it."""
+        if self._is_target(target) and COPY not in target:
+            key = {name: target[name] for name in self.transform.target.key_attributes}
+            await self.switched.backward(key, tally)
 
     async def _bring(self, item: Item, tally: Tally) -> None:
         if self.migration.is_pairs:
@@ -134,7 +145,7 @@ class Work:
         condition = f"{exists} AND (attribute_not_exists({name}) OR {name} <> {value})"
         mark = terms.value({"S": mark_text(self._writer)})
         update = f"SET {name} = {value}, {terms.name(MARK)} = {mark}"
-        outcome = await self._calls.update(
+        outcome = await self.calls.update(
             TableName=self.schema.name,
             Key=self._key(item),
             **terms.request(UpdateExpression=update, ConditionExpression=condition),
@@ -151,7 +162,7 @@ class Work:
     async def _check(self, item: Item, tally: Tally) -> None:
         """Ask the migration whether an item in the new shape is right."""
         key = self._key(item)
-        now = await self._calls.get(self.schema.name, key)
+        now = await self.calls.get(self.schema.name, key)
         if now is None or self.migration.check is None:
             return
         try:
@@ -168,7 +179,13 @@ class Work:
 
     async def retry(self, key: Item, tally: Tally) -> None:
         """Try an item again that has failed."""
-        item = await self._calls.get(self.schema.name, key)
+        if self.state.phase in _FOLLOWING:
+            there = await self.calls.get(self.transform.target.name, key)
+            if there is not None:
+                await self._return(there, tally)
+        item = await self.calls.get(self.schema.name, key)
+        if self.state.phase == "following":
+            return
         if self.state.phase == "unturning":
             if item is not None:
                 await self.visit(item, tally)
@@ -193,29 +210,83 @@ class Work:
                 await self.in_place.reconcile(new, tally, live=True)
             return
         item = new if new is not None else old
-        if item is None:
+        if item is None or self._is_end(old, new):
             return
         if new is not None and await self._is_late(old, new):
             return
         key = self._key(item)
-        if self.transform.matches(item) and self.state.direction == "forward":
+        turned = new is not None and self.pairs.is_turned(new)
+        if self.transform.matches(item) and self.state.direction == "forward" and not turned:
             await self.pairs.forward(key, tally, old=old)
-        back = self.state.direction == "back" and self.state.phase != "dropping"
-        if (
-            (back or self.state.phase in ("switching", "soaking"))
-            and self._target is not None
-            and self._target.matches(item)
-        ):
-            await self.switched.backward(key, tally, old=old)
+        if self.migration.to is None:
+            await self._follow_target(key, item, old)
+
+    async def live_target(self, change: Change[Any]) -> None:
+        """Do with a change of a target in another table what its source needs."""
+        old: Any = change.old
+        new: Any = change.new
+        item = new if new is not None else old
+        if item is None or self._is_end(old, new):
+            return
+        if new is not None and self._is_mine(new, COPY):
+            return
+        key = {name: item[name] for name in self.transform.target.key_attributes}
+        await self._follow_target(key, item, old)
+
+    async def _follow_target(self, key: Item, item: Item, old: Item | None) -> None:
+        """Let a source follow its target, if a target it is and counts by now."""
+        if self.state.phase in _FOLLOWING and self._is_target(item):
+            await self.switched.backward(key, Tally(), old=old)
+
+    # -- what was late -------------------------------------------------------------------------
+
+    async def look_again(self, table: str, item: Item) -> None:
+        """Do what the phase asks for with an item that was written under one that is over.
+
+        Args:
+            table: where it is.
+            item: itself, or its key.
+        """
+        phase, moves = self.state.phase, self.migration.moves
+        dropping = self.migration.is_pairs and phase in ("dropping", "rolled back")
+        if table == self.schema.name:
+            key = {name: item[name] for name in self.schema.key_attributes}
+            now = await self.calls.get(table, key)
+            if now is not None and dropping and moves:
+                await self.switched.unturn(now, Tally())
+            elif now is not None and phase == "done" and moves:
+                await self.switched.contract(now, Tally())
+            elif now is not None and not dropping:
+                await self.visit(now, Tally())
+        if table == self.transform.target.name and dropping:
+            key = {name: item[name] for name in self.transform.target.key_attributes}
+            there = await self.calls.get(table, key)
+            if there is not None:
+                await self.switched.drop(there, Tally())
 
     async def _is_late(self, old: Item | None, new: Item) -> bool:
         """Say whether somebody has written a copy, which nobody may; it is written down."""
-        if not str(new.get(COPY, {}).get("S", "")).startswith(f"{self.migration.id}:"):
+        if not self._is_mine(new, COPY):
             return False
         ours = old is None or old.get(MARK) != new.get(MARK)
         if not ours and old is not None and visible(old) != visible(new):
             await self._fail(self._key(new), Tally(), "late", "a copy was written, and not by us")
         return True
+
+    def _is_end(self, old: Item | None, new: Item | None) -> bool:
+        """Say whether a change ends what a pair was: its copy is deleted, or became the truth.
+
+        Its other item was written in the same transaction, or is none of the old one's any more.
+        """
+        if old is None or not self._is_mine(old, COPY):
+            return False
+        return new is None or (self._is_mine(new, FROM) and new.get(MARK) != old.get(MARK))
+
+    def _is_target(self, item: Item) -> bool:
+        return self._target is not None and self._target.matches(item)
+
+    def _is_mine(self, item: Item, name: str) -> bool:
+        return str(item.get(name, {}).get("S", "")).startswith(f"{self.migration.id}:")
 
     def _key(self, item: Item) -> dict[str, Wire]:
         return {name: item[name] for name in self.schema.key_attributes}

@@ -8,7 +8,9 @@
 
 A build's number is that of the generation that began it, so that it is never used twice. The first
 two states begin with a generation's number, because every shard has to take the step; the others
-do not. In: the generation's item, the mark of a cursor. Out: how a shard counts.
+do not. Lambda functions have no shards: each invocation counts as the item says when it begins, and
+those of before are outlasted. In: the generation's item, the mark of a cursor. Out: how a shard, or
+an invocation, counts.
 """
 
 import json
@@ -27,6 +29,11 @@ late, and clocks differ."""
 GUARD_SECONDS = 60
 """A live shard that meets a change so little younger than the end of the scan cannot know whether
 the scan has counted it."""
+OUTLASTED_SECONDS = 24 * 3600 + 2 * TURN_SECONDS
+"""After the end of the scan functions count live: the stream has nothing any more that is not much
+younger than that end, whatever clocks differ."""
+SWEPT_SECONDS = OUTLASTED_SECONDS + TURN_SECONDS
+"""After the end of the scan no function counts by the ledger any more: none runs for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,8 @@ class Build:
     """One build of one aggregate.
 
     `scanned` is when its scan ended (epoch seconds, 0 before), `segments` into how many the scan is
-    cut. `past` are numbers and segments of builds whose ledgers are still to be swept.
+    cut. `past` are numbers and segments of builds whose ledgers are still to be swept. `begun` is
+    when it began (epoch seconds).
     """
 
     number: int
@@ -42,6 +50,11 @@ class Build:
     scanned: int = 0
     segments: int = 0
     past: tuple[tuple[int, int], ...] = ()
+    begun: int = 0
+
+    def is_after(self, created: float) -> bool:
+        """Say whether the scan cannot have met a change that was created then (epoch seconds)."""
+        return 0 < self.scanned < created - TURN_SECONDS
 
     @property
     def under_way(self) -> bool:
@@ -80,7 +93,11 @@ def due_to_turn(builds: Mapping[str, Build], live: Collection[str], seen: float)
 
 def builds_text(builds: Mapping[str, Build]) -> str:
     """Return builds as the generation's item holds them: equal for equal builds."""
-    return json.dumps({name: asdict(build) for name, build in builds.items()}, sort_keys=True)
+    fields = {name: asdict(build) for name, build in builds.items()}
+    for said in fields.values():
+        if not said["begun"]:
+            del said["begun"]
+    return json.dumps(fields, sort_keys=True)
 
 
 def read_builds(text: str) -> dict[str, Build]:
@@ -92,10 +109,10 @@ def read_builds(text: str) -> dict[str, Build]:
     return found
 
 
-def next_build(before: Build | None, number: int, segments: int) -> Build:
+def next_build(before: Build | None, number: int, segments: int, now: int) -> Build:
     """Return the build that begins with a generation's number, after those before it."""
     past = () if before is None else retired(before).past
-    return Build(number, "emptying", segments=segments, past=past)
+    return Build(number, "emptying", segments=segments, past=past, begun=now)
 
 
 def retired(build: Build) -> Build:

@@ -24,6 +24,7 @@ AttributeValue = dict[str, Any]
 
 # DynamoDB keeps 38 significant digits between 1E-130 and 9.99E+125.
 _DIGITS = 38
+_FAR = 10**_DIGITS
 NUMBERS = Context(prec=_DIGITS, Emin=-130, Emax=125, traps=[Overflow, Inexact, Underflow])
 
 
@@ -37,13 +38,13 @@ def encode(value: Any, path: str = "value") -> AttributeValue:
         ValueError: DynamoDB cannot store the value (an empty or mixed set, a number of more than
             38 digits, an unknown type); the message names `path`.
     """
+    if type(value) is str:  # as nearly everything is
+        return {"S": value}
     match value:
         case None:
             return {"NULL": True}
         case bool():
             return {"BOOL": value}
-        case str() if type(value) is str:
-            return {"S": value}
         case int() | float() | Decimal() if type(value) in (int, float, Decimal):
             return {"N": _encode_number(value, path)}
         case bytes() | bytearray() | memoryview():
@@ -142,6 +143,8 @@ _IMAGE = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
 
 def _encode_number(value: float | Decimal, path: str) -> str:
+    if type(value) is int and -_FAR < value < _FAR:
+        return str(value)
     text = repr(value) if isinstance(value, float) else str(value)
     try:
         number = NUMBERS.create_decimal(text)

@@ -6,7 +6,7 @@ so that no template, alias or keyword turns out wrong at the first event.
 
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from typing import Any, Union, get_args, get_origin
@@ -49,6 +49,12 @@ class EntitySpec:
     sk: KeyTemplate | None
     type: str
     indexes: Mapping[str, Index]
+    key_fields: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Note which fields the key is built from: every key that is made is held against them."""
+        names = self.pk.fields + (self.sk.fields if self.sk else ())
+        object.__setattr__(self, "key_fields", frozenset(names))
 
 
 def read_spec(
@@ -135,9 +141,9 @@ def _kind_problem(placeholder: Placeholder, kind: type) -> str | None:
 
 
 def _check_aliases(entity: type[BaseModel], declaration: Declaration) -> None:
-    for name, field in entity.model_fields.items():
-        written = field.serialization_alias or name
-        read = field.validation_alias
+    for name, info in entity.model_fields.items():
+        written = info.serialization_alias or name
+        read = info.validation_alias
         choices = list(read.choices) if isinstance(read, AliasChoices) else [read]
         if written != name and written not in choices:
             raise DeclarationError(
@@ -152,14 +158,14 @@ def let_absent_be_empty(entity: type[BaseModel]) -> None:
     written but not be read again.
     """
     changed = False
-    for field in entity.model_fields.values():
-        if not field.is_required():
+    for info in entity.model_fields.values():
+        if not info.is_required():
             continue
-        members = _members(field.annotation)
+        members = _members(info.annotation)
         if types.NoneType in members or Any in members:
-            field.default = None
+            info.default = None
         elif members and get_origin(members[0]) in (set, frozenset):
-            field.default_factory = get_origin(members[0])
+            info.default_factory = get_origin(members[0])
         else:
             continue
         changed = True

@@ -58,6 +58,8 @@ class Placeholder:
         Raises:
             ValueError: the value cannot be part of a key, or could be mistaken for another.
         """
+        if is_last and type(value) is str and value and not self.spec:
+            return value  # nearly all keys end so
         if isinstance(value, Enum):
             value = value.value
         text = _RENDERERS[self._form](self, value)
@@ -146,7 +148,12 @@ class KeyTemplate:
         Raises:
             ValueError: a field is missing, empty, or would make the key ambiguous.
         """
-        return self.build_prefix(values, len(self.placeholders))
+        if len(self.placeholders) != 1:
+            return self.build_prefix(values, len(self.placeholders))
+        (only,) = self.placeholders
+        name = only.name
+        value = values.get(name) if isinstance(values, Mapping) else getattr(values, name)
+        return f"{self.prefix}{only.render(value, self.owner)}{only.literal}"
 
     def build_prefix(self, values: Mapping[str, Any] | object, count: int) -> str:
         """What all keys have in common whose first `count` placeholders have these values."""

@@ -119,6 +119,20 @@ def crossed(field: str, *, below: Any = None, above: Any = None) -> When:
     )
 
 
+def checked(when: object) -> When:
+    """Return what a handler was given as `when=`.
+
+    Raises:
+        DeclarationError: it is something else, such as a function.
+    """
+    if isinstance(when, When):
+        return when
+    raise DeclarationError(
+        "when= takes changed(...), became(...) and crossed(...), combined with &, | and ~;"
+        " anything else is for the handler's first line"
+    )
+
+
 def _combined(
     text: str, parts: tuple[When, ...], holds: Callable[[Values | None, Values | None], bool]
 ) -> When:

@@ -8,6 +8,7 @@ handler that returns an effect on another entity of its table fails, and the err
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from streamkit.changes import Kind
@@ -23,7 +24,7 @@ from streamkit.effects import (
     Send,
     Set,
 )
-from streamkit.entity import Entity, spec_of
+from streamkit.entity import Entity, Key, spec_of
 from streamkit.errors import DeclarationError, UndeclaredWrite
 from streamkit.handler import Handler
 from streamkit.model.declaration import Declaration
@@ -77,6 +78,9 @@ class _Reading:
         elif origin in (Union, types.UnionType) or _is_collection(origin):
             for argument in arguments:
                 self.read(argument)
+        elif _is_no_effect(origin or annotation):
+            name = getattr(annotation, "__name__", annotation)
+            raise DeclarationError(f"a handler returns effects, as in -> Put[Order], not {name}")
         else:
             self.effects = self.vague = True
 
@@ -90,12 +94,22 @@ class _Reading:
             self.vague = True
 
 
+def _is_no_effect(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(
+        kind, Entity | Key | str | bytes | Mapping | int | float | Decimal
+    )
+
+
 def _is_collection(origin: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, Iterable)
 
 
 def read_writes(annotation: Any) -> Writes:
-    """Read the annotation of what a handler returns."""
+    """Read the annotation of what a handler returns.
+
+    Raises:
+        DeclarationError: it names what is no effect, such as an entity.
+    """
     reading = _Reading()
     reading.read(annotation)
     return Writes(None if reading.vague else reading.found, reading.effects)

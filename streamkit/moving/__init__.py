@@ -5,7 +5,8 @@
     await move_to_lambda(app, aws, wait=600)       and back
 
 Writes to the table go on all the while; changes wait in the stream, for seconds or minutes. A move
-that is broken off is finished by the same call again, and until then neither host begins.
+that is broken off is finished by the same call again, and until then neither host begins. A mover
+that was thought dead, and is not, is shut out by the one that finishes: see `fence`.
 
 **To workers.** Functions know what is done by a mark at each item, workers by a position in each
 shard. (1) The mover reads every shard from its oldest record and processes what no mark says is

@@ -15,17 +15,21 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.fleet.generation import Founding, Generation, join_generation, newest_generation
-from streamkit.fleet.hosting import FROM_KCL, WORKERS, set_host
+from streamkit.fleet.hosting import FROM_KCL, WORKERS
+from streamkit.moving.fence import Fence
 from streamkit.moving.leases import Positions, positions, read_leases
 from streamkit.moving.moved import Imported, MoveRefused, refuse
 from streamkit.moving.positions import replace_cursors
-from streamkit.running.preflight import Surroundings, survey
 from streamkit.source.listing import is_gone, list_shards
 from streamkit.source.loss import Losses
+from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 
 WATCH_SECONDS = 12.0
 """A KCL renews its leases every few seconds, by default."""
+_SHARD_MIN = 28
+"""Characters of a shard's id, at least (API reference of `GetShardIterator`); those of Kinesis have
+20."""
 
 
 async def import_leases(
@@ -78,11 +82,11 @@ async def import_leases(
     if dry_run:
         return _report(app, found)
     founded = await _found(app, aws, around, store, clock)
+    fence = await Fence.raised(store, FROM_KCL)
     found = await read(founded.number)
     refuse(found.reasons)
-    await replace_cursors(store, found.cursors, founded.number)
-    if not await set_host(store, FROM_KCL, WORKERS):
-        raise MoveRefused(["somebody else imports leases into this consumer"])
+    await replace_cursors(fence, found.cursors, founded.number)
+    await fence.turn(WORKERS)
     return _report(app, found)
 
 
@@ -106,7 +110,10 @@ async def _read(
     leases = await read_leases(aws, table, arn)
     listing = await list_shards(aws, arn)
     listed = {shard.id for shard in listing.shards}
-    gone = [name for name in leases if name not in listed and await is_gone(aws, arn, name)]
+    unlisted = leases.keys() - listed
+    gone = [
+        name for name in sorted(unlisted) if len(name) < _SHARD_MIN or await is_gone(aws, arn, name)
+    ]
     return positions(
         listing.shards,
         leases,

@@ -1,7 +1,9 @@
 """Leases: what a KCL has kept of a stream, as the cursors that say the same. Pure, but for reading.
 
 Each lease is an item `leaseKey` (the shard, behind the stream's name if the KCL read several) with
-a `checkpoint`, alike in versions 1, 2 and 3. The checkpoint is the last record that was processed:
+a `checkpoint`, alike in versions 1, 2 and 3. Version 3 may keep more in the same table, such as its
+workers' metrics: what is no lease has an `entityType`. The checkpoint is the last record that was
+processed:
 
     SHARD_END       the shard is finished
     a number        it is read on after that record
@@ -62,7 +64,7 @@ async def read_leases(aws: Aws, table: str, stream_arn: str) -> dict[str, Lease]
             if trouble_of(error) is not Trouble.MISSING:
                 raise
             raise ConfigurationError(f"there is no table {table!r} of leases") from error
-        found = [item for item in reply["Items"] if "leaseKey" in item and "checkpoint" in item]
+        found = [item for item in reply["Items"] if _is_lease(item)]
         items += len(found)
         leases |= {lease.shard: lease for item in found for lease in _read(item, stream_arn)}
         if "LastEvaluatedKey" not in reply:
@@ -71,6 +73,10 @@ async def read_leases(aws: Aws, table: str, stream_arn: str) -> dict[str, Lease]
     if not items:
         raise ConfigurationError(f"table {table} has no leases: items with leaseKey and checkpoint")
     return leases
+
+
+def _is_lease(item: Mapping[str, Any]) -> bool:
+    return {"leaseKey", "checkpoint"} <= item.keys() and "entityType" not in item
 
 
 def _read(item: Mapping[str, Any], stream_arn: str) -> Iterable[Lease]:

@@ -11,18 +11,21 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.actions import OURS, Action
+from streamkit.actions import MARK_GUARD, OURS, Action, GuardSource
 from streamkit.aws import AwsError, Trouble, trouble_of
 from streamkit.aws_lambda.environment import Environment
-from streamkit.aws_lambda.marks import KEPT_SECONDS, Marks, mark_name
+from streamkit.aws_lambda.marks import Marks
 from streamkit.changes import ItemKey
 from streamkit.control import START, Cursor
 from streamkit.decode import Record
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.model.conditions import Attr, absent, any_of
+from streamkit.moving.fence import Fence
 from streamkit.moving.moved import MoveRefused
 from streamkit.moving.passage import TIP_PAGES, open_reader
+from streamkit.processing.commit import Refused
+from streamkit.processing.mark import expiry, mark_name, mark_path
 from streamkit.source.reader import ShardReader
 from streamkit.start import RETENTION_SECONDS
 
@@ -155,6 +158,7 @@ class Marking:
     async def _raise(self, key: ItemKey, position: str) -> None:
         """Let an item's mark be at least here: everything up to there is done."""
         action = self._mark(key, position)
+        action.sets["expires"] = expiry(self.clock.time())  # lanes that are held are named last
         action.removes.add("done")
         before = any_of(absent, Attr("position").lt(position))
         action.guards.append((Guard(before), OURS))
@@ -166,30 +170,44 @@ class Marking:
 
     def _mark(self, key: ItemKey, position: str) -> Action:
         name = mark_name(key)
-        action = self.store.space.update("mark", name)
-        action.sets |= {
-            "name": {"S": name},
-            "position": {"S": position},
-            "expires": {"N": str(int(self.clock.time()) + KEPT_SECONDS)},
-        }
+        path = mark_path(self.environment.incarnation, name)
+        action = self.store.space.update(*path)
+        action.sets |= {"name": {"S": name}, "position": {"S": position}}
         return action
 
-    async def add(self, key: ItemKey, attribute: str, names: frozenset[str]) -> None:
-        """Add names to an item's mark; by now nobody else writes it."""
-        marks = Marks(self.store, self.clock)
-        await marks.read([key])
-        action = self._mark(key, marks.known[key].token)
-        action.unions[attribute] = {"SS": sorted(names)}
-        await self.store.write(action)
+    async def add(
+        self, key: ItemKey, attribute: str, names: frozenset[str], fence: Fence, *checks: Action
+    ) -> None:
+        """Add names to an item's mark, IF these conditions hold.
 
-    async def name_done(self, cursor: Cursor) -> None:
+        Raises:
+            MoveRefused: somebody else moves the consumer.
+        """
+        marks = Marks(self.store, self.clock, self.environment.incarnation)
+        while True:
+            await marks.read([key])
+            mark = marks.known[key]
+            action = self._mark(key, mark.token)
+            action.unions[attribute] = {"SS": sorted(names)}
+            if attribute == "lanes" or mark.lanes:
+                action.removes.add("expires")
+            else:
+                action.sets["expires"] = expiry(self.clock.time())
+            as_read = Attr("position").eq(mark.token)
+            guard = as_read if mark.token else any_of(absent, as_read)
+            action.guards.append((Guard(guard), GuardSource("", mark_name(key), MARK_GUARD)))
+            sent = await fence.transact([action, *checks], self.environment.rng)
+            if not isinstance(sent, Refused) or any(s.effect != MARK_GUARD for s in sent.sources):
+                return
+
+    async def name_done(self, cursor: Cursor, fence: Fence) -> None:
         """Name, in its item's mark, the handlers that are done with the change after a cursor."""
         shard, (position, *_) = self._shard(cursor.name), _positions(cursor.done)
         while not shard.ahead and await self._read(shard, position):
             pass
         if not shard.ahead or shard.ahead[0].position != position:
             raise MoveRefused([f"shard {cursor.name} does not show the change that was begun"])
-        await self.add(shard.ahead[0].key, "done", cursor.done)
+        await self.add(shard.ahead[0].key, "done", cursor.done, fence)
 
 
 def _positions(done: Iterable[str]) -> list[str]:

@@ -8,28 +8,29 @@ import random
 from collections.abc import Sequence
 
 from streamkit.control import Cursor
-from streamkit.cursor import CursorStore, creation
+from streamkit.cursor import creation
 from streamkit.errors import InvariantError
 from streamkit.fleet.cursors import drop_cursors
+from streamkit.moving.fence import Fence
 from streamkit.processing.fold import fold
-from streamkit.processing.transaction import transact
 
 _TOGETHER = 40
 """Cursors in one transaction: two items each."""
 
 
-async def replace_cursors(store: CursorStore, cursors: Sequence[Cursor], generation: int) -> None:
+async def replace_cursors(fence: Fence, cursors: Sequence[Cursor], generation: int) -> None:
     """Let a consumer have these cursors, of a generation, and no others.
 
     Raises:
-        InvariantError: somebody else makes cursors at the same time.
+        MoveRefused: somebody else moves the consumer.
+        InvariantError: somebody makes cursors who may not.
     """
-    await drop_cursors(store, below=generation + 1)
-    schemas = {store.space.schema.name: store.space.schema}
+    store = fence.store
+    await drop_cursors(store, below=generation + 1, send=fence.transact)
     for start in range(0, len(cursors), _TOGETHER):
         some = cursors[start : start + _TOGETHER]
         actions = fold([action for cursor in some for action in creation(store.space, cursor)])
-        if await transact(store.dynamodb, schemas, actions, random.Random()) is not None:
+        if await fence.transact(actions, random.Random()) is not None:
             there = await store.read_many(cursor.name for cursor in some)
             if there != {cursor.name: cursor for cursor in some}:
                 raise InvariantError("somebody else makes cursors of this consumer")

@@ -6,33 +6,33 @@ follows; the same call again finishes the move.
 """
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streamkit.actions import LANE, GuardSource
+from streamkit.actions import LANE, Action, GuardSource, Verb
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.aws_lambda.environment import Environment
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
-from streamkit.decode import Record
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import drop_cursors, every_cursor
 from streamkit.fleet.generation import Generation, begin_move, newest_generation
-from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS, set_host
+from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
-from streamkit.model.conditions import Attr
+from streamkit.model.conditions import Attr, present
+from streamkit.moving.fence import Fence
 from streamkit.moving.marking import Marking
 from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import LAMBDA_CHUNKS, HeldLane, held_lanes, show
-from streamkit.processing.parking import lane_name
-from streamkit.processing.transaction import transact
-from streamkit.running.preflight import survey
+from streamkit.processing.mark import item_of
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import RETENTION_SECONDS
+from streamkit.surroundings import survey
 
 log = get_logger("streamkit.moving")
 
@@ -91,18 +91,18 @@ class _Move:
                 newest = await begin_move(self.store, newest, TO_LAMBDA)
             except LeaseLost:
                 raise MoveRefused(["another generation began meanwhile; try again"]) from None
+        fence = await Fence.raised(self.store, TO_LAMBDA)
         log.info("consumer.fenced", host=TO_LAMBDA)
         cursors = await self._take_all(newest)
         await self.marking.raise_all(cursors)
         for cursor in cursors.values():
             if cursor.done and not cursor.finished:
-                await self.marking.name_done(cursor)
-        lanes = await held_lanes(self.store, cursors)
+                await self.marking.name_done(cursor, fence)
+        lanes = await self._list_anew(cursors, fence)
         for lane in lanes:
-            await self._hold(lane)
-        await drop_cursors(self.store, below=newest.number + 1)
-        if not await set_host(self.store, TO_LAMBDA, LAMBDA):
-            raise MoveRefused(["somebody else moves this consumer"])
+            await self._hold(lane, fence)
+        await drop_cursors(self.store, below=newest.number + 1, send=fence.transact)
+        await fence.turn(LAMBDA)
         log.info("consumer.moved", host=LAMBDA, shards=len(cursors))
         name = self.environment.app.name
         return Moved(name, LAMBDA, len(cursors), self.marking.records, len(lanes))
@@ -142,21 +142,30 @@ class _Move:
             except LeaseLost:
                 return  # a worker that was thought dead was faster: again
 
-    async def _hold(self, lane: HeldLane) -> None:
-        """List a held lane where functions look for them, and say so in its item's mark."""
-        await self._list_anew(lane)
+    async def _hold(self, lane: HeldLane, fence: Fence) -> None:
+        """Say in its item's mark that a lane is held, IF it still is."""
         first = await show(self.store, lane.name)
-        if first is None:
-            return  # lifted meanwhile
-        record = Record.from_bytes(first.record)
-        if not self.environment.dispatcher.wants(record):
+        key = None if first is None else item_of(first)
+        if key is None:
             return
-        if lane_name(lane.handler, record.item_key) == lane.name:
-            await self.marking.add(record.item_key, "lanes", frozenset({lane.name}))
+        still = Action(self.store.space.ref("lane", lane.name), Verb.CHECK)
+        still.guards.append((Guard(present), GuardSource("", lane.name, LANE)))
+        await self.marking.add(key, "lanes", frozenset({lane.name}), fence, still)
 
-    async def _list_anew(self, lane: HeldLane) -> None:
-        if lane.chunk in LAMBDA_CHUNKS:
-            return
+    async def _list_anew(self, cursors: Mapping[str, Cursor], fence: Fence) -> list[HeldLane]:
+        """List every held lane where functions look for them, and return them.
+
+        Until none is left: a fan-out that was under way may have parked changes for recipients.
+        """
+        while True:
+            lanes = await held_lanes(self.store, cursors)
+            elsewhere = [lane for lane in lanes if lane.chunk not in LAMBDA_CHUNKS]
+            for lane in elsewhere:
+                await self._list_one(lane, fence)
+            if not elsewhere:
+                return lanes
+
+    async def _list_one(self, lane: HeldLane, fence: Fence) -> None:
         chunk = LAMBDA_CHUNKS[int(lane.name[:8], 16) % len(LAMBDA_CHUNKS)]
         space = self.store.space
         move, leave, enter = (
@@ -169,5 +178,4 @@ class _Move:
         leave.subtractions["lanes"] = {"SS": [lane.name]}
         enter.sets["chunk"] = {"S": chunk}
         enter.unions["lanes"] = {"SS": [lane.name]}
-        schemas = {space.schema.name: space.schema}
-        await transact(self.store.dynamodb, schemas, [move, leave, enter], self.environment.rng)
+        await fence.transact([move, leave, enter], self.environment.rng)

@@ -21,19 +21,18 @@ from streamkit.control import Cursor, child_of
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
 from streamkit.fleet.generation import Generation, newest_generation
-from streamkit.fleet.hosting import LAMBDA, TO_WORKERS, WORKERS, claim, set_host
+from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, TO_WORKERS, WORKERS, claim, look
+from streamkit.moving.fence import Fence
 from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
 from streamkit.moving.passage import Passage
 from streamkit.moving.positions import replace_cursors
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import LAMBDA_CHUNKS, held_lanes
-from streamkit.running.preflight import survey
+from streamkit.surroundings import survey
 
 log = get_logger("streamkit.moving")
 
-FUNCTION_SECONDS = 900.0
-"""The longest that Lambda lets a function run."""
 _RUN_SECONDS = 60.0
 _BLOCKED_TRIES = 30
 _BLOCKED_PAUSE = 5.0
@@ -106,22 +105,25 @@ class _Move:
         assert newest is not None  # noqa: S101 - the environment has joined it
         if newest.host != TO_WORKERS:
             await claim(self.store, LAMBDA)
+        if (await look(self.store)).paused:
+            raise MoveRefused([f"{self.environment.app.name} is paused; let it go on first"])
+        fence = await Fence.raised(self.store, LAMBDA, TO_WORKERS)
+        self.environment = replace(self.environment, send=fence.sending(self.environment.around))
+        if newest.host != TO_WORKERS:
             await self.passage.catch_up()
-            if not await set_host(self.store, LAMBDA, TO_WORKERS):
-                raise MoveRefused(["somebody else moves this consumer"])
+            await fence.turn(TO_WORKERS)
         log.info("consumer.fenced", host=TO_WORKERS)
         try:
             await self._outlast(in_flight)
         except BaseException:
             with anyio.CancelScope(shield=True), anyio.move_on_after(_BLOCKED_PAUSE):
-                await set_host(self.store, TO_WORKERS, LAMBDA)
+                await fence.turn(LAMBDA)
             raise
         lanes = await held_lanes(self.store, {})
         holds = frozenset(lane.chunk for lane in lanes) & frozenset(LAMBDA_CHUNKS)
         cursors = self._cursors(newest, holds)
-        await replace_cursors(self.store, cursors, newest.number)
-        if not await set_host(self.store, TO_WORKERS, WORKERS):
-            raise MoveRefused(["somebody else moves this consumer"])
+        await replace_cursors(fence, cursors, newest.number)
+        await fence.turn(WORKERS)
         log.info("consumer.moved", host=WORKERS, shards=len(cursors))
         name = self.environment.app.name
         return Moved(name, WORKERS, len(cursors), self.passage.records, len(lanes))
@@ -142,7 +144,8 @@ class _Move:
         Raises:
             MoveRefused: a handler blocks.
         """
-        left: Sequence[Record] = [r for r in records if r.created_at >= self.since]
+        takes, since = self.environment.takes, self.since
+        left: Sequence[Record] = [r for r in records if r.created_at >= since and takes(r)]
         for _ in range(_BLOCKED_TRIES):
             batch = await run_records(self.environment, left, None, _RUN_SECONDS)
             first = batch.left

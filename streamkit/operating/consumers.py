@@ -23,13 +23,16 @@ from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.directory import Entry, entries, leave
-from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.generation import Generation, newest_generation
+from streamkit.fleet.hosting import LAMBDA, WORKERS, host_of, set_paused
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
-from streamkit.parked.listing import LAMBDA_CHUNKS, held_lanes, list_parked
-from streamkit.running.preflight import Finding, describe, survey
+from streamkit.parked.listing import LAMBDA_CHUNKS, HeldLane, held_lanes, list_parked, show
+from streamkit.processing.mark import item_of, path_of
+from streamkit.running.preflight import Finding
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import start_text
+from streamkit.surroundings import describe, survey
 
 _AT_ONCE = 16
 """Deletions in flight."""
@@ -128,34 +131,46 @@ async def _consumer(ledgers: Ledgers, entry: Entry) -> Consumer:
     )
 
 
-async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> None:
-    """Let every worker of an app's consumer stop reading, those that start later too.
+async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> str:
+    """Let an app's consumer do nothing, whoever runs it, workers that start later too.
 
-    They commit what is dispatched, keep its shards, and try no parked changes.
+    Workers commit what is dispatched, keep their shards, and try no parked changes. Functions end
+    what they have begun, and leave every batch after it, and their lanes, as they are.
 
-    Raises:
-        ConfigurationError: the table is missing or has no stream, or no worker has run yet.
-    """
-    roster = await _roster(app, aws)
-    await roster.pause(int((clock or SystemClock()).time()))
-
-
-async def resume_consumer(app: App, aws: Aws) -> None:
-    """Let them go on; nothing happens if it is not paused.
+    Returns:
+        Who runs it: workers, Lambda functions, or a move for now.
 
     Raises:
-        ConfigurationError: the table is missing or has no stream, or no worker has run yet.
+        ConfigurationError: the table is missing or has no stream, or the consumer has never run.
     """
-    roster = await _roster(app, aws)
-    await roster.resume()
+    store = await _store(app, aws)
+    since = int((clock or SystemClock()).time())
+    await Roster(store).pause(since)
+    await set_paused(store, since)
+    return await host_of(store) or WORKERS
 
 
-async def _roster(app: App, aws: Aws) -> Roster:
+async def resume_consumer(app: App, aws: Aws) -> str:
+    """Let it go on; nothing happens if it is not paused.
+
+    Returns:
+        Who runs it.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or the consumer has never run.
+    """
+    store = await _store(app, aws)
+    await Roster(store).resume()
+    await set_paused(store, 0)
+    return await host_of(store) or WORKERS
+
+
+async def _store(app: App, aws: Aws) -> CursorStore:
     around = await survey(app, aws)
     store = CursorStore(aws.dynamodb, around.space(app))
     if await newest_generation(store) is None:
-        raise ConfigurationError(f"no worker of {app.name} has run on table {app.table} yet")
-    return Roster(store)
+        raise ConfigurationError(f"{app.name} has not run on table {app.table} yet")
+    return store
 
 
 async def delete_consumer(
@@ -169,7 +184,8 @@ async def delete_consumer(
 ) -> int:
     """Delete every control item of a consumer, of all streams of the table; return how many.
 
-    What its handlers wrote stays. Parked changes are gone with it.
+    What its handlers wrote stays. Parked changes are gone with it. Marks of items, which the Lambda
+    host keeps, end by TTL within a week; a new consumer of the name has others.
 
     Raises:
         ConfigurationError: a table is missing, there is no such consumer, or a worker of it lives.
@@ -191,6 +207,7 @@ async def _delete(ledgers: Ledgers, entry: Entry) -> int:
     cursors = await every_cursor(store)
     lanes = await held_lanes(store, cursors)
     parked = await list_parked(store, lanes)
+    await _delete_marks(store, lanes)
     chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
     deleted = await Sweeping(store, SystemClock(), random.Random()).delete_all()
     for layer in (
@@ -215,6 +232,21 @@ async def _delete(ledgers: Ledgers, entry: Entry) -> int:
     return deleted
 
 
+async def _delete_marks(store: CursorStore, lanes: Iterable[HeldLane]) -> None:
+    """Delete the marks of items with held lanes, while these tell of them; all others expire.
+
+    A new consumer of the same name does not look at the marks of this one.
+    """
+    keys = []
+    for lane in lanes:
+        if lane.chunk in LAMBDA_CHUNKS:
+            head = await show(store, lane.name, lane.head)
+            key = None if head is None else item_of(head)
+            if key is not None:
+                keys.append(store.space.key(*await path_of(store, key)))
+    await _delete_all(store, keys)
+
+
 async def _delete_all(store: CursorStore, keys: Iterable[dict[str, Wire]]) -> int:
     """Delete items by key; return how many there were."""
     limiter, there = anyio.Semaphore(_AT_ONCE), 0
@@ -234,8 +266,19 @@ async def _delete_all(store: CursorStore, keys: Iterable[dict[str, Wire]]) -> in
 
 
 async def start_findings(app: App, store: CursorStore) -> list[Finding]:
-    """Say what `check` has to about where the app's consumer starts, or has started."""
+    """Say what `check` has to about the app's consumer: where it starts, and what it cannot do."""
     generation = await newest_generation(store)
+    if generation is not None and generation.host == LAMBDA and app.on_loss != "halt":
+        text = (
+            f"{app.declared}: Lambda functions run it, and nobody tells them what was trimmed"
+            " unread: on_loss hears of a replaced stream alone; alarm on the mapping's IteratorAge"
+        )
+        return [Finding("warning", text), *_of_start(app, generation)]
+    return _of_start(app, generation)
+
+
+def _of_start(app: App, generation: Generation | None) -> list[Finding]:
+    """Say what `check` has to about where an app starts."""
     declared = start_text(app.start)
     if generation is not None and generation.start != declared:
         text = (

@@ -31,9 +31,9 @@ from streamkit.model.origin import MARK, read_mark
 from streamkit.model.schema import TableSchema
 from streamkit.parked.listing import HeldLane, list_parked, read_lanes
 from streamkit.processing.parking import Parked, lane_name
-from streamkit.running.preflight import Surroundings, survey
 from streamkit.running.workers import consumers_of
 from streamkit.source.listing import list_shards
+from streamkit.surroundings import Surroundings, survey
 
 PAGES_MAX = 200
 """Pages of the stream that are read at most, in all; a page is up to 1,000 records, or 1 MB."""

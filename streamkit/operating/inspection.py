@@ -21,7 +21,8 @@ from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
 from streamkit.operating.consumers import start_findings
 from streamkit.processing.injection import OWN
-from streamkit.running.preflight import Finding, Surroundings, findings, survey
+from streamkit.running.preflight import Finding, findings
+from streamkit.surroundings import Surroundings, survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _handler(handler: Handler) -> HandlerFacts:
         name=handler.name,
         entity=handler.entity.__name__,
         kinds=tuple(sorted(kind.value for kind in handler.kinds)),
-        delivery=(handler.delivery or "exactly_once").replace("_", " "),
+        delivery=handler.delivered.replace("_", " "),
         on_failure=handler.policy.on_failure,
         attempts=handler.policy.attempts if handler.is_async else 1,
         timeout_seconds=handler.policy.timeout_seconds if handler.is_async else None,

@@ -8,8 +8,14 @@ It is refused for what would come out wrong: handlers that count twice, parked c
 would be met again), workers that are alive, other code than the consumer's. The decision is one
 conditional write. A crash before it leaves the old state, one after it the new: the next worker,
 or the same command, deletes the old cursors, and no commit under them is accepted then.
+
+Lambda functions have no cursors: marks of items say what is done. Those of before do not count in
+the new generation, which has another incarnation, and a mapping that is created anew delivers the
+stream again. In between functions must do nothing: the consumer has to be paused, for as long as an
+invocation may run, until there is that mapping.
 """
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -29,13 +35,15 @@ from streamkit.fleet.generation import (
     finish_rewind,
     newest_generation,
 )
-from streamkit.fleet.hosting import WORKERS
+from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, Hosted, look
 from streamkit.fleet.liveness import live_workers
 from streamkit.handler import Handler
 from streamkit.parked.listing import held_lanes
-from streamkit.running.preflight import survey
+from streamkit.surroundings import survey
 from streamkit.table import Table
 
+_MARGIN_SECONDS = 60.0
+"""By which functions are outlasted, because clocks differ."""
 _REACH_SECONDS = 23 * 3600
 """How far back a moment may be: trimming is not to the second."""
 
@@ -51,6 +59,7 @@ class Rewound:
     generation: int
     since: int
     cursors: int
+    host: str = WORKERS
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types."""
@@ -72,6 +81,7 @@ async def rewind(
     *,
     allow: Collection[str] = (),
     lease_seconds: float = 7.0,
+    in_flight: float = FUNCTION_SECONDS,
     clock: Clock | None = None,
 ) -> Rewound:
     """Let the app's consumer read again.
@@ -83,6 +93,7 @@ async def rewind(
         allow: names of handlers that may run twice for a change, although their annotations do not
             show it. Aggregates never may.
         lease_seconds: how long silent workers are watched before they count as dead.
+        in_flight: where functions run the consumer, their longest time-out.
         clock: for simulations.
 
     Raises:
@@ -102,12 +113,14 @@ async def rewind(
             reasons.append(f"{parked} lanes hold parked changes; redrive or discard them first")
         if alive := await live_workers(store, clock, lease_seconds):
             reasons.append(f"workers are alive, stop them first: {', '.join(alive)}")
+        if newest.host == LAMBDA:
+            reasons += _of_functions(await look(store), now, in_flight)
         if reasons:
             raise RewindRefused(reasons)
     since = 0 if to is None else int(to.timestamp())
     newest = await begin_rewind(store, newest, since, int(now))
     dropped = await finish_rewind(store, newest)
-    return Rewound(app.name, newest.number, since, dropped)
+    return Rewound(app.name, newest.number, since, dropped, newest.host or WORKERS)
 
 
 def _too_far(to: datetime | None, now: float) -> Iterator[str]:
@@ -124,10 +137,20 @@ def _too_far(to: datetime | None, now: float) -> Iterator[str]:
 def _of_code(app: App, newest: Generation | None) -> Iterator[str]:
     if newest is None:
         yield f"{app.name} has never run on this stream; a new consumer starts with App(start=...)"
-    elif newest.host not in ("", WORKERS):
-        yield f"{app.name} is not run by workers: only their positions can be set back"
+    elif newest.host not in ("", WORKERS, LAMBDA):
+        yield f"{app.name} is being moved to another host; let that end first"
     elif newest.fingerprint != app.fingerprint():
         yield f"{app.name} runs other handlers than these; rewind with the code that is deployed"
+
+
+def _of_functions(hosted: Hosted, now: float, in_flight: float) -> Iterator[str]:
+    if not hosted.paused:
+        yield "Lambda functions run it: pause it first (`streamkit consumers pause`)"
+    elif (left := hosted.paused + in_flight + _MARGIN_SECONDS - now) > 0:
+        yield (
+            f"a function that began before the pause may still run: try again in {math.ceil(left)}"
+            " seconds, or say what its time-out is (--in-flight)"
+        )
 
 
 def _of_handlers(app: App, allow: Collection[str]) -> Iterator[str]:

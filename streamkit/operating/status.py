@@ -27,7 +27,7 @@ from streamkit.observe.usage import Usage
 from streamkit.parked.listing import HeldLane, held_lanes, list_parked
 from streamkit.processing.parking import Parked
 from streamkit.running.lag import Lag, bound, listens, measure, time_to_loss
-from streamkit.running.preflight import Surroundings, survey
+from streamkit.surroundings import Surroundings, survey
 
 _SHARDS_AT_ONCE = 8
 

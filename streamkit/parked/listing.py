@@ -15,7 +15,7 @@ from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.errors import InvariantError
 from streamkit.processing.parking import Parked, read_parked
-from streamkit.running.preflight import survey
+from streamkit.surroundings import survey
 
 LAMBDA_CHUNKS = tuple(f"lambda.{number}.0" for number in range(16))
 """Where the Lambda host, which has no cursors, lists the lanes that it holds."""

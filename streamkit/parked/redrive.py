@@ -18,8 +18,9 @@ from streamkit.parked.redriver import LaneReport, Redriver
 from streamkit.parked.unparking import leave
 from streamkit.processing.injection import injector
 from streamkit.processing.tracing import Tracing
-from streamkit.running.preflight import findings, require, survey
+from streamkit.running.preflight import findings, require
 from streamkit.sinks.outlets import open_outlets
+from streamkit.surroundings import survey
 
 __all__ = [
     "LaneReport",
@@ -68,6 +69,7 @@ async def discard(
     *,
     whole: bool = False,
     rng: random.Random | None = None,
+    clock: Clock | None = None,
 ) -> list[LaneReport]:
     """Drop the first change of lanes without running anything; the next one is due at once then.
 
@@ -77,11 +79,12 @@ async def discard(
         chosen: which lanes; every held one without it.
         whole: also what waits behind the first change, as far as it is as old as asked for.
         rng: jitter, for simulations.
+        clock: time, for simulations.
     """
     store = await open_store(app, aws)
-    rng = rng or random.Random()
+    rng, clock = rng or random.Random(), clock or SystemClock()
     return [
-        await _discard_lane(store, lane, rng, chosen.parked_before, whole=whole)
+        await _discard_lane(store, lane, rng, clock, chosen.parked_before, whole=whole)
         for lane in await chosen.choose(store)
     ]
 
@@ -109,6 +112,7 @@ async def _discard_lane(
     store: CursorStore,
     held: HeldLane,
     rng: random.Random,
+    clock: Clock,
     before: float | None,
     *,
     whole: bool,
@@ -124,5 +128,5 @@ async def _discard_lane(
         overtaken = not report.done and lane.head != held.head  # not what was chosen any more
         if young or overtaken or (report.done and not whole):
             return replace(report, due=None if lane.stuck else lane.due, stuck=lane.stuck)
-        if await leave(store, schemas, lane, first, (), rng) is None:
+        if await leave(store, schemas, lane, first, (), rng, clock) is None:
             report = replace(report, done=report.done + 1)

@@ -22,8 +22,10 @@ from streamkit.cursor import CursorStore
 from streamkit.decode import Page, Router
 from streamkit.errors import InvariantError, Unavailable
 from streamkit.fan_outs.broadcasting import Broadcaster
+from streamkit.fleet.hosting import look
 from streamkit.handler import Handler
 from streamkit.kinds.fan_out import serving_one
+from streamkit.model.builds import Build
 from streamkit.model.schema import TableSchema
 from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.parked.listing import HeldLane, read_head
@@ -36,8 +38,8 @@ from streamkit.processing.outcome import Outcome, Work, with_reads
 from streamkit.processing.parking import LATE, Failure, Hold, Parked, next_due
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.tracing import NO_TRACING, Tracing
-from streamkit.running.preflight import Surroundings
 from streamkit.sinks.outlets import Outlets
+from streamkit.surroundings import Surroundings
 
 Step = Failure | Literal["done", "overtaken"] | float
 """What became of a lane's first change: it failed, it is done, or somebody else was faster; or else
@@ -100,8 +102,9 @@ class Redriver:
     outlets: Outlets = field(default_factory=Outlets)
     meters: Meters = UNMETERED
     tracing: Tracing = NO_TRACING
-    _dispatchers: dict[str, Dispatcher] = field(default_factory=dict)
-    _in_builds: dict[tuple[str, int], Handler] = field(default_factory=dict)
+    _dispatchers: dict[tuple[str, bool], Dispatcher] = field(default_factory=dict)
+    _builds: Mapping[str, Build] = field(default_factory=dict)
+    _in_builds: dict[tuple[str, Build], Handler] = field(default_factory=dict)
 
     def tell(self, set_aside: Callable[[str, Mapping[str, Hold]], object]) -> None:
         """Tell somebody of the lanes of recipients that a fan-out parks, by its own lane's name."""
@@ -135,6 +138,8 @@ class Redriver:
             report = replace(report, handler=head.handler)
             if self.automatic and (held.stuck or held.due > self.clock.time()):
                 return _waits(report, held)
+            if head.build:
+                self._builds = (await look(self.store)).builds
             step = await self._redrive_one(held, head)
             if isinstance(step, Failure):
                 return await self._failed(report, held, head, step)
@@ -161,9 +166,12 @@ class Redriver:
         found = next((h for h in self.app.handlers if h.name == head.handler), None)
         if found is None or not head.build or found.in_build is None:
             return found
-        place = (found.name, head.build)
+        build = self._builds.get(found.name)
+        if build is None or build.number != head.build:
+            build = Build(head.build, "scanning")
+        place = (found.name, build)
         if place not in self._in_builds:
-            self._in_builds[place] = found.in_build(head.build)
+            self._in_builds[place] = found.in_build(build)
         return self._in_builds[place]
 
     async def _redrive_one(self, held: HeldLane, head: Parked) -> Step:
@@ -184,7 +192,7 @@ class Redriver:
             )
         if head.to:
             handler = serving_one(handler, head.to)
-        dispatcher = self._dispatcher(handler)
+        dispatcher = self._dispatcher(handler, skips=self._skips(handler, head))
         record = await whole_record(self.aws, self.around.table.stream_arn or "", head)
         if isinstance(record, Failure):
             return record
@@ -194,16 +202,14 @@ class Redriver:
                 "ChangeUnwanted",
                 f"{handler.declared} does not listen to such a change any more; discard it",
             )
-        works, later, _ = dispatcher.works(Page((record,)), head.shard)
+        works, _, _ = dispatcher.works(Page((record,)), head.shard)
         if not works:  # the handler's `when` does not hold (any more): done without effects
-            sent = await leave(self.store, self.around.schemas, held, head, (), self.rng)
-            return "done" if sent is None else "overtaken"
+            return await self._leave_undone(held, head)
         failure = works[0].outcomes[0].failure
         if failure is not None:  # its `when`, or too many hops
             return failure
         if handler.broadcast is not None:
             return await self._fan_out(dispatcher, handler, works[0], held, head)
-        await dispatcher.run_lanes(later, works, head.shard, held=_never)
         return await self._settle(dispatcher, works[0], held, head)
 
     async def _fan_out(
@@ -224,13 +230,18 @@ class Redriver:
         except Exception as error:  # noqa: BLE001 - the audience is user code
             return Failure.of(error, 1)
         if step == "served":
-            sent = await leave(self.store, self.around.schemas, held, head, (), self.rng)
-            return "done" if sent is None else "overtaken"
+            return await self._leave_undone(held, head)
         if step == "overtaken":
             now = await self.store.item("lane", held.name)
             same = now is not None and now["head"]["S"] == held.head
             return _ASIDE_SECONDS if self.automatic and same else "overtaken"
         return step if isinstance(step, Failure) else pause
+
+    async def _leave_undone(self, held: HeldLane, head: Parked) -> Step:
+        """Take a change off its lane that has no effects (any more)."""
+        schemas = self.around.schemas
+        sent = await leave(self.store, schemas, held, head, (), self.rng, self.clock)
+        return "done" if sent is None else "overtaken"
 
     async def _settle(
         self, dispatcher: Dispatcher, work: Work, held: HeldLane, head: Parked
@@ -245,8 +256,9 @@ class Redriver:
                 await dispatcher.sending.send(work, outcome, head.shard, to=head.to)
                 continue
             effects = _effects(outcome, head.position)
-            schemas = self.around.schemas
-            sent = await leave(self.store, schemas, held, head, effects, self.rng)
+            sent = await leave(
+                self.store, self.around.schemas, held, head, effects, self.rng, self.clock
+            )
             if sent is None:
                 return "done"
             if isinstance(sent, Invalid):
@@ -258,20 +270,27 @@ class Redriver:
                 _refused(outcome, sent, self.around.table)
         return outcome.failure
 
-    def _dispatcher(self, handler: Handler) -> Dispatcher:
-        """Make a dispatcher of one handler, for which a failure is just that.
+    def _skips(self, handler: Handler, head: Parked) -> bool:
+        """Say whether a change may be dropped here: it was set aside, and has not failed yet."""
+        skips = handler.policy.on_failure == "skip" and handler.broadcast is None
+        return skips and self.automatic and head.error is None
 
-        A policy that blocks would never come back, and one that skips would drop the change.
+    def _dispatcher(self, handler: Handler, *, skips: bool) -> Dispatcher:
+        """Make a dispatcher of one handler, for which a failure is just that, unless it `skips`.
+
+        A policy that blocks would never come back, and one that skips drops the change.
         """
-        known = self._dispatchers.get(handler.name)
+        place = (handler.name, skips)
+        known = self._dispatchers.get(place)
         if known is None or known.handlers[0].run is not handler.run:
-            policy = replace(handler.policy, on_failure="park", breaker=False)
-            if self.automatic:
-                policy = replace(policy, attempts=1)
-            parking = replace(handler, policy=policy)
+            policy = replace(handler.policy, breaker=False)
+            if not skips:
+                attempts = 1 if self.automatic else policy.attempts
+                policy = replace(policy, on_failure="park", attempts=attempts)
+            running = replace(handler, policy=policy)
             router: Router = self.app.router(self.around.table)
             known = Dispatcher(
-                [parking],
+                [running],
                 router,
                 self.around.table,
                 self.tools,
@@ -282,12 +301,10 @@ class Redriver:
                 meters=self.meters,
                 tracing=self.tracing,
             )
-            self._dispatchers[handler.name] = known
+            # On its own it has other lanes to try meanwhile, and comes back to this one.
+            known.attempts = replace(known.attempts, patient=not self.automatic)
+            self._dispatchers[place] = known
         return known
-
-
-def _never(*_: Any) -> bool:
-    return False
 
 
 def _never_heals(kind: str, detail: str) -> Failure:

@@ -12,7 +12,7 @@ permissions end the worker.
 
 import math
 import random
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -29,12 +29,13 @@ from streamkit.parked.listing import read_lanes
 from streamkit.parked.redriver import LaneReport, Redriver
 from streamkit.processing.dispatch import Dispatcher, Tools
 from streamkit.processing.parking import Hold
-from streamkit.running.preflight import Surroundings
+from streamkit.surroundings import Surroundings
 
 log = get_logger("streamkit.retrying")
 
 AT_ONCE = 8
-"""Lanes that are tried at the same time: a downstream that recovers is not overrun."""
+"""Lanes of one handler that are tried at the same time: a downstream that recovers is not overrun,
+and one that is slow keeps nobody else's lanes waiting."""
 LOOK_SECONDS = 5.0
 """How late a newly held lane may be noticed."""
 STUCK_SECONDS = 900.0
@@ -69,14 +70,15 @@ class LaneRetries:
         self._clock = redriver.clock
         self._holders: dict[str, _Holder] = {}
         self._due: dict[str, float] = {}
-        self._waiting: deque[str] = deque()
+        self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._handlers: dict[str, str] = {}
         self._busy: set[str] = set()
         self._serving: set[str] = set()
         self._stuck: set[str] = set()
         self._foreign: set[tuple[str, str]] = set()
         self._heard = self._learnt = 0
         self.wrote: Callable[[], object] = lambda: None
-        self._runners = 0
+        self._runners: Counter[str] = Counter()
         self._paused = False
         self._woken = anyio.Event()
 
@@ -129,7 +131,7 @@ class LaneRetries:
     def busy(self) -> bool:
         """Whether something is due or under way here; what failed and waits for its turn is not."""
         if self._paused:
-            return self._runners > 0
+            return self._runners.total() > 0
         return self._heard > self._learnt or bool(self._busy or self._serving)
 
     @property
@@ -175,16 +177,19 @@ class LaneRetries:
             await self._look_again()
         held = {name for holder in self._holders.values() for name in holder.lanes()}
         self._due = {name: due for name, due in self._due.items() if name in held}
+        self._handlers = {name: self._handlers[name] for name in self._due.keys() & self._handlers}
         self._serving &= held
         self._stuck &= held
         await self._learn(name for name in held if name not in self._due)
         now = self._clock.time()
         due = [name for name, at in self._due.items() if at <= now and name not in self._busy]
-        self._waiting.extend(sorted(due, key=lambda name: (self._due[name], name)))
+        for name in sorted(due, key=lambda name: (self._due[name], name)):
+            self._waiting[self._handlers.get(name, "")].append(name)
         self._busy.update(due)
-        for _ in range(min(AT_ONCE - self._runners, len(self._waiting))):
-            self._runners += 1
-            group.start_soon(self._run)
+        for handler, waiting in self._waiting.items():
+            for _ in range(min(AT_ONCE - self._runners[handler], len(waiting))):
+                self._runners[handler] += 1
+                group.start_soon(self._run, handler, waiting)
         self._learnt = heard
 
     def _rest(self) -> float:
@@ -207,23 +212,24 @@ class LaneRetries:
             else:
                 stuck = self._clock.time() + STUCK_SECONDS
                 self._due[name] = stuck if lane.stuck else float(lane.due)
+                self._handlers[name] = lane.handler
                 if lane.stuck:
                     self._stuck.add(name)
 
-    async def _run(self) -> None:
-        """Try lanes until none waits."""
+    async def _run(self, handler: str, waiting: deque[str]) -> None:
+        """Try lanes of a handler until none waits."""
         try:
-            while self._waiting and not self._paused:
-                lane = self._waiting.popleft()
+            while waiting and not self._paused:
+                lane = waiting.popleft()
                 holds = self._holds(lane)
                 if holds:
                     await self._try(lane, holds)
-                if lane in self._serving and self._is_next(lane):
-                    self._waiting.append(lane)  # behind all others that are due
+                if holds and lane in self._serving and self._is_next(lane):
+                    waiting.append(lane)  # behind all others that are due
                 else:
                     self._busy.discard(lane)
         finally:
-            self._runners -= 1
+            self._runners[handler] -= 1
 
     def _is_next(self, lane: str) -> bool:
         """Say whether a lane is due again before there would be another round."""

@@ -2,22 +2,24 @@
 
 In: a lane and its first change, as read. Out: one transaction. The lane's head moves to the next
 change IF it is still this one, and the parked change is deleted IF it is there; the last one ends
-the lane IF nothing was queued behind it, and takes it off its holds chunk. Whoever comes second
-finds the conditions false. A change that failed again says so, and stays where it is; its lane says
-when it is due next.
+the lane IF nothing was queued behind it, and takes it off its holds chunk and, of the Lambda host's
+lanes, off its item's mark. Whoever comes second finds the conditions false. A change that failed
+again says so, and stays where it is; its lane says when it is due next.
 """
 
 import random
 from collections.abc import Mapping, Sequence
 
-from streamkit.actions import LANE, Action, GuardSource, Verb
+from streamkit.actions import BYTES_MAX, LANE, MARK_GUARD, Action, GuardSource, Verb
+from streamkit.clock import Clock
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of, present
 from streamkit.model.schema import TableSchema
-from streamkit.parked.listing import HeldLane
-from streamkit.processing.commit import BYTES_MAX, Invalid, Refused
+from streamkit.parked.listing import LAMBDA_CHUNKS, HeldLane
+from streamkit.processing.commit import Invalid, Refused
+from streamkit.processing.mark import let_go
 from streamkit.processing.parking import Failure, Parked, waiting_state
 from streamkit.processing.transaction import ACTIONS_MAX, transact
 
@@ -29,24 +31,60 @@ async def leave(
     head: Parked,
     effects: Sequence[Action],
     rng: random.Random,
+    clock: Clock,
 ) -> Refused | Invalid | None:
-    """Take the first change off its lane, together with its effects; None means that it is done."""
-    advance = _advance(store.space, head)
-    unhold, removal = _unhold(store.space, held, head), _removal(store.space, head)
-    everything = [advance, *unhold, *removal, *effects]
-    size = sum(action.size() for action in everything) + len(head.record)
-    if len(everything) <= ACTIONS_MAX and size <= BYTES_MAX:
-        return await transact(store.dynamodb, schemas, everything, rng)
-    # The largest results leave room for the lane alone. Its condition is enough, because positions
-    # are never used twice; a crash before the rest costs space, and a hold is an upper bound.
+    """Take the first change off its lane, together with its effects; None means that it is done.
+
+    What others do to its item's mark meanwhile refuses nothing: it is read again.
+    """
+    while True:
+        unhold = await _unhold(store, held, head, clock)
+        advance, removal = _advance(store.space, held, head), _removal(store.space, head)
+        everything = [advance, *unhold, *removal, *effects]
+        size = sum(action.size() for action in everything) + len(head.record)
+        if len(everything) > ACTIONS_MAX or size > BYTES_MAX:
+            return await _leave_alone(store, schemas, held, head, effects, rng, clock)
+        sent = await transact(store.dynamodb, schemas, everything, rng)
+        if not _outdated(sent):
+            return sent
+
+
+async def _leave_alone(
+    store: CursorStore,
+    schemas: Mapping[str, TableSchema],
+    held: HeldLane,
+    head: Parked,
+    effects: Sequence[Action],
+    rng: random.Random,
+    clock: Clock,
+) -> Refused | Invalid | None:
+    """Take a change off its lane whose effects leave room for the lane alone, and then the rest.
+
+    The lane's condition is enough, because positions are never used twice; a crash before the rest
+    costs space, and a hold is an upper bound.
+    """
+    advance = _advance(store.space, held, head)
     sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)
-    if sent is None:
-        if unhold:
-            source = GuardSource(head.position, held.name, LANE)
-            gone = [(Guard(absent), source)]  # not if it was held again meanwhile
-            unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))
-        await _clean_up(store, schemas, unhold, removal, rng)
-    return sent
+    if sent is not None:
+        return sent
+    removal = _removal(store.space, head)
+    for start in range(0, len(removal), ACTIONS_MAX):
+        some = removal[start : start + ACTIONS_MAX]
+        for action in some:
+            action.guards.clear()
+        await transact(store.dynamodb, schemas, some, rng)
+    while unhold := await _unhold(store, held, head, clock):
+        gone = [(Guard(absent), GuardSource(head.position, held.name, LANE))]
+        unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was held again
+        if not _outdated(await transact(store.dynamodb, schemas, unhold, rng)):
+            return None
+    return None
+
+
+def _outdated(sent: Refused | Invalid | None) -> bool:
+    """Say whether a transaction was refused for a mark that has moved, and not for its lane."""
+    effects = {source.effect for source in sent.sources} if isinstance(sent, Refused) else set()
+    return MARK_GUARD in effects and LANE not in effects
 
 
 async def stay(
@@ -90,24 +128,7 @@ async def stay(
     return await transact(store.dynamodb, schemas, [lane, change], rng) is None
 
 
-async def _clean_up(
-    store: CursorStore,
-    schemas: Mapping[str, TableSchema],
-    unhold: Sequence[Action],
-    removal: Sequence[Action],
-    rng: random.Random,
-) -> None:
-    """Do what did not fit into the transaction that took a change off its lane."""
-    for start in range(0, len(removal), ACTIONS_MAX):
-        some = removal[start : start + ACTIONS_MAX]
-        for action in some:
-            action.guards.clear()
-        await transact(store.dynamodb, schemas, some, rng)
-    if unhold:
-        await transact(store.dynamodb, schemas, unhold, rng)
-
-
-def _advance(space: ControlSpace, head: Parked) -> Action:
+def _advance(space: ControlSpace, held: HeldLane, head: Parked) -> Action:
     """Make the next change the first one, or end the lane."""
     source = GuardSource(head.position, head.lane, LANE)
     is_first = Attr("head").eq(head.position)
@@ -119,18 +140,20 @@ def _advance(space: ControlSpace, head: Parked) -> Action:
         action.guards.append((Guard(is_first), source))
         return action
     action = space.delete("lane", head.lane)
-    is_last = Attr("tail").eq(head.position)
+    is_last = Attr("tail").eq(head.position) & Attr("chunk").eq(held.chunk)
     action.guards.append((Guard(is_first & is_last), source))
     return action
 
 
-def _unhold(space: ControlSpace, held: HeldLane, head: Parked) -> list[Action]:
-    """Take a lane that ends off its holds chunk."""
+async def _unhold(store: CursorStore, held: HeldLane, head: Parked, clock: Clock) -> list[Action]:
+    """Take a lane that ends off its holds chunk, and off its item's mark."""
     if head.next is not None:
         return []
-    action = space.update("holds", held.chunk)
+    action = store.space.update("holds", held.chunk)
     action.subtractions["lanes"] = {"SS": [held.name]}
-    return [action]
+    if held.chunk not in LAMBDA_CHUNKS:
+        return [action]
+    return [action, *await let_go(store, head, clock.time())]
 
 
 def _removal(space: ControlSpace, head: Parked) -> list[Action]:

@@ -21,10 +21,11 @@ _BLOCK_PAUSE_MAX = 30.0
 
 @dataclass(frozen=True)
 class Attempts:
-    """Attempts of one worker."""
+    """Attempts of one worker. If it is `patient` it waits for a table that cannot be read."""
 
     failures: Failures
     rng: random.Random
+    patient: bool = True
 
     async def persist(
         self,
@@ -37,6 +38,9 @@ class Attempts:
         """Attempt it, with growing pauses.
 
         The outcome waits afterwards if it cannot succeed now, and `until` was set.
+
+        Raises:
+            Unavailable: a table cannot be read just now, and who attempts is not patient.
         """
         handler, policy = outcome.handler, outcome.handler.policy
         number, pause = 0, policy.backoff_seconds
@@ -44,8 +48,10 @@ class Attempts:
             number += 1
             try:
                 await attempt()
-            except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+            except Exception as error:  # whatever user code raises is its failure
                 if isinstance(error, Unavailable):
+                    if not self.patient:
+                        raise
                     number -= 1  # the table's trouble is not the change's: it is not counted
                 hopeless = isinstance(error, PoisonChange) or number >= policy.attempts
                 if hopeless:

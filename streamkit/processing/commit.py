@@ -33,10 +33,6 @@ from streamkit.processing.probing import failing
 if TYPE_CHECKING:
     from streamkit.processing.outcome import Outcome, Work
 
-ITEMS_MAX = 99
-"""`TransactWriteItems` takes 100 actions; one is the cursor's."""
-BYTES_MAX = 3_900_000
-"""A transaction holds 4 MB; sizes here are estimates from above, the cursor's comes on top."""
 _SENT_MAX = 16
 """Plans remembered while their fate is unknown; a forgotten one costs reading the lease again."""
 

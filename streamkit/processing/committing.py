@@ -28,14 +28,12 @@ from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Outcome, Work
 from streamkit.processing.parking import Failure
 from streamkit.processing.planning import Planner, Rerun
-from streamkit.processing.reading import Memory
-from streamkit.processing.refusal import REFUSALS_MAX, contended, refuse
+from streamkit.processing.refusal import contended, refuse
+from streamkit.processing.repeating import Repeating
 
 log = get_logger("streamkit.shard")
 
 _ALL = 1_000_000
-_BEHIND_MAX = 500
-"""Runs that follow one that had to be repeated, at most, before the next commit."""
 
 
 class CommitStage:
@@ -166,33 +164,9 @@ class CommitStage:
         if contended(outcome):
             await anyio.sleep(self._pacing.contended(throttled=False))
         else:
-            works, memory = tuple(self.works), Memory()
-            await self._dispatcher.run(
-                rerun.work, outcome, works, self.shard, until=self.stopping, memory=memory
-            )
-            if outcome.handler.together is not None and not outcome.waiting:
-                await self._rerun_behind(rerun, works, memory)
+            again = Repeating(self._dispatcher, self.held, self.shard, self.stopping)
+            await again.run(rerun, tuple(self.works))
         self.left = outcome.waiting and self.stopping.is_set()
-
-    async def _rerun_behind(self, rerun: Rerun, works: Sequence[Work], memory: Memory) -> None:
-        """Run again what has to see these effects; else each would need a commit of its own."""
-        handler, left = rerun.outcome.handler, _BEHIND_MAX
-        touched = {read.ref for read in rerun.outcome.reads}
-        for work in works:
-            if work.position <= rerun.work.position or work.key is None:
-                continue
-            for outcome in work.outcomes:
-                if outcome.handler is not handler or self.held.holds(handler, work.key):
-                    continue
-                if not outcome.waiting and touched.isdisjoint(read.ref for read in outcome.reads):
-                    continue
-                if outcome.refusals > REFUSALS_MAX or self.stopping.is_set() or not left:
-                    return
-                left -= 1
-                await self._dispatcher.run(
-                    work, outcome, works, self.shard, until=self.stopping, memory=memory
-                )
-                touched |= {read.ref for read in outcome.reads}
 
     # -- refusals ------------------------------------------------------------------------------
 

@@ -7,7 +7,16 @@ of their shard until they are committed.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streamkit.actions import READ, Action, GuardSource, ItemRef, Verb, compile_effect
+from streamkit.actions import (
+    BYTES_MAX,
+    ITEMS_MAX,
+    READ,
+    Action,
+    GuardSource,
+    ItemRef,
+    Verb,
+    compile_effect,
+)
 from streamkit.changes import ItemKey
 from streamkit.decode import Record
 from streamkit.effects import Completed, Effect, Guard, Noted, Send
@@ -19,7 +28,6 @@ from streamkit.model.origin import UNMARKED, Mark
 from streamkit.model.schema import TableSchema
 from streamkit.model.tables import Tables
 from streamkit.model.writes import check_writes, entity_of
-from streamkit.processing.commit import BYTES_MAX, ITEMS_MAX
 from streamkit.processing.completion import completion
 from streamkit.processing.fold import merge_within
 from streamkit.processing.parking import Failure
@@ -155,13 +163,14 @@ def resolve(
             )
         actions[action.ref] = merged
     outcome.reads = tuple(reads)
-    refs = actions.keys() | {read.ref for read in outcome.reads if read.conditions}
+    checked = {read.ref for read in outcome.reads if read.conditions}
+    refs = actions.keys() | checked if checked else actions.keys()
     if len(refs) > ITEMS_MAX:
         raise ValueError(
             f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
             " spread it over several changes"
         )
-    checks = sum(100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in refs)
+    checks = sum(100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked)
     if checks + sum(action.size() for action in actions.values()) > BYTES_MAX:
         raise ValueError("a result of more than 4 MB does not fit in one transaction")
     outcome.effects, outcome.actions = effects, actions

@@ -35,6 +35,10 @@ from streamkit.model.conditions import absent, present
 PART_BYTES = 300_000
 """A larger record is cut into items of this size; an item holds 400 KB."""
 
+IMAGES_BYTES = 3_000_000
+"""Images of 800 KB are more than this, and than a transaction, only as JSON: it writes a control
+character in six."""
+
 LATE = "Late"
 """The kind of failure of a change that may have been applied, and is therefore never run again."""
 
@@ -128,6 +132,13 @@ class ParkedRecord:
     payload: Payload = "whole"
     to: str = ""
     build: int = 0
+
+
+def payload_of(record: Record, wanted: Payload) -> Payload:
+    """Return what is stored of a record: not its images, where no transaction would take them."""
+    images = (record.old_image, record.new_image)
+    size = sum(len(bytes(image)) for image in images if image is not None)
+    return wanted if size <= IMAGES_BYTES else "keys"
 
 
 def stored(record: Record, payload: Payload) -> bytes:

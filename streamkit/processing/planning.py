@@ -13,12 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from streamkit.actions import Action, ItemRef
+from streamkit.actions import BYTES_MAX, ITEMS_MAX, Action, ItemRef
 from streamkit.clock import Clock
 from streamkit.control import ControlSpace, Cursor
 from streamkit.errors import InvariantError
-from streamkit.handler import Payload
-from streamkit.processing.commit import BYTES_MAX, ITEMS_MAX, Batch
+from streamkit.processing.commit import Batch
 from streamkit.processing.fold import join_read, merge
 from streamkit.processing.outcome import Outcome, Version, Work, with_reads
 from streamkit.processing.parking import (
@@ -27,6 +26,7 @@ from streamkit.processing.parking import (
     lane_name,
     next_due,
     park,
+    payload_of,
     queue,
     stored,
 )
@@ -73,11 +73,12 @@ class Draft:
         for check in checks:
             there = changed.get(check.ref) or self.actions.get(check.ref)
             changed[check.ref] = join_read(there, check)
-        size = self.size
+        size, items = self.size, len(self.actions)
         for ref, action in changed.items():
             earlier = self.actions.get(ref)
             size += action.size() - (earlier.size() if earlier else 0)
-        if size > BYTES_MAX or len(self.actions.keys() | changed.keys()) > ITEMS_MAX:
+            items += earlier is None
+        if size > BYTES_MAX or items > ITEMS_MAX:
             return False
         self.actions.update(changed)
         self.plain.update(plain)
@@ -113,7 +114,9 @@ class Planner:
         written: dict[ItemRef, tuple[Version, ...]] = {}
         position, done, taken = cursor.position, cursor.done, 0
         for work in islice(works, most):
-            todo = [outcome for outcome in work.outcomes if _mark(work, outcome) not in done]
+            todo = work.outcomes
+            if done:
+                todo = [outcome for outcome in todo if _mark(work, outcome) not in done]
             late = self._not_ready(work, todo, draft, written)
             if late is not None:
                 if draft.actions or taken:
@@ -227,7 +230,7 @@ class Planner:
         policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
         # What is set aside for a while has to outlast the stream, however long that takes.
         lasts = outcome.deferred or outcome.handler.broadcast is not None
-        payload: Payload = "whole" if lasts else policy.payload
+        payload = payload_of(work.record, "whole" if lasts else policy.payload)
         return ParkedRecord(
             handler=outcome.handler.name,
             entity=work.entity.__name__,

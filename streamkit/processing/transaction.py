@@ -10,7 +10,7 @@ the last try the service's own error is raised.
 
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -23,6 +23,9 @@ from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import current
 from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.probing import failing
+
+Send = Callable[[Sequence[Action], random.Random], Awaitable[Refused | Invalid | None]]
+"""Applies all actions or none, as `transact`, and may have a condition of its own."""
 
 ACTIONS_MAX = 100
 """What `TransactWriteItems` takes."""

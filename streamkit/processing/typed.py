@@ -55,7 +55,13 @@ class TypedChanges:
             work.images = (old, new)
         old, new = work.images
         return Change.of(
-            record, old=old, new=new, shard_id=shard_id, handler=handler.name, mark=work.mark
+            record,
+            old=old,
+            new=new,
+            shard_id=shard_id,
+            handler=handler.name,
+            mark=work.mark,
+            key=work.key,
         )
 
 

@@ -1,28 +1,25 @@
 """Preflight: hold an app against its table before the first change is read.
 
-In: an app and the clients. Out: the table's schemas, and findings: errors that stop a worker, and
-warnings that `streamkit check` prints. Whatever a type checker cannot see is looked for here, so
+In: an app and its surroundings. Out: findings: errors that stop a worker, and warnings that
+`streamkit check` prints. Whatever a type checker cannot see is looked for here, so
 that it never fails at the first event.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial
 from typing import Any, Literal
 
 from streamkit.app import App
-from streamkit.aws import Aws, AwsError, Trouble, code_of, patiently, trouble_of
 from streamkit.changes import Kind
-from streamkit.control import ControlSpace
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.model.cascades import cycles
 from streamkit.model.schema import TableSchema
-from streamkit.model.tables import Tables
 from streamkit.processing.completion import Completions
 from streamkit.processing.injection import OWN
+from streamkit.surroundings import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,71 +28,6 @@ class Finding:
 
     severity: Literal["error", "warning"]
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The tables of an app, as they are."""
-
-    table: TableSchema
-    control: TableSchema
-    others: Tables | None = None
-
-    @property
-    def schemas(self) -> Tables:
-        """The tables that commits write to, by name; there may be more of them later."""
-        return self.others or Tables(self.table, self.control)
-
-    def space(self, app: App) -> ControlSpace:
-        """Name the control items of this consumer of this stream.
-
-        Raises:
-            ConfigurationError: the table has no stream, or cannot hold control items.
-        """
-        if self.table.stream_arn is None:
-            raise ConfigurationError(
-                f"table {self.table.name} has no stream; enable one with NEW_AND_OLD_IMAGES"
-            )
-        label = self.table.stream_arn.rpartition("/")[2]
-        return ControlSpace.of(self.control, app.name, label)
-
-
-async def survey(app: App, aws: Aws) -> Surroundings:
-    """Ask what the app's tables look like.
-
-    Raises:
-        ConfigurationError: a table is missing, or may not be described.
-    """
-    table = await describe(aws, app.table, type_attribute=app.type_attribute)
-    control = table
-    if app.control_table is not None and app.control_table != app.table:
-        control = await describe(aws, app.control_table, type_attribute=None)
-    others = Tables(table, control, partial(describe, aws, type_attribute=app.type_attribute))
-    for name in app.tables:
-        await others.learn(name)
-    return Surroundings(table, control, others)
-
-
-async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableSchema:
-    """Describe one table.
-
-    Raises:
-        ConfigurationError: it is missing, or may not be described.
-    """
-    try:
-        described = await patiently(lambda: aws.dynamodb.describe_table(TableName=name))
-        ttl = await patiently(lambda: aws.dynamodb.describe_time_to_live(TableName=name))
-    except AwsError as error:
-        if trouble_of(error) is Trouble.MISSING:
-            raise ConfigurationError(
-                f"there is no table {name!r} in this account and Region; check the name, AWS_REGION"
-                " and AWS_PROFILE"
-            ) from error
-        raise ConfigurationError(f"table {name!r} cannot be described: {code_of(error)}") from error
-    attribute = ttl.get("TimeToLiveDescription", {}).get("AttributeName")
-    return TableSchema.from_description(
-        described["Table"], ttl=attribute, type_attribute=type_attribute
-    )
 
 
 def findings(app: App, around: Surroundings, resources: tuple[Any, ...] = ()) -> list[Finding]:

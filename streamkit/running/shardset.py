@@ -35,12 +35,12 @@ from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.planning import Planner
 from streamkit.running.lag import Behind
 from streamkit.running.pipeline import ShardPipeline
-from streamkit.running.preflight import Surroundings
 from streamkit.source.asking import AskRate
 from streamkit.source.listing import list_children
 from streamkit.source.loss import Losses
 from streamkit.source.reader import ShardReader
 from streamkit.source.sharing import SharedReads
+from streamkit.surroundings import Surroundings
 
 log = get_logger("streamkit.worker")
 
@@ -134,6 +134,11 @@ class ShardSet:
         while self._taking or self.running:
             self._emptied = anyio.Event()
             await self._emptied.wait()
+
+    def abandon(self) -> None:
+        """Let go of what this process shares, of shards that nothing goes on for any more."""
+        for pipeline in self.running.values():
+            pipeline.pages.close()
 
     # -- what others ask about -----------------------------------------------------------------
 

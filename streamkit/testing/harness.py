@@ -26,9 +26,9 @@ from streamkit.model.keys import Key, Query
 from streamkit.parked.listing import list_parked
 from streamkit.parked.redrive import redrive
 from streamkit.processing.parking import Parked
-from streamkit.running.preflight import Surroundings, survey
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
+from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 from streamkit.testing.loop import VirtualClock, VirtualLoop
 from streamkit.testing.world import CrashPoint, Process, World

@@ -30,11 +30,12 @@ from streamkit.migrate.matching import Matcher
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
+from streamkit.migrate.steps import contract, rollback, switch
 from streamkit.migrate.transform import visible
 from streamkit.model.schema import TableSchema
-from streamkit.running.preflight import Surroundings, survey
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
+from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults
@@ -231,19 +232,15 @@ class _Blaze:
 
     async def _begin(self, step: Step, segments: int) -> None:
         migration = commands.migration_of(self.app, self.number)
-        by = "operator"
+        by, clock = "operator", self.world.clock
         match step:
             case "apply":
-                clock = self.world.clock
                 await commands.begin(
                     self.app, self.aws, migration, segments=segments, by=by, clock=clock
                 )
-            case "switch":
-                await commands.switch(self.app, self.aws, self.number, by=by)
-            case "contract":
-                await commands.contract(self.app, self.aws, self.number, by=by)
-            case "rollback":
-                await commands.rollback(self.app, self.aws, self.number, by=by)
+            case _:
+                change = {"switch": switch, "contract": contract, "rollback": rollback}[step]
+                await change(self.app, self.aws, self.number, by=by, clock=clock)
 
     async def _state(self) -> State:
         return await (await commands.open_book(self.app, self.aws)).read(self.number)
@@ -326,7 +323,8 @@ async def _open(
     """Create the tables, and write down that these migrations are through."""
     for name, shape in shapes.items():
         own = name == app.table
-        await shape.create(aws.dynamodb, name, entities_of(app) if own else (), stream=own)
+        streamed = own or any(one.to == name for one in app.migrations.values())
+        await shape.create(aws.dynamodb, name, entities_of(app) if own else (), stream=streamed)
     around = await survey(app, aws)
     book = await commands.open_book(app, aws)
     for number in numbers:

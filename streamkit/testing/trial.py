@@ -23,8 +23,8 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.parked.listing import Selection
 from streamkit.parked.redrive import redrive
-from streamkit.running.preflight import Surroundings, survey
 from streamkit.shape import TableShape, entities_of
+from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
 from streamkit.testing.crew import Crew, Host, MakeHost

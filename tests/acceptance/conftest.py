@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ import structlog
 from streamkit.cli import main
 from streamkit.iam.hosts import policy_for
 from streamkit.iam.place import Place
-from tests.permissions import ACCOUNT, REGION, noted
+from tests.permissions import ACCOUNT, REGION, commanded, noted
 
 DEADLINE = 180.0
 """Longest that anything is waited for; only a failing test waits as long."""
@@ -149,10 +149,9 @@ def clean_environment(**more):
     return {**kept, "NO_COLOR": "1", "AWS_CONFIG_FILE": os.devnull, **more}
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
+@contextmanager
+def local_engine(folder):
     """`streamkit local` as a process; what it prints to be exported."""
-    folder = tmp_path_factory.mktemp("local")
     process = Process(["local", "--port", "0"], cwd=folder, env=clean_environment())
     try:
         process.wait_for("AWS_SECRET_ACCESS_KEY")
@@ -162,6 +161,24 @@ def server(tmp_path_factory):
         assert process.exit_code() == 0
     finally:
         process.close()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """The engine that all share; each has a table of its own."""
+    with local_engine(tmp_path_factory.mktemp("local")) as exported:
+        yield exported
+
+
+def client_of(server):
+    """Return a client of an engine."""
+    return boto3.client(
+        "dynamodb",
+        endpoint_url=server["AWS_ENDPOINT_URL_DYNAMODB"],
+        region_name="us-east-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+    )
 
 
 def forget_logging():
@@ -200,6 +217,7 @@ class Shop:
             mock.patch.object(sys, "argv", ["streamkit", *arguments]),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
+            commanded(arguments, self.table, self._partition_key),
         ):
             os.chdir(self.folder)
             importlib.invalidate_caches()
@@ -215,6 +233,12 @@ class Shop:
                         del sys.modules[name]
                 forget_logging()
         return SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
+
+    def _partition_key(self, table):
+        described = self.dynamodb.describe_table(TableName=table)["Table"]
+        return next(
+            key["AttributeName"] for key in described["KeySchema"] if key["KeyType"] == "HASH"
+        )
 
     def run_apart(self, *arguments, **env):
         """Run a command to its end, in a process of its own."""
@@ -282,15 +306,8 @@ class Shop:
 
 @pytest.fixture(scope="session")
 def dynamodb(server):
-    client = boto3.client(
-        "dynamodb",
-        endpoint_url=server["AWS_ENDPOINT_URL_DYNAMODB"],
-        region_name="us-east-1",
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-    )
-    yield client
-    client.close()
+    with closing(client_of(server)) as client:
+        yield client
 
 
 _numbers = count(1)

@@ -118,14 +118,52 @@ def test_a_table_that_is_not_there_exits_with_4_for_every_command(bare_shop):
 def test_an_endpoint_that_nobody_listens_on_exits_with_4(shop):
     done = shop.run("status", "shop", AWS_ENDPOINT_URL_DYNAMODB="http://127.0.0.1:9")
     assert done.returncode == 4
-    assert "127.0.0.1:9" in done.stderr or "EndpointConnectionError" in done.stderr
+    assert "127.0.0.1:9" in done.stderr
+    assert "is `streamkit local` running?" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_without_a_region_it_says_so(shop):
     done = shop.run("status", "shop", AWS_REGION=None, AWS_DEFAULT_REGION=None)
     assert done.returncode == 4
-    assert "region" in done.stderr
+    assert "export AWS_REGION" in done.stderr
+
+
+def test_a_profile_that_is_not_there_is_named_with_its_variable(shop):
+    done = shop.run("status", "shop", AWS_PROFILE="nobody")
+    assert done.returncode == 4
+    assert "(nobody) could not be found" in done.stderr
+    assert "check AWS_PROFILE" in done.stderr
+
+
+def test_what_is_not_python_is_shown_with_its_line_alone(shop):
+    write(shop, "half.py", "def f(:\n")
+    done = shop.run("check", "half")
+    assert done.returncode == 3
+    assert "half is not Python" in done.stderr
+    assert "def f(:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_refused_value_shows_the_line_that_gave_it_and_none_of_ours(shop):
+    write(shop, "refused.py", "from shop import Order\n\nkey = Order.key(nmber=1)\n")
+    done = shop.run_apart("check", "refused")
+    assert done.returncode == 3
+    assert "refused.py" in done.stderr
+    assert "needs number and does not take nmber" in done.stderr
+    assert "entity.py" not in done.stderr
+
+
+def test_a_lifespan_that_raises_is_shown_without_the_command_lines_frames(shop):
+    lifespan = "from shop import app\n\n\n@app.lifespan\nasync def life():\n    raise OSError('no database')\n    yield\n"
+    write(shop, "homeless.py", lifespan)
+    done = shop.run_apart("worker", "homeless:app", "--until-idle")
+    assert done.returncode == 1
+    assert "what the app calls has raised" in done.stderr
+    assert "OSError: no database" in done.stderr
+    assert "in life" in done.stderr
+    assert "typer" not in done.stderr
+    assert "asyncio" not in done.stderr
 
 
 def test_a_setting_that_makes_no_sense_is_a_usage_error(shop):
@@ -133,6 +171,22 @@ def test_a_setting_that_makes_no_sense_is_a_usage_error(shop):
         done = shop.run("worker", "shop", *wrong)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[tool.streamkit", "pyproject.toml is not TOML"),
+        ("[tool.streamkit]\nlees = 3", "lees: no such"),
+    ],
+    ids=["half", "misspelled"],
+)
+def test_a_file_of_settings_that_cannot_be_read_is_a_usage_error(shop, text, said):
+    write(shop, "pyproject.toml", text)
+    done = shop.run("worker", "shop")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_help_names_the_environment_variable_of_every_setting(shop):

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from contextlib import contextmanager
 
 import pytest
 
@@ -28,6 +29,27 @@ from shop import Journal, Order, app
 @app.migration("0001", Order, mode="derive")
 def journals(order: Order) -> Journal:
     return Journal(number=1000 + order.number, lines=order.status)
+"""
+
+
+MOVES = """
+from shop import Order, app
+
+from streamkit import Entity
+
+
+class Parcel(Entity, pk="PARCEL#{number}", sk="PARCEL"):
+    number: int
+    status: str = "NEW"
+
+
+def back(parcel: Parcel) -> Order:
+    return Order(number=parcel.number, status=parcel.status)
+
+
+@app.migration("0001", Order, mode="rekey", reverse=back)
+def parcels(order: Order) -> Parcel:
+    return Parcel(number=order.number, status=order.status)
 """
 
 
@@ -188,3 +210,83 @@ def test_a_wrong_file_is_named(shop, text, said):
     assert said in done.stderr
     assert "0001_prefixed.py" in done.stderr
     assert "discovery.py" not in done.stderr
+
+
+@contextmanager
+def moved_to_where_it_soaks(shop):
+    """Move orders that are written to meanwhile, and switch; one process stays all the while."""
+    write(shop, MOVES)
+    for number in range(12):
+        shop.put(number, "NEW")
+    arguments = ("migrate", "apply", "shop:app", "0001", "--segments", "2", "--stay")
+    with shop.start(*arguments, STREAMKIT_LOG_LEVEL="info") as stays:
+        stays.wait_for('"scanning"')
+        for number in range(12, 24):
+            shop.put(number, "NEW", "PAID")  # by an application of before
+        stays.wait_for('"ready"')
+        refused = shop.run("migrate", "contract", "shop:app", "0001")
+        assert (refused.returncode, "'ready'" in refused.stderr) == (4, True)
+        assert parcel(shop, 3)["_sk_copy"]
+        told = shop.run("migrate", "switch", "shop:app", "0001", "--detach")
+        assert (told.returncode, "whoever runs it goes on" in told.stdout) == (0, True)
+        stays.wait_for('"soaking"')
+        assert shop.run("migrate", "switch", "shop:app", "0001").returncode == 4
+        deliver(shop, 30)  # by an application of after
+        deliver(shop, 3)
+        shop.until(lambda: status_of(shop, 3) == "SENT" and shop.item("ORDER#30", "ORDER"))
+        yield
+        stays.signal(signal.SIGTERM)
+        assert stays.exit_code() == 0, stays.lines
+
+
+def parcel(shop, number):
+    return shop.item(f"PARCEL#{number}", "PARCEL")
+
+
+def deliver(shop, number):
+    shop.dynamodb.update_item(
+        TableName=shop.table,
+        Key={"pk": {"S": f"PARCEL#{number}"}, "sk": {"S": "PARCEL"}},
+        UpdateExpression="SET #s = :s, #n = :n",
+        ExpressionAttributeNames={"#s": "status", "#n": "number"},
+        ExpressionAttributeValues={":s": {"S": "SENT"}, ":n": {"N": str(number)}},
+    )
+
+
+def business(shop):
+    """Return the status of every item of the application, by its key, and which are copies."""
+    items = shop.dynamodb.scan(TableName=shop.table, ConsistentRead=True)["Items"]
+    items = [item for item in items if not item["pk"]["S"].startswith("_sk#")]
+    assert not [item for item in items if "_sk_copy" in item]
+    return {item["pk"]["S"]: item["status"]["S"] for item in items}
+
+
+def statuses(kind):
+    written = {f"{kind}#{n}": "PAID" if n > 11 else "NEW" for n in range(24)}
+    return written | {f"{kind}#3": "SENT", f"{kind}#30": "SENT"}
+
+
+def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(shop):
+    with moved_to_where_it_soaks(shop):
+        assert shop.json("migrate", "verify", "shop:app", "0001")["ok"]
+        done = shop.run("migrate", "contract", "shop:app", "0001", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout.splitlines()[-1])["phase"] == "done"
+        assert business(shop) == statuses("PARCEL")
+        refused = shop.run("migrate", "rollback", "shop:app", "0001")
+        assert (refused.returncode, "no way back" in refused.stderr) == (4, True)
+    told = shop.run("migrate", "history", "shop:app", "0001", "--json").stdout
+    said = dict.fromkeys(entry["what"] for entry in json.loads(told))
+    assert [one for one in said if one != "once more"] == [
+        *("apply", "scanning", "catching up", "verifying", "ready"),
+        *("switch", "soaking", "contract", "done"),
+    ]
+    assert shop.run("migrate", "check", "shop:app").returncode == 0
+
+
+def test_items_that_moved_go_back_by_a_command_with_all_that_was_written_since(shop):
+    with moved_to_where_it_soaks(shop):
+        back = shop.run("migrate", "rollback", "shop:app", "0001")
+        assert back.returncode == 0, back.stderr
+        assert business(shop) == statuses("ORDER")
+        assert shop.run("migrate", "verify", "shop:app", "0001").returncode == 0

@@ -1,9 +1,8 @@
-"""The questions in the README, each put to a shop in trouble, and what the answer must hold."""
+"""The questions of an operator, each put to a shop in trouble, and what the answer must hold."""
 
 import re
-from pathlib import Path
 
-README = Path(__file__).parents[2] / "README.md"
+from tests.pages import section
 
 ANSWERS = {
     "How far behind is it?": r"lag \d+ s",
@@ -28,11 +27,8 @@ OURS = {
 
 
 def questions():
-    text = README.read_text().partition("### Questions at three in the morning")[2]
-    rows = re.findall(
-        r"^\| (.+\?) \| `streamkit (.+)` \|$", text.partition("\n### ")[0], re.MULTILINE
-    )
-    return dict(rows)
+    text = section("docs/operating.md", "Questions at three in the morning")
+    return dict(re.findall(r"^\| (.+\?) \| `streamkit (.+)` \|$", text, re.MULTILINE))
 
 
 def asked(shop, command):

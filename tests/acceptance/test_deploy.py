@@ -3,26 +3,20 @@
 import importlib.util
 import json
 import re
-import shlex
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 
-import botocore.session
 import kubernetes_validate
 import promql_parser
 import pytest
 import yaml
-from botocore import xform_name
 from compose_spec import PyCompose
-from typer.main import get_command
 
 from handlers.deals import app
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.program import program
-from streamkit.cost.pricing import estimate
 from streamkit.observe.metrics import METRICS
 from streamkit.settings import Settings
 from tests.acceptance.conftest import clean_environment
@@ -31,6 +25,7 @@ from tests.acceptance.deployment import (
     README,
     ROOT,
     cloudwatch_alarms,
+    containers,
     documents,
     metric_of,
     prometheus_alarms,
@@ -195,12 +190,6 @@ def test_a_pod_writes_nothing_and_gains_nothing(name):
 # -- what all hosts have in common ---------------------------------------------------------------
 
 
-def containers(name):
-    resources = template(name)["Resources"].values()
-    tasks = [r for r in resources if r["Type"] == "AWS::ECS::TaskDefinition"]
-    return [c for task in tasks for c in task["Properties"]["ContainerDefinitions"]]
-
-
 def test_no_host_kills_a_worker_before_it_has_drained():
     grace = Settings().grace
     pod = WORKER["Deployment"]["spec"]["template"]["spec"]
@@ -214,6 +203,18 @@ def test_no_host_kills_a_worker_before_it_has_drained():
     said_too = {e["name"]: e["value"] for e in pod["containers"][0]["env"]}["STREAMKIT_GRACE"]
     assert float(said) == float(said_too) == grace
     assert all(seconds >= grace + 10 for seconds in allowed.values()), allowed
+
+
+def test_a_worker_has_the_memory_that_the_readme_says():
+    (said,) = re.findall(r"(\d+) MB is the limit of a worker", README)
+    (asked,) = re.findall(r"on Kubernetes (\d+) MB are asked for", README)
+    (pod,) = WORKER["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert pod["resources"]["limits"]["memory"] == f"{said}Mi"
+    assert pod["resources"]["requests"]["memory"] == f"{asked}Mi"
+    worker, collector = containers("ecs/service.yaml")
+    task = template("ecs/service.yaml")["Resources"]["TaskDefinition"]["Properties"]
+    assert worker["Memory"] == int(said)
+    assert worker["Memory"] + collector["Memory"] == int(task["Memory"])
 
 
 def test_a_job_is_not_tried_again_with_what_waits_for_a_person():
@@ -286,143 +287,7 @@ def test_every_alarm_is_in_the_runbook_with_its_severity_and_a_command():
     assert [name for name, _, todo in rows if not re.search("`(streamkit|aws) ", todo)] == []
 
 
-# -- the README ----------------------------------------------------------------------------------
-
-
-def console_lines():
-    """Every line of the README's console blocks, as words."""
-    for code in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
-        for line in re.sub(r"\\\n\s*", " ", code).splitlines():
-            yield shlex.split(line, comments=True)
-
-
-def test_whoever_follows_the_readme_gives_each_template_what_it_asks_for():
-    deployed = set()
-    for words in console_lines():
-        if words[:3] != ["aws", "cloudformation", "deploy"]:
-            continue
-        file = words[words.index("--template-file") + 1].removeprefix("deploy/")
-        name = "lambda/template.yaml" if file == "packaged.yaml" else file
-        given = {word.split("=")[0] for word in words if re.match(r"[A-Z]\w+=", word)}
-        asked = template(name).get("Parameters", {})
-        needed = {parameter for parameter, said in asked.items() if "Default" not in said}
-        assert needed <= given <= set(asked), name
-        kinds = {resource["Type"] for resource in template(name)["Resources"].values()}
-        assert ("CAPABILITY_IAM" in words) == ("AWS::IAM::Role" in kinds), name
-        assert ("CAPABILITY_AUTO_EXPAND" in words) == ("Transform" in template(name)), name
-        deployed.add(name)
-    assert len(deployed) == 4
-
-
-def test_the_commands_of_aws_are_there_with_their_options():
-    session = botocore.session.get_session()
-    lines = (words[words.index("aws") :] for words in console_lines() if "aws" in words)
-    beside = {"deploy", "package"}  # of the command line itself
-    for _, service, command, *rest in (words for words in lines if words[2] not in beside):
-        model = session.get_service_model(service)
-        operations = {xform_name(name, "-"): name for name in model.operation_names}
-        members = model.operation_model(operations[command]).input_shape.members
-        options = {f"--{xform_name(name, '-')}" for name in members} | {"--query", "--output"}
-        assert {word for word in rest if word.startswith("--")} <= options
-
-
-def test_the_task_that_the_readme_starts_is_the_templates():
-    (words,) = (words for words in console_lines() if words[:3] == ["aws", "ecs", "run-task"])
-    task = template("ecs/migration.yaml")["Resources"]["TaskDefinition"]["Properties"]
-    family = task["Family"]["Fn::Sub"].replace("${Consumer}", app.name)
-    assert words[words.index("--task-definition") + 1] == family
-    (override,) = json.loads(words[words.index("--overrides") + 1])["containerOverrides"]
-    (container,) = containers("ecs/migration.yaml")
-    assert override["name"] == container["Name"]
-    assert override["command"][0] == container["Command"][0]
-
-
-def commands(text):
-    """Every command of streamkit that a text names, as words."""
-    for words in console_lines() if text is README else ():
-        for place, word in enumerate(words):
-            if word == "streamkit" and (not place or words[place - 1] in {"--", "worker-1"}):
-                yield words[place + 1 :]
-    for code in re.findall(r"`streamkit ([^`\n]+)`", text):
-        yield shlex.split(code)
-    for line in re.findall(r"(?:args|Command|command): \[(.+?)\]$", text, re.MULTILINE):
-        yield [word.strip(' "') for word in line.split(",")]
-
-
-def unknown(words):
-    """What of a command there is not; None if it is all there."""
-    command, path = get_command(program), []
-    while words and hasattr(command, "commands"):
-        name, *words = words
-        path.append(name)
-        if name not in command.commands:
-            return " ".join(path)
-        command = command.commands[name]
-    options = {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
-    missing = [word for word in words if word.startswith("--") and word not in options]
-    return " ".join([*path, *missing]) if missing else None
-
-
-def test_every_command_that_is_named_is_there():
-    every = {**texts(), "README.md": README}
-    named = [(name, words) for name, text in every.items() for words in commands(text)]
-    assert len(named) > 40
-    assert {f"{name}: {gone}" for name, words in named if (gone := unknown(words))} == set()
-
-
-def test_the_twelve_questions_have_a_command_each():
-    table = README.partition("## Twelve questions at night")[2]
-    questions = re.findall(r"^\| ([^|]+\?) \| `streamkit \w+", table, re.MULTILINE)
-    assert len(set(questions)) == 12
-
-
-def test_every_file_is_in_the_readme_and_every_link_leads_somewhere():
-    links = set(re.findall(r"\]\(([^)#]+)\)", README))
-    assert [link for link in links if not (DEPLOY / link).exists()] == []
-    named = {name for name in texts() if name in links or f"`{name}`" in README}
-    beside = {"README.md", "compose/table.py", "compose/writer.py", "lambda/migrations.py"}
-    assert set(texts()) - named == beside
-    anchors = {
-        re.sub(r"[^\w -]", "", t).strip().lower().replace(" ", "-")
-        for t in re.findall(r"^#+ (.+)$", README, re.MULTILINE)
-    }
-    assert set(re.findall(r"\]\(#([^)]+)\)", README)) <= anchors
-
-
-FARGATE = 2 * (0.5 * 0.03238 + 1 * 0.00356) * 730
-"""Two tasks on ARM; dollars a vCPU and a gigabyte, an hour."""
-MONTH = 3600 * 730
-
-
-def on_lambda(changes, shards=4):
-    """Dollars a month: requests, seconds, marks, and the function of each minute."""
-    rate = changes / shards
-    invocations = shards * rate / (1 + rate) * MONTH
-    seconds = {0: 0, 1: 0.06, 10: 0.08, 100: 0.2}[changes] * invocations + 0.2 * 730 * 60
-    marks = changes * MONTH * (2 * 0.625e-6 + 0.125e-6)
-    return (invocations + 730 * 60) * 0.2e-6 + seconds * 1.33334e-5 + marks
-
-
-def test_the_costs_are_what_streamkit_cost_says():
-    rows = re.findall(
-        r"^\| (\d+) \| \$(\d+) \| \$(\d+) \| \$(\d+) \| (.+) \|$", README, re.MULTILINE
-    )
-    assert [int(row[0]) for row in rows] == [0, 1, 10, 100]
-    for row in rows:
-        changes = int(row[0])
-        plain, cheap = (
-            estimate(Settings(preset=preset), shards=4, workers=2, changes=changes).dollars
-            for preset in ("balanced", "cost")
-        )
-        assert [int(cell) for cell in row[1:4]] == [
-            round(plain),
-            round(plain + FARGATE),
-            round(cheap + FARGATE),
-        ]
-        if changes:
-            assert int(row[4].strip("$")) == pytest.approx(on_lambda(changes), rel=0.05)
-        else:
-            assert on_lambda(0) < 1
+# -- Lambda --------------------------------------------------------------------------------------
 
 
 def lambda_module(name):

@@ -5,7 +5,6 @@ import json
 import re
 import zipfile
 from contextlib import contextmanager
-from dataclasses import fields
 
 import boto3
 import pytest
@@ -13,9 +12,8 @@ import yaml
 from moto import mock_aws
 
 from handlers.deals.handlers import SHAPE, app
-from streamkit.migrate.slices import Slice
 from streamkit.shape import entities_of
-from tests.acceptance.deployment import DEPLOY, TEMPLATES, template
+from tests.acceptance.deployment import DEPLOY, README, TEMPLATES, template
 from tests.acceptance.policies import HOSTS, policy_of, wanted_filter
 
 REGION = "us-east-1"
@@ -106,6 +104,12 @@ def test_a_function_behind_a_mapping_is_deployed_and_the_mapping_never_gives_up(
     assert (mapping["MaximumRetryAttempts"], mapping["MaximumRecordAgeInSeconds"]) == (-1, -1)
     assert mapping["BisectBatchOnFunctionError"]
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["MetricsConfig"] == {"Metrics": ["EventCount"]}
+    down = functions["Resources"]["MappingDown"]["Properties"]["Metrics"]
+    (watched,) = (m["MetricStat"]["Metric"]["Dimensions"] for m in down if m["Id"] == "polled")
+    assert watched == [{"Name": "EventSourceMappingUUID", "Value": {"Ref": "StreamChanges"}}]
+    made = functions["Resources"]["StreamChanges"]
+    assert made["Type"] == "AWS::Lambda::EventSourceMapping"
     assert mapping["StartingPosition"] == "TRIM_HORIZON"
     assert mapping["DestinationConfig"]["OnFailure"]["Destination"] == late["EventSourceArn"]
     assert late["FunctionArn"].endswith(":streamkit-deals-late")
@@ -131,6 +135,10 @@ def test_the_service_the_tasks_and_the_alarms_are_deployed(monkeypatch):
         families = ecs.list_task_definition_families()["families"]
     worker, collector = task["taskDefinition"]["containerDefinitions"]
     assert (worker["image"], worker["command"]) == (image["Image"], ["worker"])
+    told = {one["name"]: one["value"] for one in worker["environment"]}
+    assert told["STREAMKIT_APP"] == "handlers.deals:app"
+    usual = boto3.client("dynamodbstreams", REGION).meta.endpoint_url
+    assert told["AWS_ENDPOINT_URL_DYNAMODB_STREAMS"] == usual
     (configuration,) = collector["environment"]
     pipeline = yaml.safe_load(configuration["value"])
     assert pipeline["receivers"]["prometheus"]["config"]["scrape_configs"][0]["job_name"]
@@ -139,27 +147,15 @@ def test_the_service_the_tasks_and_the_alarms_are_deployed(monkeypatch):
 
 
 @pytest.mark.filterwarnings(BEYOND_MOTO)
-def test_the_migration_is_deployed_and_each_of_its_executions_ends(monkeypatch):
+def test_the_migration_is_deployed_under_the_name_that_the_readme_starts(monkeypatch):
     with account(monkeypatch) as cloudformation:
         given = expanded("lambda/migration.yaml")
         out = deploy(cloudformation, "migration", given)
         machine = boto3.client("stepfunctions", REGION)
         described = machine.describe_state_machine(stateMachineArn=out["Migration"])
-    definition = json.loads(described["definition"])
-    segments = definition["States"]["Segments"]
-    assert segments["ItemProcessor"]["ProcessorConfig"]["Mode"] == "DISTRIBUTED"
-    states = segments["ItemProcessor"]["States"]
-    assert states["Slice"]["Parameters"]["FunctionName"] == "${Slice}"  # moto leaves it so
-    machine_properties = given["Resources"]["Migration"]["Properties"]
-    assert machine_properties["DefinitionSubstitutions"] == {
-        "Slice": {"Fn::GetAtt": ["Slice", "Arn"]}
-    }
-    selected = states["Slice"]["ResultSelector"].values()
-    answered = {path.removeprefix("$.Payload.") for path in selected}
-    assert answered <= {field.name for field in fields(Slice)}
-    ends = {states[choice["Next"]]["Type"] for choice in states["Done"]["Choices"]}
-    assert ends == {"Fail", "Succeed"}
-    assert states[states[states["Done"]["Default"]]["Next"]]["Type"] == "Task"
+    assert f"stateMachine:{described['name']}\n" in README
+    slices = json.loads(described["definition"])["States"]["Slices"]
+    assert slices["ItemProcessor"]["ProcessorConfig"]["Mode"] == "DISTRIBUTED"
 
 
 def test_the_mapping_lets_through_what_streamkit_lambda_filter_prints():

@@ -1,35 +1,25 @@
-"""The README's code runs as it is written."""
+"""The first screen and the first steps, as they are written in README.md."""
 
-import ast
-import re
-import sys
-import types
-from decimal import Decimal
-from pathlib import Path
-from typing import ClassVar
+from unittest.mock import patch
 
-import streamkit
-import streamkit.running.preflight
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
+from tests.pages import PAGES, examples, module_of
 
-README = Path(__file__).parents[2].joinpath("README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FIRST, READ, CREATE, *ESSENTIALS = examples("README.md")
 
 
-def module_of(*blocks):
-    module = types.ModuleType("readme_example")
-    sys.modules[module.__name__] = module
-    names = {name: getattr(streamkit, name) for name in streamkit.__all__}
-    vars(module).update(names, Decimal=Decimal, ClassVar=ClassVar)
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), vars(module))
-    return vars(module)
+async def likes_of(world, module):
+    """Read the count as the second example does."""
+    body = "async def read():\n" + "".join(f"    {line}\n" for line in READ.splitlines())
+    exec(compile(body + "    return likes\n", "README.md", "exec"), module)
+    with patch("streamkit.surroundings.connect", world.clients):
+        return await module["read"]()
 
 
 async def first_screen():
-    module = module_of(BLOCKS[0])
+    module = module_of(FIRST)
     app = module["app"]
     world = World.create()
     world.engine.call("dynamodb", "CreateTable", table_of(app))
@@ -39,13 +29,7 @@ async def first_screen():
         item = {"PK": key, "SK": key, "brand": {"S": "APPLE"}, "username": {"S": username}}
         world.engine.call("dynamodb", "PutItem", {"TableName": app.table, "Item": item})
     assert await world.run_worker(app)
-    async with world.clients() as aws:
-        around = await streamkit.running.preflight.survey(app, aws)
-        table = streamkit.Table(aws.dynamodb, around.table)
-        scope = module | {"table": table}
-        body = "async def read():\n" + "".join(f"    {line}\n" for line in BLOCKS[1].splitlines())
-        exec(compile(body + "    return likes\n", "README.md", "exec"), scope)
-        likes = await scope["read"]()
+    likes = await likes_of(world, module)
     assert (likes.brand, likes.likes) == ("APPLE", 2)
 
 
@@ -53,99 +37,36 @@ def test_the_first_screen_counts_likes_and_reads_them():
     run_virtually(first_screen)
 
 
-def test_the_example_of_a_test_passes(harness_of):
-    example = next(block for block in BLOCKS if "harness_of" in block)
-    module_of(BLOCKS[0], example)["test_likes_are_counted_once"](harness_of)
+async def first_table(monkeypatch):
+    module = module_of(FIRST)
+    world = World.create()
+
+    class Client:
+        def __getattr__(self, method):
+            operation = "".join(word.title() for word in method.split("_"))
+            return lambda **payload: world.engine.call("dynamodb", operation, payload)
+
+    monkeypatch.setattr("boto3.client", lambda _name: Client())
+    module_of(CREATE, name="create")
+    assert await world.run_worker(module["app"])
+    assert (await likes_of(world, module)).likes == 1
 
 
-def test_the_example_of_a_trial_passes():
-    example = next(block for block in BLOCKS if "trial(" in block)
-    module_of(BLOCKS[0], example)["test_likes_are_exact_whatever_happens"]()
+def test_the_first_steps_make_a_table_and_an_item_that_is_counted(monkeypatch):
+    run_virtually(lambda: first_table(monkeypatch))
 
 
-def test_the_how_tos_declare_what_they_say():
-    entity, handler, reader = (
-        next(block for block in BLOCKS if text in block)
-        for text in ("class Order(", "def shipped(", "def renumber(")
-    )
-    others = (
-        'class Notice(Entity, pk="NOTICE#{order_id}", sk="-"):\n    order_id: str\n'
-        'class Customer(Entity, pk="C#{username}", sk="-"):\n    username: str\n    orders: int = 0\n'
-        'app = App("shop", table="Shop")\n'
-    )
-    module = module_of(entity, others, handler, reader)
-    assert [h.name for h in module["app"].handlers] == ["shipped", "renumber"]
+def test_an_order_that_is_shipped_leaves_a_notice(harness_of):
+    module = module_of(*ESSENTIALS)
+    harness = harness_of(module["app"])
+    order = module["Order"](username="ann", order_id="1")
+    harness.put(order)
+    harness.put(order.model_copy(update={"status": "SHIPPED"}))
+    harness.settle()
+    assert harness.get(module["Notice"].key(username="ann", order_id="1")) is not None
 
 
-def test_the_example_of_an_aggregate_declares_it():
-    example = next(block for block in BLOCKS if "class Sales(" in block)
-    before = (
-        "from datetime import datetime, timedelta\nfrom typing import Annotated\n"
-        'class Sale(Entity, pk="SALE#{number}", sk="-"):\n    number: int\n    country: str\n'
-        "    amount: Decimal\n    buyer: str\n    at: datetime\n"
-        'app = App("shop", table="Shop")\n'
-    )
-    module = module_of(before, example)
-    assert [h.name for h in module["app"].handlers] == ["Sales", "Sales.remove_empty"]
-
-
-def test_the_example_of_a_sink_declares_it_and_its_handler():
-    entity, sink = (
-        next(block for block in BLOCKS if text in block) for text in ("class Order(", "app.sink(")
-    )
-    module = module_of(entity, 'app = App("shop", table="Shop")\n', sink)
-    assert [h.name for h in module["app"].handlers] == ["follow"]
-    assert [sink.name for sink in module["app"].sinks] == ["search"]
-
-
-def test_every_block_is_python():
-    for block in BLOCKS:
-        ast.parse(block, mode="exec") if "await" not in block else compile(
-            block, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        )
-
-
-def test_every_setting_is_in_the_readme():
-    from streamkit.settings import Settings
-
-    missing = [n for n in Settings.model_fields if f"STREAMKIT_{n.upper()}" not in README]
-    assert missing == []
-
-
-def test_the_example_of_a_listener_declares_it():
-    example = next(block for block in BLOCKS if "app.listener(" in block)
-    before = (
-        'class Deal(Entity, pk="DEAL#{number}", sk="-"):\n    number: int\n'
-        'class Document(Entity, pk="DOC#{number}", sk="-"):\n    number: int\n'
-        'app = App("deals", table="Deals", entities=[Document])\n'
-    )
-    module = module_of(before, example)
-    assert module["search"].name == "deals.search"
-    assert [h.name for h in module["search"].handlers] == ["indexed"]
-    assert module["app"].handlers == []
-
-
-def test_the_example_of_traces_declares_the_app():
-    example = next(block for block in BLOCKS if "trace_attribute" in block)
-    assert module_of(example)["app"].telemetry.trace_attribute == "traceparent"
-
-
-def test_the_example_of_extremes_can_be_registered():
-    example = next(block for block in BLOCKS if "class LastSeen(" in block)
-    others = (
-        "from datetime import datetime\nfrom typing import Annotated\n"
-        'app = App("logs", table="Logs")\n'
-        'class Log(Entity, pk="DEVICE#{device}", sk="LOG#{number}"):\n    device: str\n'
-        "    number: int\n    date: datetime\n    state: str\n"
-    )
-    app = module_of(others, example)["app"]
-    assert [aggregate.__name__ for aggregate in app.aggregates] == ["LastSeen"]
-
-
-def test_the_example_of_a_migration_declares_it():
-    entity, example = (
-        next(block for block in BLOCKS if text in block)
-        for text in ("class Order(", "@app.migration(")
-    )
-    app = module_of(entity, 'app = App("shop", table="Shop")\n', example)["app"]
-    assert [(m.id, m.mode) for m in app.migrations.values()] == [("0003", "in_place")]
+def test_the_readme_is_short_and_lists_every_page():
+    text = PAGES["README.md"]
+    assert len(text.splitlines()) < 400
+    assert [page for page in PAGES if page != "README.md" and f"]({page})" not in text] == []

@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import format_datetime
-from pathlib import Path
 
 import anyio
 import httpx
@@ -17,9 +15,9 @@ from streamkit.sinks.endpoint import Refused, seconds_of
 from streamkit.sinks.sink import Delivery
 from streamkit.testing.loop import run_virtually
 from tests.integration.http_server import http_server
+from tests.pages import example, module_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-README = Path(__file__).parents[2].joinpath("README.md").read_text()
 
 
 class AtNoon:
@@ -87,14 +85,11 @@ async def test_text_is_sent_as_it_is():
 
 
 def verifier():
-    """The function that the README gives to receivers."""
-    block = next(b for b in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "hmac" in b)
-    scope = {}
-    exec(compile(block, "README.md", "exec"), scope)
-    return scope["verify"]
+    """The function that the page gives to receivers."""
+    return module_of(example("docs/sinks.md", "hmac"))["verify"]
 
 
-async def test_the_readmes_snippet_accepts_the_signature_and_nothing_else():
+async def test_the_pages_snippet_accepts_the_signature_and_nothing_else():
     async with http_server(always(200)) as server:
         await answers(server, delivery(1, {"a": 1}), secret="s3cret")
     (request,) = server.requests

@@ -123,16 +123,17 @@ MUTANTS = (
     Mutant(
         "done-mark-not-read",
         "processing/planning.py",
-        "            todo = [outcome for outcome in work.outcomes if _mark(work, outcome) not in done]\n",
-        "            todo = list(work.outcomes)\n",
+        "            if done:\n"
+        "                todo = [outcome for outcome in todo if _mark(work, outcome) not in done]\n",
+        "",
         "a handler that is done with a change takes effect again",
         "D13",
     ),
     Mutant(
         "one-item-too-many",
         "processing/planning.py",
-        "        if size > BYTES_MAX or len(self.actions.keys() | changed.keys()) > ITEMS_MAX:\n",
-        "        if size > BYTES_MAX or len(self.actions.keys() | changed.keys()) > ITEMS_MAX + 1:\n",
+        "        if size > BYTES_MAX or items > ITEMS_MAX:\n",
+        "        if size > BYTES_MAX or items > ITEMS_MAX + 1:\n",
         "a commit has 101 actions",
         "peers",
     ),
@@ -204,10 +205,10 @@ MUTANTS = (
     Mutant(
         "redrive-checks-neither",
         "parked/unparking.py",
-        "    everything = [advance, *unhold, *removal, *effects]\n",
-        "    for action in (advance, *removal):\n"
-        "        action.guards.clear()\n"
-        "    everything = [advance, *unhold, *removal, *effects]\n",
+        "        everything = [advance, *unhold, *removal, *effects]\n",
+        "        for action in (advance, *removal):\n"
+        "            action.guards.clear()\n"
+        "        everything = [advance, *unhold, *removal, *effects]\n",
         "a redrive checks neither the lane's head nor that its change is still parked",
         "C2 C4",
     ),
@@ -223,21 +224,21 @@ MUTANTS = (
     Mutant(
         "redrive-in-two-transactions",
         "parked/unparking.py",
-        "    if len(everything) <= ACTIONS_MAX and size <= BYTES_MAX:\n",
-        "    if effects:\n"
-        "        sent = await transact(store.dynamodb, schemas, effects, rng)\n"
-        "        if sent is not None:\n"
-        "            return sent\n"
-        "        everything = [advance, *unhold, *removal]\n"
-        "    if len(everything) <= ACTIONS_MAX and size <= BYTES_MAX:\n",
+        "        if len(everything) > ACTIONS_MAX or size > BYTES_MAX:\n",
+        "        if effects:\n"
+        "            sent = await transact(store.dynamodb, schemas, effects, rng)\n"
+        "            if sent is not None:\n"
+        "                return sent\n"
+        "            everything = [advance, *unhold, *removal]\n"
+        "        if len(everything) > ACTIONS_MAX or size > BYTES_MAX:\n",
         "the effects of a redrive and the end of its parking are two transactions",
         "C2",
     ),
     Mutant(
         "chunk-cleared-while-held",
         "parked/unparking.py",
-        "            unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))\n",
-        "            del gone\n",
+        "        unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was held again\n",
+        "        del gone\n",
         "a lane held again meanwhile is taken off its holds after a large redrive",
         "C5",
     ),

@@ -209,4 +209,40 @@ MUTANTS = (
         "",
         "a rewind that is finished late deletes what the next worker has begun",
     ),
+    # -- what would hold up everything else --------------------------------------------------------
+    Mutant(
+        "served-without-a-shard",
+        "parked/retrying.py",
+        "                if holds and lane in self._serving and self._is_next(lane):\n",
+        "                if lane in self._serving and self._is_next(lane):\n",
+        "a worker whose shard is given away while a fan-out is under way spins, and does no more",
+    ),
+    Mutant(
+        "one-queue-for-all-lanes",
+        "parked/retrying.py",
+        '            self._waiting[self._handlers.get(name, "")].append(name)\n',
+        '            self._waiting[""].append(name)\n',
+        "lanes of a handler whose sink is slow keep those of others from being tried",
+    ),
+    Mutant(
+        "retries-wait-for-a-table",
+        "parked/redriver.py",
+        "            known.attempts = replace(known.attempts, patient=not self.automatic)\n",
+        "",
+        "lanes whose changes cannot read the table keep all others of the handler from being tried",
+    ),
+    Mutant(
+        "huge-records-whole",
+        "processing/parking.py",
+        '    return wanted if size <= IMAGES_BYTES else "keys"\n',
+        "    return wanted\n",
+        "a change that no transaction takes whole ends its worker, and the next one",
+    ),
+    Mutant(
+        "nothing-skipped-in-a-lane",
+        "parked/redriver.py",
+        "        return skips and self.automatic and head.error is None\n",
+        "        return False\n",
+        "what a slow sink set aside holds its item for good, although failures are to be skipped",
+    ),
 )

@@ -82,6 +82,13 @@ MUTANTS = (
         "anyio.fail_after(seconds)",
         "a delivery fails because others are in front of it",
     ),
+    Mutant(
+        "audience-without-an-end",
+        "kinds/audience.py",
+        "            with anyio.move_on_after(self.seconds) as scope:\n",
+        "            with anyio.move_on_after(math.inf) as scope:\n",
+        "audiences that do not come keep all other lanes from being tried",
+    ),
     # -- mirrors and derived items -----------------------------------------------------------------
     Mutant(
         "entered-without-a-check",

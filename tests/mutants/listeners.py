@@ -88,4 +88,11 @@ MUTANTS = (
         "",
         "a paused consumer tries its parked changes",
     ),
+    Mutant(
+        "swept-readers-stay",
+        "worker.py",
+        "            crew.shards.abandon()\n",
+        "",
+        "pages are kept for readers that a worker had before it was swept",
+    ),
 )

@@ -26,7 +26,15 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("streamkit", "tests", "handlers", "pyproject.toml", "README.md")
+COPIED = (
+    "streamkit",
+    "tests",
+    "handlers",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+    "CONTRIBUTING.md",
+)
 LIMIT_SECONDS = 240
 
 _CRASHES = "tests/simulation/test_crashes.py::"
@@ -74,16 +82,24 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         "tests/simulation/test_lambda_late.py",
         "tests/simulation/test_lambda_time.py",
         "tests/simulation/test_lambda_lanes.py",
+        "tests/simulation/test_lambda_holds.py",
+        "tests/simulation/test_lambda_anew.py",
+        "tests/simulation/test_lambda_builds.py",
+        "tests/simulation/test_lambda_operations.py",
         "tests/simulation/test_lambda.py",
     ),
     "moves": (
         "tests/unit/test_kcl_leases.py",
         "tests/simulation/test_kcl_import.py",
+        "tests/simulation/test_moving_rivals.py",
         "tests/simulation/test_moving.py",
     ),
     "migrations": (
+        "tests/unit/migrate/test_view.py",
         "tests/simulation/test_migration_rows.py",
         "tests/simulation/test_migration_adversary.py",
+        "tests/simulation/test_migration_freezes.py",
+        "tests/simulation/test_migrations.py",
     ),
     "telemetry": (
         "tests/unit/test_traces.py",
@@ -103,7 +119,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "faults": (
         f"{_FAULTS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble[0]",
     ),
-    "fan_outs": ("tests/simulation/test_fan_out_adversary.py",),
+    "fan_outs": ("tests/simulation/test_fan_out_adversary.py", "tests/simulation/test_sending.py"),
     "mirrors": ("tests/simulation/test_derive.py", "tests/simulation/test_mirror_rows.py"),
     "fleet": ("tests/simulation/test_fleet.py",),
     "seeds": (f"{_SEEDS}test_no_seed_breaks_an_invariant_and_together_they_meet_every_trouble[0]",),

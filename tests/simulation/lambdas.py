@@ -123,3 +123,20 @@ def sqs(*bodies):
             for n, body in enumerate(bodies)
         ]
     }
+
+
+def given_up(stream, records, *, payload=False):
+    """The record of an on-failure destination; that in S3 has the payload."""
+    body = {
+        "requestContext": {"requestId": "r", "condition": "RetryAttemptsExhausted"},
+        "responseContext": {"statusCode": 200, "functionError": "Unhandled"},
+        "version": "1.0",
+        "DDBStreamBatchInfo": {
+            "shardId": stream.shards[0],
+            "startSequenceNumber": number_of(records[0]),
+            "endSequenceNumber": number_of(records[-1]),
+            "batchSize": len(records),
+            "streamArn": stream.arn,
+        },
+    }
+    return body | ({"payload": json.dumps(event(records))} if payload else {})

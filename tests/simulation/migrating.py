@@ -154,7 +154,7 @@ def old_then_new(old: type[Any], new: type[Any]) -> Where:
     """Return what a well-behaved team does: nobody writes while pairs are turned around."""
 
     def where(phase: str) -> type[Any] | None:
-        if phase in ("switching", "returning", "unturning", "dropping"):
+        if phase in ("switching", "returning", "following", "unturning", "dropping"):
             return None
         return new if phase in ("soaking", "contracting", "done") else old
 

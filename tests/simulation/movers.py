@@ -32,6 +32,19 @@ class Mover(Process):
         return await super().intercept(call, apply)
 
 
+@dataclass
+class Slow(Process):
+    """Stands still before one of its writes, by number."""
+
+    at: int = 0
+
+    async def intercept(self, call, apply):
+        if call.operation in WRITES and len(self.writes) == self.at:
+            self.at = -1
+            self.freeze()
+        return await super().intercept(call, apply)
+
+
 class Moving:
     """Begins with one host; a mover that may be killed at some call moves it to the other."""
 

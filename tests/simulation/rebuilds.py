@@ -39,6 +39,21 @@ class Sales(Aggregate[Sale], pk="OF#{shop}", sk="SALES"):
         return None if sale.shop == "none" else cls.key(shop=sale.shop)
 
 
+class Session(Entity, pk="{token}", type="session"):
+    token: str
+    shop: str
+    amount: int = 1
+
+
+class Active(Aggregate[Session], pk="OF#{shop}", type="active"):
+    shop: str
+    sales: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, session: Session) -> Key["Active"]:
+        return cls.key(shop=session.shop)
+
+
 BROKEN: set[str] = set()
 """Shops whose changes fail for the moment."""
 
@@ -47,6 +62,12 @@ def app_of(*aggregates, **named):
     app = App("shop", table=TABLE, **named)
     for aggregate in aggregates or (Sales,):
         app.aggregate(aggregate)
+    return app
+
+
+def session_app():
+    app = App("sessions", table="Sessions", type_attribute="type")
+    app.aggregate(Active)
     return app
 
 

@@ -1,7 +1,6 @@
 """What an aggregate costs, from the engine's own accounting: exact, spread and approximate."""
 
 import random
-from pathlib import Path
 from typing import Annotated
 
 import anyio
@@ -11,10 +10,10 @@ from streamkit import Aggregate, App, Count, Key
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
+from tests.pages import rows, section
 from tests.simulation.bill import Bill
 from tests.simulation.shop import TABLE, Sale, create_table
 
-README = Path(__file__).parents[2].joinpath("README.md").read_text()
 SHARDS, RATE, SECONDS = 4, 100, 20
 WAYS = {"exact": {}, "spread=8": {"spread": 8}, "approximate": {"approximate": True}}
 
@@ -60,7 +59,7 @@ async def units_per_1000_changes(keywords, shops):
 
 
 @pytest.mark.parametrize("shops", [1, 20])
-def test_an_aggregate_costs_what_the_readme_says(shops):
+def test_an_aggregate_costs_what_the_page_says(shops):
     column = {1: "one group", 20: "20 groups"}[shops]
     found = {}
     for name, keywords in WAYS.items():
@@ -72,9 +71,8 @@ def test_an_aggregate_costs_what_the_readme_says(shops):
 
 
 def said(name):
-    """Return the figures of one row of the README's table, by column."""
-    text = README.partition("### Count, sum and average")[2].partition("\n### ")[0]
-    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in text.splitlines()]
-    begin = next(number for number, row in enumerate(rows) if "one group" in row)
-    head, row = rows[begin], next(row for row in rows[begin:] if row[0] == name)
+    """Return the figures of one row of the page's table, by column."""
+    found = rows(section("docs/aggregates.md", "Count, sum and average"))
+    begin = next(number for number, row in enumerate(found) if "one group" in row)
+    head, row = found[begin], next(row for row in found[begin:] if row[0] == name)
     return {key: float(cell.replace(",", "")) for key, cell in zip(head[1:], row[1:], strict=True)}

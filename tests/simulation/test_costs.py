@@ -1,12 +1,11 @@
-"""What a fleet costs: the engine's own accounting, what the README says, and what is estimated.
+"""What a fleet costs: the engine's own accounting, what the page says, and what is estimated.
 
 Three figures for each activity have to agree: what is measured here, what `streamkit cost` computes,
-and what the README publishes. If a change makes a fleet dearer by more than a tenth, this fails.
+and what docs/costs.md publishes. If a change makes a fleet dearer by more than a tenth, this fails.
 """
 
 import random
 from dataclasses import dataclass
-from pathlib import Path
 
 import anyio
 import pytest
@@ -17,10 +16,10 @@ from streamkit.settings import PRESETS, Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
+from tests.pages import PAGES, rows
 from tests.simulation.bill import Bill, told_apart
 from tests.simulation.shop import TABLE, ShopSales, create_table
 
-README = Path(__file__).parents[2].joinpath("README.md").read_text()
 GROWTH = 1.1
 """By how much the measured units may exceed the published ones."""
 SHRINKAGE = 0.6
@@ -140,12 +139,11 @@ def units(bill, cost):
     return bill.units[PURPOSES[cost.what]][cost.kind] / cost.count
 
 
-def readme_row(name, column="units an hour"):
-    """Return a row of the README's table that has such a column, by the names of its columns."""
-    text = README.partition("### What it costs")[2].partition("\n### ")[0]
-    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in text.splitlines()]
-    head = next(row for row in rows if column in row)
-    return next(dict(zip(head, row, strict=True)) for row in rows if row[0] == name)
+def page_row(name, column="units an hour"):
+    """Return a row of the page's table that has such a column, by the names of its columns."""
+    found = rows(PAGES["docs/costs.md"])
+    head = next(row for row in found if column in row)
+    return next(dict(zip(head, row, strict=True)) for row in found if row[0] == name)
 
 
 def compare(name, bill, fleet):
@@ -159,15 +157,15 @@ def compare(name, bill, fleet):
 
 
 @pytest.mark.parametrize("name", FLEETS)
-def test_the_readme_publishes_the_units_that_are_estimated(name):
+def test_the_page_publishes_the_units_that_are_estimated(name):
     for cost in FLEETS[name].estimate.costs:
         if cost.what in PURPOSES:
-            row = readme_row(cost.what)
+            row = page_row(cost.what)
             assert row[name] == f"{cost.units:,.0f}", cost.what
             assert row["units an hour"] == f"{cost.kind}, for each {cost.per}"
     for cost in BUSY[name].estimate.costs if name in BUSY else ():
         if cost.what in BUSIER:
-            assert readme_row(f"{cost.what}, busy")[name] == f"{cost.units:,.0f}", cost.what
+            assert page_row(f"{cost.what}, busy")[name] == f"{cost.units:,.0f}", cost.what
 
 
 @pytest.mark.parametrize("name", FLEETS)
@@ -242,7 +240,7 @@ def test_own_records_keep_no_shard_awake():
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_readme_says_what_each_preset_costs(preset):
-    settings, row = Settings(preset=preset), readme_row(preset, "preset")
+    settings, row = Settings(preset=preset), page_row(preset, "preset")
     quiet = estimate(settings, shards=4, workers=2)
     busy = estimate(settings, shards=4, workers=2, changes=4.0)
     assert row["quiet shard polled"] == f"every {settings.poll_ceiling:g} s"

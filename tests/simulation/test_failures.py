@@ -17,6 +17,7 @@ from streamkit import (
     Table,
 )
 from streamkit.local.transport import Response
+from streamkit.parked.retrying import AT_ONCE
 from streamkit.settings import Settings
 from streamkit.testing import Harness
 from tests.orders import Journal, Order
@@ -190,6 +191,18 @@ def test_a_record_too_large_for_one_item_is_retried_from_its_parts(world_of):
     assert lines(harness) == "A"
     left = [i["_sk_kind"]["S"] for i in harness.world.items("shop") if "_sk_kind" in i]
     assert {"parked", "part", "lane"}.isdisjoint(left)
+
+
+def test_a_record_too_large_for_a_transaction_is_parked_with_its_keys_alone(world_of):
+    downstream = Downstream()
+    harness = world_of(journalling(downstream))
+    for status in "AB":
+        harness.put(Order(number=1, status=status, text="\x01" * 395_000))
+    harness.settle()
+    assert [parked.payload for parked in harness.parked()] == ["whole", "keys"]
+    downstream.down = False
+    harness.advance("30m")
+    assert lines(harness) == "AB"
 
 
 def test_parked_changes_heal_after_the_worker_is_killed_and_its_shards_have_split(world_of):
@@ -381,6 +394,35 @@ def test_an_unavailable_table_only_delays_retries(world_of):
     assert refused
     assert harness.parked() == []
     assert lines(harness) == "A"
+
+
+def test_what_cannot_be_read_for_some_changes_holds_up_no_retries_of_others(world_of):
+    downstream = Downstream()
+    app = App("shop", table="shop", entities=[Journal], policy=Policy(attempts=1, breaker=False))
+
+    @app.on
+    async def count(change: Inserted[Order], table: Table) -> Add[Journal]:
+        downstream.use()
+        number = change.new.number
+        await table.get(Journal.key(number=99 if number else 98))
+        return Add(Journal.key(number=number), count=1)
+
+    async def intercept(call, apply):
+        if call.operation == "GetItem" and b"JOURNAL#99" in call.payload:
+            return Response(400, b'{"__type":"x#ThrottlingException","message":"slow down"}')
+        return apply()
+
+    harness = world_of(app)
+    harness.put(*(Order(number=number) for number in range(2 * AT_ONCE)))
+    harness.settle()
+    downstream.down = False
+    harness._process.faults = Faulty(intercept)
+    harness.advance("5m")
+    assert harness.get(Journal.key(number=0)).count == 1
+    assert len(harness.parked()) == 2 * AT_ONCE - 1
+    harness._process.faults = None
+    harness.advance("5m")
+    assert harness.parked() == []
 
 
 class Faulty:

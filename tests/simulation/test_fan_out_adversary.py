@@ -10,6 +10,7 @@ from streamkit.operating.consumers import delete_consumer
 from streamkit.operating.rewind import RewindRefused, rewind
 from streamkit.operating.status import read_status
 from streamkit.parked.redrive import redrive
+from streamkit.parked.retrying import AT_ONCE
 from tests.simulation.memory import Memory
 from tests.simulation.watchers import (
     Deal,
@@ -252,6 +253,35 @@ def test_an_audience_that_has_become_another_one_fails_the_fan_out_and_not_the_w
     (parked,) = harness.parked()
     assert parked.error == "ValidationException"
     assert harness.get(Seen.key(deal="2")), "the worker lives"
+
+
+def test_an_audience_that_does_not_come_holds_up_no_other_lane(harness_of):
+    app = App("deals", table="Deals", entities=[Note, Watch])
+    hanging = {str(number) for number in range(AT_ONCE)}
+
+    async def generated(change: Inserted[Deal], after: str | None):
+        for number in range(0 if after is None else int(after) + 1, 12):
+            if number == 6 and change.new.deal in hanging:
+                await asyncio.Event().wait()
+            yield str(number), f"u{number:04}"
+
+    @app.fan_out(generated, inline=5)
+    def tell(change: Inserted[Deal], to: str) -> Put[Note]:
+        return Put(Note(user=to, deal=change.new.deal))
+
+    harness = harness_of(app)
+    harness.settle()
+    harness.put(*(Deal(deal=deal, brand="acme") for deal in sorted(hanging)))
+    harness.advance("2m")
+    harness.put(Deal(deal="last", brand="acme"))
+    harness.advance("5m")
+    assert notes(harness, "last") == users(12)
+    assert notes(harness, "0") == users(6), "as far as they came"
+    assert {parked.error for parked in harness.parked()} == {"TimeoutError"}
+    hanging.clear()
+    harness.advance("1h")
+    assert [notes(harness, str(number)) for number in range(AT_ONCE)] == [users(12)] * AT_ONCE
+    assert not harness.parked()
 
 
 def test_a_fan_out_keeps_its_change_whole_whatever_is_stored_of_others(harness_of):

@@ -2,16 +2,18 @@
 
 import asyncio
 import itertools
+from contextlib import suppress
 
 import anyio
 import pytest
 
-from streamkit import Add, App, Entity, Inserted
+from streamkit import Add, App, ConfigurationError, Entity, Inserted
 from streamkit.moving import MoveRefused, import_leases
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
+from tests.simulation.movers import Slow
 
 TABLE, LEASES = "Orders", "kcl-leases"
 
@@ -38,8 +40,8 @@ def make_app():
 class Kcl:
     """A consumer as a KCL with a careful application: checkpoints are exact when it stops."""
 
-    def __init__(self, world, prefix=""):
-        self.world, self.prefix = world, prefix
+    def __init__(self, world, prefix="", *, newest=False):
+        self.world, self.prefix, self.newest = world, prefix, newest
         self.seen = []
 
     def call(self, service, operation, **request):
@@ -87,6 +89,14 @@ class Kcl:
             "leaseOwner": {"S": "host"},
             "ownerSwitchesSinceCheckpoint": {"N": "0"},
         }
+        if self.newest:  # what version 3 adds; a pending checkpoint is not reached yet
+            item |= {
+                "checkpointOwner": {"S": "host"},
+                "childShardIds": {"SS": [f"{self.prefix}child"]},
+                "pendingCheckpoint": {"S": "99" + checkpoint},
+                "pendingCheckpointSubSequenceNumber": {"N": "0"},
+                "throughputKBps": {"N": "0.5"},
+            }
         if parent:
             item["parentShardId"] = {"SS": [self.prefix + parent]}
         self.call("dynamodb", "PutItem", TableName=LEASES, Item=item)
@@ -159,6 +169,62 @@ def test_every_change_is_done_by_the_kcl_or_by_the_app_and_none_by_both(prefix):
         run_virtually(main)
 
 
+def test_what_the_newest_kcl_keeps_beside_its_leases_is_no_lease():
+    async def main():
+        app = make_app()
+        world = a_world(1, app)
+        kcl = Kcl(world, newest=True)
+        orders(world, range(30))
+        kcl.run(most=10)
+        for kind in ("WORKER_METRIC_STATS", "COORDINATOR_STATE", "LEADER_LOCK"):
+            item = {"leaseKey": {"S": f"{kind} of a worker"}, "entityType": {"S": kind}}
+            item |= {"checkpoint": {"S": "TRIM_HORIZON"}, "leaseCounter": {"N": "1"}}
+            kcl.call("dynamodb", "PutItem", TableName=LEASES, Item=item)
+        done = await importing(world, app)
+        assert not done.notes
+        await world.run_worker(app)
+        assert tallies(world) == dict.fromkeys(set(range(30)) - done_by(kcl), 1)
+        assert tallies(world)
+
+    with repeatable(1):
+        run_virtually(main)
+
+
+def test_an_importer_that_was_thought_dead_changes_nothing_once_another_has_finished():
+    async def play(at):
+        app = make_app()
+        world = a_world(1, app)
+        kcl = Kcl(world)
+        orders(world, range(10))
+        kcl.run(most=3)
+        slow, ended = Slow("slow", at=at), anyio.Event()
+
+        async def be_slow():
+            async with world.clients(slow) as aws:
+                with suppress(ConfigurationError):
+                    await import_leases(app, aws, LEASES, clock=world.clock)
+            ended.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(be_slow)
+            while slow.frozen is None and not ended.is_set():
+                await anyio.sleep(0.5)
+            stood = slow.frozen is not None
+            if stood:
+                await importing(world, app)
+            await world.run_worker(app)
+            slow.thaw()
+            await ended.wait()
+            orders(world, range(10, 12))
+            await world.run_worker(app)
+        assert tallies(world) == dict.fromkeys(set(range(12)) - done_by(kcl), 1), at
+        return stood
+
+    with repeatable(1):
+        calls = next(at for at in itertools.count() if not run_virtually(play, at))
+    assert calls > 4
+
+
 def has_host(world):
     """Say whether the consumer is complete: its last write has come through."""
     return any(item.get("_sk_host") == {"S": "workers"} for item in world.items(TABLE))
@@ -216,6 +282,10 @@ def test_it_is_refused_while_a_kcl_lives_for_a_consumer_that_exists_and_dry_does
         kcl = Kcl(world)
         orders(world, range(10))
         kcl.run(most=3)
+        kcl.lease("shardId-000000000000", "5", None)  # of a Kinesis stream
+        with pytest.raises(MoveRefused, match="shardId-000000000000 is gone, and was not read"):
+            await importing(world, app)
+        kcl.lease("shardId-000000000000", "SHARD_END", None)
         alive = asyncio.get_running_loop().create_task(renew(kcl))
         with pytest.raises(MoveRefused, match="stop the KCL"):
             await importing(world, app)

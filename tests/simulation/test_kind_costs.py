@@ -1,16 +1,15 @@
-"""What the kinds of handlers cost, from the engine's own accounting, and what the README says."""
+"""What the kinds of handlers cost, from the engine's own accounting, and what docs/copies.md says."""
 
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from streamkit import App, Entity, Index, Inserted, Send, Set
 from streamkit.testing.chance import repeatable
+from tests.pages import PAGES, rows
 from tests.simulation.memory import Memory
 from tests.simulation.watchers import Deal, make_app, notes, watch
 
-README = Path(__file__).parents[2].joinpath("README.md").read_text()
 GROWTH = 1.1
 """By how much the measured units may exceed the published ones."""
 SHRINKAGE = 0.8
@@ -162,17 +161,17 @@ KINDS = {
 }
 
 
-def readme_row(name):
-    """Return what the README's table says of a kind: write and read units, and calls."""
-    row = next(line for line in README.splitlines() if line.startswith(f"| {name} |"))
-    return [float(cell.replace(",", "")) for cell in row.strip("| ").split("|")[1:]]
+def page_row(name):
+    """Return what the page's table says of a kind: write and read units, and calls."""
+    row = next(row for row in rows(PAGES["docs/copies.md"]) if row[0] == name)
+    return [float(cell.replace(",", "")) for cell in row[1:]]
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_kind_costs_what_the_readme_says(harness_of, name):
+def test_a_kind_costs_what_the_page_says(harness_of, name):
     with repeatable(1):
         costs = KINDS[name](harness_of)
     found = (costs.write, costs.read, costs.calls)
     print(f"{name}: {costs.write:,.0f} write units, {costs.read:,.0f} read, {costs.calls} calls")
-    for measured, published in zip(found, readme_row(name), strict=True):
+    for measured, published in zip(found, page_row(name), strict=True):
         assert SHRINKAGE * published <= measured <= GROWTH * published + 1

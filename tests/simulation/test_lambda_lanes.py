@@ -1,9 +1,25 @@
 """A deployment of Lambda functions alone: what is in lanes goes on by the scheduled function."""
 
+from typing import Annotated
+
 import anyio
 import pytest
 
-from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Query, Set, absent
+from streamkit import (
+    Aggregate,
+    App,
+    Entity,
+    Inserted,
+    Key,
+    Max,
+    Modified,
+    PoisonChange,
+    Policy,
+    Put,
+    Query,
+    Set,
+    absent,
+)
 from streamkit.aws_lambda.host import maintain, process_batch
 from streamkit.parked.listing import held_lanes
 from streamkit.testing.chance import repeatable
@@ -266,5 +282,58 @@ def test_the_copies_of_a_source_follow_in_lambda_functions_alone():
                 await deliver(environment, stream)
                 assert {c["brand"]["S"] for c in begin_with(world, "COPY#")} == {new}
             assert await held_lanes(environment.store) == []
+
+    simulated(main)
+
+
+class Bid(Entity, pk="LOT#{lot}", sk="BID#{number}"):
+    lot: str
+    number: int
+
+
+class Best(Aggregate[Bid], pk="BEST#{lot}", sk="BEST"):
+    lot: str
+    number: Annotated[int | None, Max("number")] = None
+
+    @classmethod
+    def group(cls, bid: Bid) -> Key["Best"]:
+        return cls.key(lot=bid.lot)
+
+    @classmethod
+    def members(cls, lot: str) -> Query[Bid]:
+        return Bid.query(lot=lot)
+
+
+def bid(world, number):
+    key = {"PK": {"S": "LOT#x"}, "SK": {"S": f"BID#{number}"}}
+    item = {**key, "lot": {"S": "x"}, "number": {"N": f"{number}"}}
+    world.engine.call("dynamodb", "PutItem", {"TableName": TABLE, "Item": item})
+
+
+def test_changes_of_one_group_still_go_together_when_another_invocation_was_faster():
+    async def main():
+        app = App("deals", table=TABLE)
+        app.aggregate(Best)
+        world = world_of(app)
+        stream = Stream(world, TABLE)
+        async with environment_of(world, app) as environment:
+            bid(world, 0)
+            await deliver(environment, stream)
+            for number in range(1, 50):
+                bid(world, number)
+            first, *others = stream.business()[1:]
+            transact, sent = environment.aws.dynamodb.transact_write_items, []
+
+            async def overtaken(**request):
+                sent.append(len(request["TransactItems"]))
+                if len(sent) == 1:
+                    await process_batch(environment, event([first]))
+                return await transact(**request)
+
+            environment.aws.dynamodb.transact_write_items = overtaken
+            assert await process_batch(environment, event(others)) == {"batchItemFailures": []}
+            assert sent == [49, 2, 49]  # refused; the other one's; all together again
+        (best,) = begin_with(world, "BEST#")
+        assert best["number"] == {"N": "49"}
 
     simulated(main)

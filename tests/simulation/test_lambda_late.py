@@ -26,6 +26,7 @@ from tests.simulation.lambdas import (
     Stream,
     environment_of,
     event,
+    given_up,
     number_of,
     own_items,
     sqs,
@@ -68,23 +69,6 @@ def put(world, order, amount):
 def logged(world):
     logs = (item for item in world.items(TABLE) if item["PK"]["S"].startswith("LOG#"))
     return {item["order"]["S"]: int(item["amount"]["N"]) for item in logs}
-
-
-def given_up(stream, records, *, payload=False):
-    """The record of an on-failure destination; that in S3 has the payload."""
-    body = {
-        "requestContext": {"requestId": "r", "condition": "RetryAttemptsExhausted"},
-        "responseContext": {"statusCode": 200, "functionError": "Unhandled"},
-        "version": "1.0",
-        "DDBStreamBatchInfo": {
-            "shardId": stream.shards[0],
-            "startSequenceNumber": number_of(records[0]),
-            "endSequenceNumber": number_of(records[-1]),
-            "batchSize": len(records),
-            "streamArn": stream.arn,
-        },
-    }
-    return body | ({"payload": json.dumps(event(records))} if payload else {})
 
 
 def simulated(main):

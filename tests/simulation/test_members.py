@@ -49,6 +49,8 @@ async def swept_worker():
                 world.engine.call("dynamodb", "DeleteItem", {"TableName": TABLE, "Key": key})
         await anyio.sleep(30)
         assert worker.name != first
+        shared = worker.place.reads._shards.values()
+        assert {len(shard.readers) for shard in shared} == {1}, "those of before are gone"
         traffic.write(20)
         await anyio.sleep(10)
         worker.stop()

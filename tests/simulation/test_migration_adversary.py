@@ -2,6 +2,9 @@
 
 import json
 import random
+from dataclasses import replace
+from functools import partial
+from unittest.mock import AsyncMock
 
 import anyio
 import pytest
@@ -9,6 +12,8 @@ from msgspec import Raw
 
 from streamkit import App, Entity
 from streamkit.decode.envelope import Record, StreamRecord
+from streamkit.errors import ConfigurationError
+from streamkit.migrate import steps
 from streamkit.migrate.capture import capture_app
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
@@ -168,6 +173,29 @@ def test_a_source_that_was_never_whole_follows_its_parts_while_they_are_the_trut
     assert run(a_part_is_mirrored)["click"] == {"N": "3"}
 
 
+async def taken_back_and_applied_again(app, source, target):
+    async with site_of(app) as site:
+        await site.put(source)
+        key = source.item_key.wire(site.schema)
+        await site.pairs.forward(key, Tally())
+        read = await site.get(target)
+        await site.delete(target)
+        await site.pairs.forward(key, Tally())
+        await work_of(site, "dropping", "back").visit(read, Tally())
+        return await site.get(target)
+
+
+@pytest.mark.parametrize("mode", ["rekey", "derive"])
+def test_who_is_late_with_a_rollback_deletes_nothing_that_was_made_anew(mode):
+    source, target = OldOrder(user="ann", order_id="1"), Order(user="ann", order_id="1")
+    app = migrating.rekey()
+    if mode == "derive":
+        app = App("shop", table="Shop", entities=[Customer, Email])
+        app.migration("0001", Customer, mode="derive")(migrating.marker)
+        source, target = Customer(name="ann", email="a@b"), Email(email="a@b", name="ann")
+    assert run(taken_back_and_applied_again, app, source, target) is not None
+
+
 async def derived_and_taken_back():
     app = App("shop", table="Shop", entities=[Customer, Email])
     app.migration("0001", Customer, mode="derive")(migrating.marker)
@@ -249,6 +277,7 @@ async def runner_in(site, phase, direction="forward"):
         ("soaking", "forward", "soaking"),
         ("contracting", "forward", "contracting"),
         ("returning", "back", "returning"),
+        ("following", "back", "following"),
         ("unturning", "back", "unturning"),
     ],
 )
@@ -259,6 +288,33 @@ def test_lost_changes_never_lead_from_pairs_that_were_turned_to_the_beginning(
     assert (state.phase, state.run) == (then, 2)
 
 
+async def of_another_definition(joins):
+    async with site_of(migrating.rekey()) as site:
+        _, book, state = await runner_in(site, "soaking")
+        await book.write(state, replace(state, digest="other"))
+        return await joins(site)
+
+
+async def run_it(site):
+    await Runner(site.app, site.aws, site.migration, clock=site.world.clock).run()
+
+
+async def take_it_back(site, **named):
+    return await steps.rollback(site.app, site.aws, "0001", clock=site.world.clock, **named)
+
+
+@pytest.mark.parametrize("joins", [run_it, take_it_back])
+def test_whoever_has_another_definition_neither_joins_nor_takes_a_migration_back(joins):
+    with pytest.raises(ConfigurationError, match="another definition"):
+        run(of_another_definition, joins)
+
+
+def test_a_migration_is_taken_back_by_another_definition_if_somebody_says_so():
+    state = run(of_another_definition, partial(take_it_back, accept_change=True))
+    assert state.phase == "returning"
+    assert state.digest == migrating.rekey().migrations["0001"].digest
+
+
 async def failing_pass(phase):
     async with site_of(migrating.rekey()) as site:
         old = OldOrder(user="ann", order_id="1", status="NEW")
@@ -266,6 +322,7 @@ async def failing_pass(phase):
         await site.put(Order(user="ann", order_id="1", status="SOMEBODY ELSE'S"))
         runner, book, state = await runner_in(site, phase)
         runner._interrupt = anyio.Event()  # it was set when the state was read
+        runner.capturing.caught_up = AsyncMock(return_value=True)
         await runner._pass(state)
         return await book.read("0001")
 

@@ -25,8 +25,8 @@ from streamkit.migrate.running import Runner
 from streamkit.migrate.state import StateBook
 from streamkit.migrate.transform import Transform
 from streamkit.migrate.work import Work
-from streamkit.running.preflight import survey
 from streamkit.shape import entities_of
+from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating
@@ -210,10 +210,17 @@ class LateRunner(Runner):
         await anyio.sleep(3)
         await super()._capture_until_stopped()
 
-    def _capture_app(self):
-        late = super()._capture_app()
-        late.start = "latest"
-        return late
+    async def _open(self):
+        await super()._open()
+        sides = self.capturing.sides
+
+        def late(state):
+            found = sides(state)
+            for side in found:
+                side.app.start = "latest"
+            return found
+
+        self.capturing.sides = late
 
 
 def only_the_pass(monkeypatch):

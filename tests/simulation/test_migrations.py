@@ -1,6 +1,7 @@
 """Migrations under live writers, crashes, freezes, splits and rolls; compared item by item."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -148,3 +149,41 @@ def test_items_go_to_another_table_while_they_are_written():
 
 def as_it_is(order: OldOrder) -> OldOrder:
     return order
+
+
+class Movers(Orders):
+    """Orders whose application writes to the other table once they have moved there."""
+
+    def __init__(self):
+        super().__init__(old_then_new(OldOrder, OldOrder), items=12)
+        self.last = None
+
+    async def act(self, aws, schema, rng, phase):
+        moved = phase in ("soaking", "contracting", "done")
+        if phase in ("returning", "following", "unturning") and self.last is None:
+            self.last = comparable((await aws.dynamodb.scan(TableName="New"))["Items"])
+        await super().act(aws, replace(schema, name="New") if moved else schema, rng, phase)
+
+
+def comparable(items):
+    return sorted(repr(sorted(visible(item).items(), key=str)) for item in items)
+
+
+@pytest.mark.parametrize("end", ["contract", "rollback"])
+def test_items_go_to_another_table_and_come_back_with_what_was_written_there(end):
+    app = rekey()
+    app.migrations.clear()
+    app.migration("0001", OldOrder, mode="rekey", to="New", reverse=as_it_is)(as_it_is)
+    writer, others = Movers(), [("New", TableShape())]
+    steps = ("apply", "switch", end)
+    ran = migrate(app, "0001", writer, seed=4, acts=8, others=others, steps=steps)
+    here, there = ran.raw(OldOrder), ran.raw(OldOrder, table="New")
+    assert phases(ran)[-1] == ("done" if end == "contract" else "rolled back")
+    assert not [item for item in (*here, *there) if COPY in item]
+    if end == "contract":
+        assert not here
+        assert there
+    else:
+        assert not there
+        assert comparable(here) == writer.last
+        assert any("note" in item for item in here)

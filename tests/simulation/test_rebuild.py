@@ -18,10 +18,12 @@ from streamkit.testing.world import CrashPoint
 from tests.simulation.rebuilds import (
     FAST,
     TABLE,
+    Active,
     Gate,
     Operator,
     Sale,
     Sales,
+    Session,
     app_of,
     cursors_of,
     is_exact,
@@ -31,6 +33,7 @@ from tests.simulation.rebuilds import (
     rebuild,
     scans_a_segment,
     scans_for_groups,
+    session_app,
     state_of,
     store_of,
     stored,
@@ -458,21 +461,6 @@ def test_a_build_keeps_its_place_in_a_roll_out_that_leaves_its_aggregate_as_it_i
 # -- other tables ----------------------------------------------------------------------------------
 
 
-class Session(Entity, pk="{token}", type="session"):
-    token: str
-    shop: str
-    amount: int = 1
-
-
-class Active(Aggregate[Session], pk="OF#{shop}", type="active"):
-    shop: str
-    sales: Annotated[int, Count()] = 0
-
-    @classmethod
-    def group(cls, session: Session) -> Key["Active"]:
-        return cls.key(shop=session.shop)
-
-
 class Tick(Entity, pk="{day}", sk="{second}", type="tick"):
     day: int
     second: int
@@ -492,12 +480,6 @@ def tick_app():
     options = {"control_table": "Control", "tables": ["Control"]}
     app = App("ticks", table="Ticks", type_attribute="type", **options)
     app.aggregate(Ticks)
-    return app
-
-
-def session_app():
-    app = App("sessions", table="Sessions", type_attribute="type")
-    app.aggregate(Active)
     return app
 
 

@@ -15,8 +15,8 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import Member, Roster
 from streamkit.operating.consumers import delete_consumer, list_consumers, start_findings
 from streamkit.operating.rewind import RewindRefused, rewind
-from streamkit.running.preflight import survey
 from streamkit.settings import Settings
+from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.shop import TABLE, create_table

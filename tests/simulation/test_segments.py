@@ -11,7 +11,7 @@ from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
 from streamkit.migrate.segments import Segments, place_of, place_text, strided
 from streamkit.processing.commit import Applied
-from streamkit.running.preflight import describe
+from streamkit.surroundings import describe
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 

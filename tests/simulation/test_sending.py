@@ -6,6 +6,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Send
 from streamkit.errors import DeclarationError
+from streamkit.parked.retrying import AT_ONCE
 from streamkit.testing.harness import Harness, every_crash
 from tests.simulation.memory import Memory
 
@@ -109,6 +110,45 @@ def test_a_slow_sink_holds_up_its_own_handler_only(harness_of):
     for order in range(10):
         assert sink.steps(str(order))[-2:] == [0, 1]
     assert not harness.parked()
+
+
+def test_a_slow_sink_keeps_no_lanes_of_other_handlers_waiting(harness_of):
+    sink = Memory(calls=1, items=1)
+    sink.trouble = lambda _: 8.0
+    app = make_app(sink, timeout_seconds=60)
+
+    async def both(change: Inserted[Order], after: str | None):
+        for number in range(0 if after is None else int(after) + 1, 2):
+            yield str(number), f"{change.new.order}-{number}"
+
+    @app.fan_out(both, inline=0)
+    def each(change: Inserted[Order], to: str) -> Put[Copy]:
+        return Put(Copy(order=to))
+
+    harness = harness_of(app)
+    harness.settle()
+    write(harness, orders=3 * AT_ONCE, steps=1)
+    harness.advance("40s")
+    assert len(sink.batches) < 10
+    assert len(copies(harness)) == 3 * AT_ONCE * 3
+
+
+@pytest.mark.parametrize("error", [PoisonChange("never"), OSError("down")])
+def test_what_a_slow_sink_set_aside_is_skipped_where_the_policy_says_so(harness_of, error):
+    sink = Memory(calls=1, items=1)
+    sink.trouble = lambda _: 8.0
+    harness = harness_of(make_app(sink, timeout_seconds=60, on_failure="skip"))
+    harness.settle()
+    write(harness, orders=4, steps=1)
+    harness.advance("12s")
+    assert len(harness.parked()) >= 2, "they wait in their lanes"
+    sink.trouble = lambda _: error
+    harness.advance("10m")
+    assert not harness.parked()
+    sink.trouble = None
+    harness.put(*(Order(order=str(order), step=1) for order in range(4)))
+    harness.settle()
+    assert [sink.steps(str(order))[-1] for order in range(4)] == [1, 1, 1, 1]
 
 
 def test_what_can_never_be_delivered_is_parked_at_once(harness_of):

@@ -31,7 +31,8 @@ from streamkit.decode import ImageDecoder, parse_page
 from streamkit.kinds.aggregate import contributions, difference
 from streamkit.model.schema import TableSchema
 from streamkit.processing.dispatch import Dispatcher
-from streamkit.running.preflight import Surroundings, findings
+from streamkit.running.preflight import findings
+from streamkit.surroundings import Surroundings
 
 
 class Sale(Entity, pk="SALE#{shop}", sk="{number:04d}"):

@@ -30,7 +30,7 @@ LAYERS = (
     # With the gateway for reads: it shows the pending effects of outcomes.
     ("commit", "processing table"),
     ("parts", "fleet kinds source"),
-    ("app", "app registration shape"),
+    ("app", "app registration shape surroundings"),
     ("public", "streamkit"),
     (
         "hosts",

@@ -26,7 +26,8 @@ from streamkit import (
 from streamkit.handler import Handler
 from streamkit.model.cascades import Cascades, cycles, same_items
 from streamkit.model.schema import TableSchema
-from streamkit.running.preflight import Surroundings, findings
+from streamkit.running.preflight import findings
+from streamkit.surroundings import Surroundings
 
 SCHEMA = TableSchema(
     "t", "pk", "sk", "S", "S", {}, stream_arn="arn/stream/1", view_type="NEW_AND_OLD_IMAGES"

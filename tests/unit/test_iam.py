@@ -292,7 +292,7 @@ def test_a_control_table_takes_the_control_items_instead():
 
 
 @pytest.mark.parametrize("sort", [None, "X"])
-def test_what_rebuilds_leave_is_swept_by_workers_alone_and_nothing_else_is(sort):
+def test_what_rebuilds_leave_is_swept_and_nothing_else_is(sort):
     class Item(Entity, pk="ITEM#{name}", sk=sort):
         name: str
 
@@ -307,10 +307,10 @@ def test_what_rebuilds_leave_is_swept_by_workers_alone_and_nothing_else_is(sort)
         def group(cls, item: Item) -> Key["Items"]:
             return cls.key(name=item.name)
 
-    assert may(app, "BatchWriteItem", "_sk#shop#label#ledger")
-    assert not may(app, "BatchWriteItem", "ITEMS#x")
-    assert not may(app, "BatchWriteItem", "_sk#shop#label#ledger", host="lambda")
-    assert may(app, "Scan") == (sort is None)
+    assert may(app, "DeleteItem", "_sk#shop#label#ledger")
+    assert not may(app, "BatchWriteItem", "_sk#shop#label#ledger"), "nothing is deleted so"
+    assert may(app, "Scan") == may(app, "Scan", host="lambda") == (sort is None)
+    assert not may(app, "Scan", host="migrate", resource=TABLE.replace("Shop", "Elsewhere"))
     assert may(app, "DeleteItem", "ITEMS#x", host="operator")  # a rebuild clears it
     assert not may(app, "DeleteItem", "ITEMS#x")
 
@@ -450,3 +450,19 @@ def test_deleting_is_allowed_where_a_handler_deletes():
 
     assert may(app, "DeleteItem", "NOTICE#1")
     assert not may(app, "PutItem", "NOTICE#1")
+
+
+@pytest.mark.parametrize("reverse", [True, False])
+def test_the_stream_of_another_table_is_read_where_there_is_a_way_back_from_it(reverse):
+    app, there = an_app(), TABLE.replace("Shop", "ShopNew")
+
+    def as_it_is(order: Order) -> Order:
+        return order
+
+    back = {"reverse": as_it_is} if reverse else {}
+    app.migration("0001", Order, mode="rekey", to="ShopNew", **back)(as_it_is)
+    for host in ("migrate", "operator"):
+        assert may(app, "GetRecords", host=host, resource=f"{there}/stream/x") == reverse
+        assert may(app, "Scan", host=host, resource=there)  # to verify, and to take it back
+    assert not may(app, "GetRecords", resource=f"{there}/stream/x")
+    assert not may(app, "Scan", resource=there)

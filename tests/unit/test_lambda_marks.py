@@ -2,12 +2,14 @@
 
 import pytest
 
-from streamkit.actions import render
-from streamkit.aws_lambda.marks import KEPT_SECONDS, Mark, Marks, mark_name
+from streamkit.actions import OURS, render
+from streamkit.aws_lambda.marks import Marks, _before
 from streamkit.changes import ItemKey
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
+from streamkit.effects import Guard
 from streamkit.model.schema import TableSchema
+from streamkit.processing.mark import KEPT_SECONDS, Mark, mark_name
 
 KEY = ItemKey("ORDER#1", "ORDER#1")
 
@@ -20,7 +22,7 @@ class Clock:
 def marks_of(*, ttl=None, sk="SK"):
     schema = TableSchema("T", "PK", sk, "S", sk and "S", {}, ttl)
     space = ControlSpace.of(schema, "shop", "label")
-    return Marks(CursorStore(None, space), Clock()), schema
+    return Marks(CursorStore(None, space), Clock(), "1a2b3c4d"), schema
 
 
 def position(number):
@@ -45,7 +47,7 @@ def test_a_bare_mark_is_moved_as_any_other_with_its_own_values(ttl, sk):
     moved(marks, schema, Mark(position(1)), position(2), Mark(position(3)))
     body = moved(marks, schema, Mark(position(7)), position(8), Mark(position(9)))
     rendered = marks._update(mark_name(KEY), Mark(position(9)), str(1_800_000_000 + KEPT_SECONDS))
-    rendered.guards = marks.move(KEY, position(8), Mark(position(9))).guards
+    rendered.guards = [(Guard(_before(Mark(position(7)), position(8))), OURS)]
     assert render(rendered, schema) == {"Update": body}
     values = [
         text for value in body["ExpressionAttributeValues"].values() for text in value.values()

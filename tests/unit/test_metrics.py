@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ from streamkit.observe.exposition import render
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import METRICS, SECONDS, NoMetrics, join
 from streamkit.observe.registry import Registry
+from tests.pages import PAGES
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
 OWN = {"consumer": "shop"}
 
 
@@ -30,9 +29,11 @@ def counted(*hooks):
     return meters
 
 
-def test_the_readme_lists_every_metric_with_its_kind_unit_and_labels():
+def test_the_page_lists_every_metric_with_its_kind_unit_and_labels():
     rows = re.findall(
-        r"^\| `(streamkit_\w+)` \| (\w+) \| (\w+) \| (.*?) \| (.*?) \|$", README, re.MULTILINE
+        r"^\| `(streamkit_\w+)` \| (\w+) \| (\w+) \| (.*?) \| (.*?) \|$",
+        PAGES["docs/operating.md"],
+        re.MULTILINE,
     )
     listed = [
         (name, kind, unit, tuple(labels.split(", ")), text)

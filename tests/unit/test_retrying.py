@@ -10,11 +10,12 @@ import structlog
 from streamkit import Add, App, Entity, Inserted, Modified, Policy
 from streamkit.local.transport import Response
 from streamkit.parked.listing import held_lanes, read_lanes
+from streamkit.parked.redriver import LaneReport
 from streamkit.parked.retrying import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, LaneRetries
 from streamkit.processing.injection import injector
 from streamkit.processing.parking import Hold, lane_name
-from streamkit.running.preflight import survey
 from streamkit.settings import Settings
+from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
 from tests.tables import streamed
@@ -259,6 +260,44 @@ async def test_a_shard_that_was_given_back_is_not_told():
             await anyio.sleep(60)
         assert shop.total() == 1
         assert len(held) == 1
+
+
+class Busy:
+    """A fan-out that is never done, and a clock that stops who asks it without end."""
+
+    def __init__(self, real):
+        self.store, self.real, self.clock = real.store, real.clock, self
+        self.served, self.asked, self.after = 0, 0, lambda: None
+
+    def time(self):
+        self.asked += 1
+        assert self.asked < 1000, "the loop is blocked"
+        return self.real.time()
+
+    def tell(self, set_aside):
+        pass
+
+    async def redrive(self, lane):
+        await anyio.sleep(0.1)
+        self.served += 1
+        if self.served == 3:
+            self.after()
+        return LaneReport(lane, "counted", due=self.real.time(), serving=True)
+
+
+@virtually
+async def test_a_fan_out_under_way_ends_here_when_its_shard_is_given_away():
+    async with opened() as shop:
+        await shop.put(Order(number=1))
+        await shop.work()
+        busy = Busy(shop.retries()._redriver)
+        retries = LaneRetries(busy)
+        busy.after = lambda: retries.unwatch("s")
+        watching(retries, await shop.held())
+        async with running(retries):
+            await anyio.sleep(20)
+        assert busy.served == 3
+        assert not retries.busy
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])

@@ -8,6 +8,7 @@ import pytest
 
 from streamkit.actions import Action, ItemRef, Verb
 from streamkit.aws import connect
+from streamkit.clock import SystemClock
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.local.engine import Engine
@@ -74,7 +75,7 @@ async def count(store):
 
 
 async def take_off(store, found, items):
-    return await leave(store, SCHEMAS, *found, adds(items), random.Random(0))
+    return await leave(store, SCHEMAS, *found, adds(items), random.Random(0), SystemClock())
 
 
 @SIZES

@@ -65,6 +65,14 @@ def test_a_loop_that_never_answers_is_ended_after_as_many_pauses_as_the_limit_ha
         questions(answers_after=2000, pauses=21)
 
 
+@pytest.mark.parametrize(("pauses", "said"), [(0, []), (1, []), (2, [3]), (10, [15])])
+def test_a_loop_that_stood_still_for_seconds_is_logged_once_it_goes_on(monkeypatch, pauses, said):
+    logged = []
+    monkeypatch.setattr(watchdog.log, "warning", lambda event, **more: logged.append((event, more)))
+    questions(answers_after=pauses, pauses=pauses + 2)
+    assert logged == [("process.stalled", {"seconds": seconds}) for seconds in said]
+
+
 def test_the_limit_leaves_time_for_others_to_take_the_shards():
     assert watchdog.blocked_seconds(Settings(lease=7)) == 30
     assert watchdog.blocked_seconds(Settings(lease=20)) == 80

@@ -18,6 +18,7 @@ from streamkit import (
     Entity,
     Inserted,
     Put,
+    Send,
     Set,
     UndeclaredWrite,
 )
@@ -137,3 +138,22 @@ def test_a_check_a_subclass_and_another_tables_item_are_not_held_against_it():
 
 def test_a_handler_that_does_not_say_may_write_anything():
     check_writes(one_handler({}), [NOTICE], "t")
+
+
+def test_a_handler_that_only_sends_is_said_to_take_effect_at_least_once():
+    app = App("shop", table="Shop")
+
+    @app.on
+    def told(change: Inserted[Order]) -> Send | None: ...
+
+    @app.on
+    def written(change: Inserted[Order]) -> list[Send | Put[Order]]: ...
+
+    @app.on
+    def vague(change: Inserted[Order]): ...
+
+    assert [handler.delivered for handler in app.handlers] == [
+        "at_least_once",
+        "exactly_once",
+        "exactly_once",
+    ]

@@ -7,13 +7,13 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key
-from streamkit.migrate import commands
+from streamkit.migrate import commands, steps
 from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.sampling import Wanted
-from streamkit.running.preflight import survey
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
+from streamkit.surroundings import survey
 from streamkit.table import Table
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
@@ -87,12 +87,12 @@ def test_a_paused_one_waits_until_it_is_resumed():
     async def test(app, aws, world, count):
         migration, clock = app.migrations["0001"], world.clock
         await commands.begin(app, aws, migration, segments=4, by="op", clock=clock)
-        await commands.pause(app, aws, "0001", by="op")
+        await steps.pause(app, aws, "0001", by="op")
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: run_aggregate(app, aws, migration, clock=clock))
             await anyio.sleep(60)
             waiting = await count()
-            await commands.resume(app, aws, "0001", by="op")
+            await steps.resume(app, aws, "0001", by="op")
         return waiting, await count()
 
     assert beside_workers(test) == (0, 30)

@@ -14,8 +14,8 @@ from streamkit.migrate import commands
 from streamkit.migrate.planning import Budget, plan_migration
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Sample, Wanted, read_wanted, take_sample
-from streamkit.running.preflight import survey
 from streamkit.shape import TableShape
+from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 

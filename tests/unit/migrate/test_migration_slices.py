@@ -12,7 +12,7 @@ from streamkit.cli.exits import ExitCode
 from streamkit.cli.migrating import exit_code_of
 from streamkit.control import START, Cursor
 from streamkit.errors import ConfigurationError
-from streamkit.migrate import commands
+from streamkit.migrate import commands, steps
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.progress import (
     Progress,
@@ -26,8 +26,8 @@ from streamkit.migrate.reports import Look, Report, ReportBook, Reporter, fresh
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State
 from streamkit.migrate.status import list_migrations
-from streamkit.running.preflight import survey
 from streamkit.shape import TableShape
+from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 
@@ -83,7 +83,7 @@ def test_a_paused_migration_is_left_alone_by_a_slice():
     async def test(app, aws, world):
         migration = app.migrations["0001"]
         await commands.begin(app, aws, migration, segments=4, by="op", clock=world.clock)
-        await commands.pause(app, aws, "0001", by="op")
+        await steps.pause(app, aws, "0001", by="op")
         found = await process_slice(app, aws, {"migration": "0001"}, 10.0)
         return found, labels(world)
 

@@ -6,13 +6,13 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Set
-from streamkit.migrate import commands
+from streamkit.migrate import commands, steps
 from streamkit.migrate.mending import list_errors, retry_errors, waive_errors
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
-from streamkit.running.preflight import survey
 from streamkit.shape import TableShape
+from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 
@@ -64,7 +64,7 @@ class Place:
                 self.app, self.aws, self.migration, segments=2, by="op", clock=self.world.clock
             )
         else:
-            await getattr(commands, step)(self.app, self.aws, "0001", by="op")
+            await getattr(steps, step)(self.app, self.aws, "0001", by="op")
 
     def runner(self):
         clock = self.world.clock

@@ -1,0 +1,69 @@
+"""Counting: how one invocation counts the aggregates that are being built, see `model.builds`.
+
+    emptying             by the ledger, items that nobody counts yet left out
+    building, scanning   by the ledger
+    counting             by the ledger for a day, then live: by a change's two images alone
+    live                 live
+
+There is no cursor that could turn, and none that could be fenced. So an invocation counts as the
+consumer's item says when it begins, and those that began before may go on beside it: plain ones
+until a rebuild has outlasted them, and of the others any two together come to the same sums.
+
+In: the builds, the time, records. Out: the handler that runs for a record. A change that is as old
+as the scan where one counts live was given up by its mapping and comes late: the scan may have
+counted it, and the aggregate *needs rebuild*.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from streamkit.cursor import CursorStore
+from streamkit.decode import Record
+from streamkit.handler import Handler
+from streamkit.model.builds import OUTLASTED_SECONDS, Build
+from streamkit.observe.logger import get_logger
+from streamkit.processing.dispatch import Dispatcher
+from streamkit.source.loss import mark_rebuild
+
+log = get_logger("streamkit.lambda")
+
+
+@dataclass
+class Counting:
+    """How one invocation counts that began at a moment (epoch seconds)."""
+
+    builds: Mapping[str, Build] = field(default_factory=dict)
+    now: float = 0.0
+    _in_builds: dict[str, Handler] = field(default_factory=dict)
+
+    def as_run(self, handler: Handler, record: Record) -> Handler:  # noqa: ARG002 - as a shard's
+        """Return what runs in a handler's place."""
+        build = self.builds.get(handler.name)
+        if build is None or handler.in_build is None or self._is_live(build):
+            return handler
+        if handler.name not in self._in_builds:
+            self._in_builds[handler.name] = handler.in_build(build)
+        return self._in_builds[handler.name]
+
+    async def settle(
+        self, dispatcher: Dispatcher, store: CursorStore, records: Iterable[Record]
+    ) -> None:
+        """Mark the aggregates whose scan may have counted one of these changes, before it is."""
+        scanned = {n: b for n, b in self.builds.items() if b.scanned and self._is_live(b)}
+        if not scanned:
+            return
+        counting = [handler for handler in dispatcher.handlers if handler.name in scanned]
+        late = {
+            handler.name
+            for record in records
+            for handler in counting
+            if not scanned[handler.name].is_after(record.created_at)
+            and dispatcher.router.route(record) is handler.entity
+        }
+        if late:
+            await mark_rebuild(store, frozenset(late))
+            log.error("aggregate.overtaken", aggregates=sorted(late))
+
+    def _is_live(self, build: Build) -> bool:
+        counted = build.state == "counting" and self.now > build.scanned + OUTLASTED_SECONDS
+        return counted or build.state == "live"

@@ -1,0 +1,188 @@
+"""Steps: what people do with a migration that was begun, from any terminal.
+
+In: an app, clients, and a migration's number. Out: its state, as it is then. Each is one
+conditional change of it, with a line in its audit trail; the processes that run the migration
+follow it. On failure: `ConfigurationError` says what is in the way.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock, SystemClock
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.commands import (
+    Limit,
+    limited,
+    migration_of,
+    open_book,
+    operator,
+    require_begun,
+    require_same,
+)
+from streamkit.migrate.state import SWITCHED, Phase, State
+
+
+async def pause(
+    app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
+) -> State:
+    """Let every process stop passing over the table; changes are still captured.
+
+    Raises:
+        ConfigurationError: there is no such migration, or it was never begun.
+    """
+    return await _want(app, aws, number, "pause", by, clock)
+
+
+async def resume(
+    app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
+) -> State:
+    """Let the processes go on.
+
+    Raises:
+        ConfigurationError: there is no such migration, or it was never begun.
+    """
+    return await _want(app, aws, number, "run", by, clock)
+
+
+async def set_limit(
+    app: App,
+    aws: Aws,
+    number: str,
+    limit: Limit,
+    *,
+    by: str | None = None,
+    clock: Clock | None = None,
+) -> State:
+    """Change how much a migration may take, while it runs."""
+    clock = clock or SystemClock()
+    what = f"limit reads={limit.max_reads} writes={limit.max_writes}"
+
+    def changed(state: State) -> State:
+        return limited(require_begun(state), limit).noted(clock.time(), by or operator(), what)
+
+    return await (await open_book(app, aws)).change(migration_of(app, number).id, changed)
+
+
+async def switch(
+    app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
+) -> State:
+    """Make the new items the truth, pair by pair.
+
+    Raises:
+        ConfigurationError: it is not `ready`, or nothing moves in it.
+    """
+    migration = migration_of(app, number)
+    if not migration.moves:
+        raise ConfigurationError(f"migration {number} moves nothing, so there is nothing to switch")
+    return await _go(app, aws, migration, {"ready"}, "switching", "switch", by, clock)
+
+
+async def contract(
+    app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
+) -> State:
+    """Delete the old items, or what was moved out of them; there is no way back afterwards.
+
+    Raises:
+        ConfigurationError: it is not `soaking`.
+    """
+    migration = migration_of(app, number)
+    if not migration.moves:
+        raise ConfigurationError(f"migration {number} leaves nothing behind that could be deleted")
+    return await _go(app, aws, migration, {"soaking"}, "contracting", "contract", by, clock)
+
+
+async def rollback(
+    app: App,
+    aws: Aws,
+    number: str,
+    *,
+    accept_change: bool = False,
+    by: str | None = None,
+    clock: Clock | None = None,
+) -> State:
+    """Take a migration back; a process that runs it then does so.
+
+    Raises:
+        ConfigurationError: it has no `reverse`, its old items are deleted, it was never begun, or
+            changed since, which `accept_change` allows.
+    """
+    migration, clock = migration_of(app, number), clock or SystemClock()
+    who = by or operator()
+    if not migration.is_pairs and migration.reverse is None:
+        raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
+
+    def rolled(state: State) -> State:
+        require_same(migration, require_begun(state), accept_change=accept_change)
+        now = clock.time()
+        if state.phase == "rolled back" or state.direction == "back":
+            return replace(state, digest=migration.digest)
+        contracted = state.phase == "contracting" or (state.phase == "done" and migration.moves)
+        if contracted:
+            raise ConfigurationError(f"migration {number}: the old items are deleted; no way back")
+        if state.phase in SWITCHED and migration.reverse is None:
+            raise ConfigurationError(
+                f"{migration.declared}: after the switch it takes reverse=, so that what was"
+                " written since is kept"
+            )
+        back = replace(state, direction="back", desired="run", attempt=0, note="")
+        back = replace(back, digest=migration.digest)
+        if not migration.is_pairs:
+            back = replace(back, phase="capturing", run=state.run + 1, began=now)
+        elif state.phase in SWITCHED:
+            back = replace(back, phase="returning")
+        else:
+            back = replace(back, phase="dropping")
+        return back.noted(now, who, "rollback")
+
+    return await (await open_book(app, aws)).change(migration.id, rolled)
+
+
+# -- the parts of it -------------------------------------------------------------------------------
+
+
+async def _want(
+    app: App,
+    aws: Aws,
+    number: str,
+    wanted: Literal["run", "pause"],
+    by: str | None,
+    clock: Clock | None,
+) -> State:
+    clock, who = clock or SystemClock(), by or operator()
+    what = "pause" if wanted == "pause" else "resume"
+
+    def changed(state: State) -> State:
+        if require_begun(state).desired == wanted:
+            return state
+        return replace(state, desired=wanted).noted(clock.time(), who, what)
+
+    return await (await open_book(app, aws)).change(migration_of(app, number).id, changed)
+
+
+async def _go(
+    app: App,
+    aws: Aws,
+    migration: Migration,
+    allowed: set[Phase],
+    phase: Phase,
+    what: str,
+    by: str | None,
+    clock: Clock | None,
+) -> State:
+    clock, who = clock or SystemClock(), by or operator()
+
+    def gone(state: State) -> State:
+        require_same(migration, state, accept_change=False)
+        if state.phase == phase:
+            return state
+        if state.phase not in allowed:
+            raise ConfigurationError(
+                f"migration {migration.id} is {state.phase!r}; {what} is for"
+                f" {' or '.join(sorted(allowed))}"
+            )
+        return replace(state, phase=phase, desired="run", attempt=0).noted(clock.time(), who, what)
+
+    return await (await open_book(app, aws)).change(migration.id, gone)

@@ -1,0 +1,108 @@
+"""The view that a process has of its migration: what state it acts under, and since when it knows.
+
+A process that stood still may know a phase that is long over. So nothing is written under a state
+that was read more than `FRESH_SECONDS` ago: it is read again first, and if the migration is in
+another phase by now, the write is left out. A write that was on its way for longer has happened; so
+its items are looked at again, as the phase of now asks for.
+
+In: how to read the state. Out: permits to write under one. On failure: `PhaseOver`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from streamkit.actions import Wire
+from streamkit.clock import Clock
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.migrate.state import State
+
+FRESH_SECONDS = 5.0
+"""How long a state that was read may be written under; less than others wait before they delete."""
+_LOOK_SECONDS = 10.0
+
+Place = tuple[str, Mapping[str, Wire]]
+"""A table, and one of its items, or an item's key."""
+
+
+class PhaseOver(LeaseLost, ConfigurationError):
+    """The migration is in another phase than the one that a write belongs to."""
+
+
+class View:
+    """What one process knows of one migration.
+
+    `read` reads the state and has it adopted; `look_again` is called with what may have been
+    written too late, once the state of now is known.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        read: Callable[[], Awaitable[None]],
+        look_again: Callable[[Sequence[Place]], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        self.state = state
+        self._read = read
+        self._look_again = look_again
+        self._clock = clock
+        self._at = clock.monotonic()
+        self._reading = anyio.Lock()
+
+    def adopt(self, state: State, asked: float) -> None:
+        """Take note of a state, and of when it was asked for: its answer may have taken long."""
+        self.state = state
+        self._at = asked
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the state was read so long ago that it may be another one."""
+        return self._clock.monotonic() - self._at > FRESH_SECONDS
+
+    def permit(self, state: State) -> "Permit":
+        """Return what lets calls write as long as the state's phase lasts."""
+        return Permit(self, state)
+
+    async def is_over(self, state: State) -> bool:
+        """Say whether the migration is in another phase than a state's."""
+        if self.is_old:
+            async with self._reading:
+                while self.is_old:
+                    await self._read()
+        return self.state.course != state.course
+
+    async def look(self, places: Sequence[Place]) -> None:
+        """Look again at what may have been written too late."""
+        await self._look_again(places)
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """Lets calls write under one state of a migration."""
+
+    view: View
+    state: State
+
+    async def require(self) -> None:
+        """See that the phase lasts.
+
+        Raises:
+            PhaseOver: it does not.
+        """
+        if await self.view.is_over(self.state):
+            now = self.view.state
+            raise PhaseOver(f"migration {now.id} went on, and is {now.phase!r}: look again")
+
+    async def settle(self, places: Sequence[Place]) -> None:
+        """Look again at what was written, if it was on its way for so long that the phase is over.
+
+        Whoever wakes up is often cancelled at once, because a lease was lost; this is done first.
+
+        Args:
+            places: what the write was about.
+        """
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_LOOK_SECONDS):
+            if await self.view.is_over(self.state):
+                await self.view.look(places)

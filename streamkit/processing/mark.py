@@ -1,0 +1,118 @@
+"""Mark: how far one source item is done, for a host that has no cursor. Name, shape, and end.
+
+A mark ends by TTL, a week after its last change: long after anything of its item could come again.
+One that names held lanes does not end while they are held, because the next change of its item has
+to queue behind what is parked, however long that is. So whoever takes a lane apart takes it off the
+mark in the same transaction, and with the last one the week begins.
+
+In: an item's key, or what was read. Out: marks, and the action at the end of a lane. What it was
+read from is its condition: `MARK_GUARD`, so that whoever is refused reads again.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamkit.actions import MARK_GUARD, Action, GuardSource
+from streamkit.changes import ItemKey
+from streamkit.control import START
+from streamkit.cursor import CursorStore
+from streamkit.decode import Record
+from streamkit.effects import Guard
+from streamkit.model.conditions import Attr
+from streamkit.processing.parking import Parked, lane_name
+
+KEPT_SECONDS = 7 * 86_400
+"""A stream keeps records for a day, and a mapping retries no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far an item is done.
+
+    `position` is that of its last change that is done, `done` names handlers that are done with
+    the change after it, as `position:handler`, `lanes` the lanes that are held for the item.
+    """
+
+    position: str = START
+    done: frozenset[str] = frozenset()
+    lanes: frozenset[str] = frozenset()
+
+    @property
+    def token(self) -> str:
+        """The position as text that sorts: nothing is before the beginning."""
+        return "" if self.position == START else self.position
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it says nothing but the position."""
+        return not self.done and not self.lanes
+
+
+def mark_name(key: ItemKey) -> str:
+    """Name the mark of an item: a hash, which spreads them over the table."""
+    text = f"{key.pk!r}\0{key.sk!r}"
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def mark_path(incarnation: str, name: str) -> tuple[str, ...]:
+    """Return the names of a mark's item: marks of a former consumer of the same name are others."""
+    return ("mark", incarnation, name) if incarnation else ("mark", name)
+
+
+def read_mark(item: Mapping[str, Any]) -> Mark:
+    """Read a mark from its item."""
+
+    def texts(name: str) -> frozenset[str]:
+        return frozenset(item[name]["SS"]) if name in item else frozenset()
+
+    position = item["position"]["S"]
+    return Mark(position or START, texts("done"), texts("lanes"))
+
+
+def after(mark: Mark, position: str, lanes: frozenset[str]) -> Mark:
+    """Return the mark when everything up to a change is done."""
+    return replace(mark, position=position, done=frozenset(), lanes=lanes)
+
+
+def expiry(now: float) -> dict[str, str]:
+    """Return when a mark ends that is written now."""
+    return {"N": str(int(now) + KEPT_SECONDS)}
+
+
+def item_of(parked: Parked) -> ItemKey | None:
+    """Return the item whose changes queue in a parked change's lane.
+
+    None for the lanes of a fan-out's recipients and of late changes, where nothing queues.
+    """
+    key = Record.from_bytes(parked.record).item_key
+    return key if lane_name(parked.handler, key) == parked.lane else None
+
+
+async def path_of(store: CursorStore, key: ItemKey) -> tuple[str, ...]:
+    """Return the names of the item of a mark, of the consumer as it is now."""
+    consumer = await store.item("consumer") or {}
+    incarnation = str(consumer.get("incarnation", {"S": ""})["S"])
+    return mark_path(incarnation, mark_name(key))
+
+
+async def let_go(store: CursorStore, parked: Parked, now: float) -> list[Action]:
+    """Return what takes the lane of its last change off its item's mark, where that names it."""
+    key = item_of(parked)
+    if key is None:
+        return []
+    path = await path_of(store, key)
+    item = await store.item(*path)
+    lanes = read_mark(item).lanes if item else frozenset()
+    if parked.lane not in lanes:
+        return []
+    action = store.space.update(*path)
+    if len(lanes) > 1:
+        action.subtractions["lanes"] = {"SS": [parked.lane]}
+    else:
+        action.removes.add("lanes")
+        action.sets["expires"] = expiry(now)
+    source = GuardSource(parked.position, path[-1], MARK_GUARD)
+    action.guards.append((Guard(Attr("lanes").eq(set(lanes))), source))
+    return [action]

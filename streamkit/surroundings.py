@@ -1,0 +1,99 @@
+"""Surroundings: the tables of an app, as they are; and one of them, opened for reads.
+
+    async with open_table(app) as table:
+        likes = await table.get(BrandLikes.key(brand="APPLE"))
+
+On failure: `ConfigurationError` says which table is missing, or what is not allowed.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError, Trouble, code_of, connect, patiently, trouble_of
+from streamkit.control import ControlSpace
+from streamkit.errors import ConfigurationError
+from streamkit.model.schema import TableSchema
+from streamkit.model.tables import Tables
+from streamkit.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The tables of an app, as they are."""
+
+    table: TableSchema
+    control: TableSchema
+    others: Tables | None = None
+
+    @property
+    def schemas(self) -> Tables:
+        """The tables that commits write to, by name; there may be more of them later."""
+        return self.others or Tables(self.table, self.control)
+
+    def space(self, app: App) -> ControlSpace:
+        """Name the control items of this consumer of this stream.
+
+        Raises:
+            ConfigurationError: the table has no stream, or cannot hold control items.
+        """
+        if self.table.stream_arn is None:
+            raise ConfigurationError(
+                f"table {self.table.name} has no stream; enable one with NEW_AND_OLD_IMAGES"
+            )
+        label = self.table.stream_arn.rpartition("/")[2]
+        return ControlSpace.of(self.control, app.name, label)
+
+
+async def survey(app: App, aws: Aws) -> Surroundings:
+    """Ask what the app's tables look like.
+
+    Raises:
+        ConfigurationError: a table is missing, or may not be described.
+    """
+    table = await describe(aws, app.table, type_attribute=app.type_attribute)
+    control = table
+    if app.control_table is not None and app.control_table != app.table:
+        control = await describe(aws, app.control_table, type_attribute=None)
+    others = Tables(table, control, partial(describe, aws, type_attribute=app.type_attribute))
+    for name in app.tables:
+        await others.learn(name)
+    return Surroundings(table, control, others)
+
+
+async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableSchema:
+    """Describe one table.
+
+    Raises:
+        ConfigurationError: it is missing, or may not be described.
+    """
+    try:
+        described = await patiently(lambda: aws.dynamodb.describe_table(TableName=name))
+        ttl = await patiently(lambda: aws.dynamodb.describe_time_to_live(TableName=name))
+    except AwsError as error:
+        if trouble_of(error) is Trouble.MISSING:
+            raise ConfigurationError(
+                f"there is no table {name!r} in this account and Region; check the name, AWS_REGION"
+                " and AWS_PROFILE"
+            ) from error
+        raise ConfigurationError(f"table {name!r} cannot be described: {code_of(error)}") from error
+    attribute = ttl.get("TimeToLiveDescription", {}).get("AttributeName")
+    return TableSchema.from_description(
+        described["Table"], ttl=attribute, type_attribute=type_attribute
+    )
+
+
+@asynccontextmanager
+async def open_table(app: App) -> AsyncIterator[Table]:
+    """Open an app's table for typed reads from outside of handlers: a web server, a script, a test.
+
+    Region, credentials and endpoint are the SDK's own. What waits to be committed is not seen.
+
+    Raises:
+        ConfigurationError: the table is missing, or may not be described.
+    """
+    async with connect() as aws:
+        around = await survey(app, aws)
+        yield Table(aws.dynamodb, around.table, tables=around.schemas)

@@ -1,0 +1,198 @@
+"""What an operator does to a consumer that Lambda functions run: it works, or says what to do."""
+
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+
+from streamkit import App, Entity, Inserted, Modified, Policy, RetryableError, Set
+from streamkit.aws_lambda.environment import ConsumerReplaced
+from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.late import process_late
+from streamkit.operating.consumers import pause_consumer, resume_consumer, start_findings
+from streamkit.operating.rewind import RewindRefused, rewind
+from streamkit.testing.chance import repeatable
+from streamkit.testing.loop import run_virtually
+from tests.simulation.lambdas import (
+    Stream,
+    environment_of,
+    event,
+    given_up,
+    key_of,
+    number_of,
+    own_items,
+    sqs,
+    world_of,
+)
+
+TABLE = "Deals"
+
+
+class Deal(Entity, pk="DEAL#{deal}", sk="DEAL#{deal}"):
+    deal: str
+    brand: str
+
+
+class Copy(Entity, pk="COPY#{deal}", sk="COPY"):
+    deal: str
+    brand: str = ""
+
+
+def app_of(down=(), ran=(), **named):
+    app = App("deals", table=TABLE, entities=[Copy], policy=Policy(attempts=1), **named)
+
+    @app.on
+    async def follow(change: Inserted[Deal] | Modified[Deal]) -> Set[Copy]:
+        if down:
+            raise OSError("down")
+        if isinstance(ran, list):
+            ran.append(change.new.brand)
+        return Set(Copy.key(deal=change.new.deal), brand=change.new.brand)
+
+    return app
+
+
+def put(world, deal, brand):
+    key = {"S": f"DEAL#{deal}"}
+    item = {"PK": key, "SK": key, "deal": {"S": deal}, "brand": {"S": brand}}
+    status, body = world.engine.call("dynamodb", "PutItem", {"TableName": TABLE, "Item": item})
+    assert status == 200, body
+
+
+def copies(world):
+    found = [item for item in world.items(TABLE) if item["PK"]["S"].startswith("COPY#")]
+    return {item["deal"]["S"]: item["brand"]["S"] for item in found}
+
+
+def simulated(main):
+    with repeatable(1):
+        return run_virtually(main)
+
+
+def test_a_paused_consumer_lets_batches_come_again_and_loses_nothing():
+    async def main():
+        app = app_of()
+        world = world_of(app)
+        stream = Stream(world, TABLE)
+        async with environment_of(world, app) as environment:
+            put(world, "d1", "a")
+            assert await process_batch(environment, event(stream.business()))
+            assert await pause_consumer(app, environment.aws, clock=world.clock) == "lambda"
+            put(world, "d1", "b")
+            put(world, "d2", "c")
+            batch = [r for r in stream.business() if key_of(r).startswith("DEAL#")]
+            written = len(own_items(world, TABLE, "mark"))
+            for _ in range(9):  # more often than what counts as killed
+                await anyio.sleep(120)
+                response = await process_batch(environment, event(batch))
+                assert response["batchItemFailures"] == [{"itemIdentifier": number_of(batch[0])}]
+            assert copies(world) == {"d1": "a"}
+            assert len(own_items(world, TABLE, "mark")) == written
+            assert own_items(world, TABLE, "trial") == []
+            assert await resume_consumer(app, environment.aws) == "lambda"
+            assert await process_batch(environment, event(batch)) == {"batchItemFailures": []}
+        assert copies(world) == {"d1": "b", "d2": "c"}
+
+    simulated(main)
+
+
+def test_in_a_paused_consumer_lanes_and_what_a_mapping_gave_up_wait_too():
+    async def main():
+        down = [True]
+        app = app_of(down)
+        world = world_of(app)
+        stream = Stream(world, TABLE)
+        async with environment_of(world, app) as environment:
+            put(world, "d1", "a")
+            await process_batch(environment, event(stream.business()))
+            down.clear()
+            put(world, "d2", "b")
+            body = given_up(stream, stream.business())
+            await pause_consumer(app, environment.aws, clock=world.clock)
+            await anyio.sleep(60)
+            assert (await maintain(environment))["done"] == 0
+            assert await process_late(environment, sqs(body)) == {
+                "batchItemFailures": [{"itemIdentifier": "m0"}]
+            }
+            with pytest.raises(RetryableError):
+                await process_late(environment, body)
+            assert copies(world) == {}
+            await resume_consumer(app, environment.aws)
+            assert (await maintain(environment))["done"] == 1
+            assert await process_late(environment, sqs(body)) == {"batchItemFailures": []}
+        assert copies(world) == {"d1": "a", "d2": "b"}
+
+    simulated(main)
+
+
+async def rewound(app, aws, clock, to=None):
+    return await rewind(app, aws, to, in_flight=30.0, clock=clock)
+
+
+def test_a_rewind_asks_for_a_pause_that_outlasts_what_has_begun():
+    async def main():
+        app = app_of()
+        world = world_of(app)
+        async with environment_of(world, app) as environment:
+            put(world, "d1", "a")
+            await process_batch(environment, event(Stream(world, TABLE).business()))
+            with pytest.raises(RewindRefused, match="consumers pause"):
+                await rewound(app, environment.aws, world.clock)
+            await pause_consumer(app, environment.aws, clock=world.clock)
+            await anyio.sleep(30)
+            with pytest.raises(RewindRefused, match="--in-flight"):
+                await rewound(app, environment.aws, world.clock)
+            await anyio.sleep(60)
+            done = await rewound(app, environment.aws, world.clock)
+            assert (done.host, done.generation) == ("lambda", 2)
+
+    simulated(main)
+
+
+def test_after_a_rewind_a_new_mapping_runs_every_change_since_the_moment_again():
+    async def main():
+        ran = []
+        app = app_of(ran=ran)
+        world = world_of(app)
+        put(world, "d1", "a")
+        await anyio.sleep(100)
+        moment = datetime.fromtimestamp(world.clock.time() - 10, UTC)
+        put(world, "d1", "b")
+        put(world, "d2", "c")
+
+        async def deliver(environment):
+            """As a mapping does that begins at the oldest record."""
+            return await process_batch(environment, event(Stream(world, TABLE).business()))
+
+        async with environment_of(world, app) as environment:
+            await deliver(environment)
+            await pause_consumer(app, environment.aws, clock=world.clock)
+            await anyio.sleep(100)
+            await rewound(app, environment.aws, world.clock, moment)
+            with pytest.raises(ConsumerReplaced):  # the runtime opens another environment
+                await deliver(environment)
+        ran.clear()
+        async with environment_of(world, app) as environment:
+            assert (await deliver(environment))["batchItemFailures"]
+            assert ran == []
+            await resume_consumer(app, environment.aws)
+            for _ in range(2):
+                assert await deliver(environment) == {"batchItemFailures": []}
+        assert ran == ["b", "c"]
+        assert copies(world) == {"d1": "b", "d2": "c"}
+
+    simulated(main)
+
+
+def test_check_says_that_functions_hear_of_no_losses():
+    async def main():
+        app = app_of()
+        world = world_of(app)
+        async with environment_of(world, app) as environment:
+            put(world, "d1", "a")
+            await process_batch(environment, event(Stream(world, TABLE).business()))
+            assert await start_findings(app, environment.store) == []
+            (finding,) = await start_findings(app_of(on_loss="resume"), environment.store)
+        assert "IteratorAge" in finding.text
+
+    simulated(main)

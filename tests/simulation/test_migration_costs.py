@@ -1,0 +1,270 @@
+"""What a migration takes for an item, from the engine's own accounting, step by step.
+
+The items are alone in their table, so that what is not of a control item is of an item; a kilobyte
+is a write unit, and four a read unit, of a strongly consistent read. What `plan` computes has to
+agree with what was taken.
+"""
+
+import random
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+import anyio
+import pytest
+
+from streamkit import App, Entity, Index, Remove, Set, TableShape
+from streamkit.actions import CONTROL_PREFIX
+from streamkit.migrate import commands, steps
+from streamkit.migrate.expenses import PAGE_WRITES
+from streamkit.migrate.planning import plan_migration
+from streamkit.migrate.running import Runner
+from streamkit.migrate.sampling import Wanted
+from streamkit.shape import IndexShape, entities_of
+from streamkit.surroundings import survey
+from streamkit.testing.chance import repeatable
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import Process, World
+from tests.simulation import migrating
+from tests.simulation.migrating import Order
+from tests.simulation.test_migration_rows import site_of
+
+DOCS = Path(__file__).parents[2].joinpath("docs", "migrations.md").read_text()
+ITEMS = 60
+SMALL, BRIMFUL = 900, 1030
+"""Bytes: what the migration adds fits within the same unit of writing, or does not."""
+LONG_AGO = 900.0
+"""Seconds after which what was written before is not in the capture any more."""
+
+
+class Deal(Entity, pk="DEAL#{number}", sk="DEAL#{number}"):
+    number: int
+    text: str
+    brand: str | None = None
+
+
+class Branded(Entity, pk="DEAL#{number}", sk="DEAL#{number}"):
+    number: int
+    text: str
+    brand: str | None = None
+    by_brand: ClassVar = Index("GSI1", pk="{brand}", when=lambda deal: deal.brand is not None)
+
+
+class Bargain(Entity, pk="BARGAIN#{number}", sk="BARGAIN#{number}"):
+    number: int
+    text: str
+
+
+class Text(Entity, pk="TEXT#{number}", sk="TEXT#{number}"):
+    number: int
+    text: str
+
+
+def branded(number: int) -> Set[Deal]:
+    return Set(brand=f"b{number % 10}")
+
+
+def in_index(deal: Branded) -> Branded:
+    return deal.model_copy(update={"brand": f"b{deal.number % 10}"})
+
+
+def bargain(deal: Deal) -> Bargain:
+    return Bargain(number=deal.number, text=deal.text)
+
+
+def deal_again(deal: Bargain) -> Deal:
+    return Deal(number=deal.number, text=deal.text)
+
+
+def text_apart(number: int, text: str = "") -> list[Text | Remove[Deal]]:
+    return [Text(number=number, text=text), Remove("text")] if text else []
+
+
+def text_beside(number: int, text: str) -> Text:
+    return Text(number=number, text=text)
+
+
+WAYS = {
+    "in_place": (Deal, branded, {"mode": "in_place"}),
+    "index": (Branded, in_index, {"mode": "in_place"}),
+    "touch": (Deal, branded, {"mode": "touch"}),
+    "rekey": (Deal, bargain, {"mode": "rekey", "reverse": deal_again}),
+    "to": (Deal, bargain, {"mode": "rekey", "to": "New"}),
+    "split": (Deal, text_apart, {"mode": "split"}),
+    "derive": (Deal, text_beside, {"mode": "derive"}),
+}
+
+
+class Till:
+    """Adds up what a process takes, by phase: of items, and of control items by operation."""
+
+    def __init__(self, world):
+        self.phase = ""
+        self.units = Counter()
+        self.commits = Counter()
+        world.watchers.append(self._saw)
+
+    def _saw(self, sighting):
+        call = sighting.call
+        if not sighting.actor or call.service != "dynamodb":
+            return
+        page = call.operation == "Scan"
+        if page or CONTROL_PREFIX not in str(call.payload):
+            for kind in ("read", "write"):
+                self.units[self.phase, kind] += call.units[kind] / ITEMS
+        elif call.operation == "TransactWriteItems" and "'tally'" in str(call.payload):
+            self.commits[self.phase] += 1
+            self.units[self.phase, "page"] += call.units["write"]
+
+
+async def taken(way, size):
+    """Run a migration to its end; return what its steps took, and what the plan had said."""
+    entity, function, options = WAYS[way]
+    world = World.create(3)
+    app = App("shop", table="Deals", entities=[entity])
+    app.migration("0001", entity, **options)(function)
+    keys_only = {"GSI1": IndexShape(project=())}
+    async with world.clients() as plain, world.clients(Process("one")) as aws:
+        await TableShape(indexes=keys_only).create(plain.dynamodb, "Deals", entities_of(app))
+        await TableShape().create(plain.dynamodb, "New", (), stream=False)
+        schema = (await survey(app, plain)).table
+        for number in range(ITEMS):
+            item = entity(number=number, text="x" * (size - 60)).attributes(schema)
+            await plain.dynamodb.put_item(TableName="Deals", Item=item)
+        await anyio.sleep(LONG_AGO)
+        migration = app.migrations["0001"]
+        plan = await plan_migration(
+            app, plain, migration, sample=Wanted(share=1.0), rng=random.Random(1)
+        )
+        till = Till(world)
+        await commands.begin(app, plain, migration, segments=1, clock=world.clock)
+        for step in ("apply", *(("switch", "contract") if migration.moves else ())):
+            if step != "apply":
+                await getattr(steps, step)(app, plain, "0001", clock=world.clock)
+            runner = Runner(app, aws, migration, clock=world.clock, rng=random.Random(1))
+            adopt = runner._adopt
+
+            def adopted(state, asked, adopt=adopt):
+                till.phase = state.phase
+                adopt(state, asked)
+
+            runner._adopt = adopted
+            await runner.run()
+    return till, {one.step: one for one in plan.forecast.steps}
+
+
+@cache
+def costs(way, size=SMALL):
+    with repeatable(1):
+        return run_virtually(taken, way, size, seed=1)
+
+
+STEPS = {
+    "scan": ("scanning", "catching up"),
+    "verify": ("verifying",),
+    "switch": ("switching",),
+    "contract": ("contracting",),
+}
+"""The phases in which the steps of a plan are taken."""
+
+
+def spent(way, step, kind, size=SMALL):
+    till, _ = costs(way, size)
+    return sum(till.units[phase, kind] for phase in STEPS[step])
+
+
+@pytest.mark.parametrize(
+    ("way", "step", "size", "reads", "writes"),
+    [
+        # A pass reads a kilobyte for a quarter of a unit. The rewrite is one conditional write,
+        # and none in the second pass; past a kilobyte it is two.
+        ("in_place", "scan", SMALL, 0.25, 1),
+        ("in_place", "verify", SMALL, 0.25, 0),
+        ("in_place", "scan", BRIMFUL, 0.25, 2),
+        # The index's entry is made: a unit more, and none for an index that shows nothing of it.
+        ("index", "scan", SMALL, 0.25, 2),
+        # The mark, and then what the stream writes; the stream's image needs no read.
+        ("touch", "scan", SMALL, 0.25, 2),
+        # The source is read once more, and what is in the target's place: 2. A transaction takes
+        # two units for the target, and two to hold the source to what was read.
+        ("rekey", "scan", SMALL, 2.25, 4),
+        ("to", "scan", SMALL, 2.25, 4),
+        ("split", "scan", SMALL, 2.25, 4),
+        ("derive", "scan", SMALL, 2.25, 4),
+        # Both are looked at again. A table that holds the targets, too, is twice as large.
+        ("rekey", "verify", SMALL, 2.5, 0),
+        ("to", "verify", SMALL, 2.25, 0),
+        ("derive", "verify", SMALL, 2.5, 0),
+        # Both are read and written in a transaction; the second pass reads the table alone.
+        ("rekey", "switch", SMALL, 3, 4),
+        ("to", "switch", SMALL, 2.5, 4),
+        ("split", "switch", SMALL, 3, 4),
+        # The old item is read and deleted; a second pass finds the new ones alone.
+        ("rekey", "contract", SMALL, 1.75, 1),
+        ("to", "contract", SMALL, 1.25, 1),
+        # What stays of an item that was split is read once more when its change comes by.
+        ("split", "contract", SMALL, 2.75, 1),
+    ],
+)
+def test_an_item_of_a_kilobyte_takes_these_units(way, step, size, reads, writes):
+    assert spent(way, step, "read", size) == pytest.approx(reads, abs=0.2)
+    assert spent(way, step, "write", size) == pytest.approx(writes, abs=0.05)
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_a_plan_says_what_is_taken(way):
+    _, plan = costs(way)
+    for step, cost in plan.items():
+        if step in STEPS:
+            also = plan["rewrite"] if step == "scan" else None
+            reads = cost.reads.value + (also.reads.value if also else 0.0)
+            writes = sum(one.value for part in (cost, also) if part for one in part.writes.values())
+            assert reads / ITEMS == pytest.approx(spent(way, step, "read"), rel=0.25, abs=0.2)
+            assert writes / ITEMS == pytest.approx(spent(way, step, "write"), rel=0.05, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("`in_place`", "in_place"),
+        ("`touch`", "touch"),
+        ("`derive`", "derive"),
+        ("`rekey`", "rekey"),
+        ("`rekey`, `to=`", "to"),
+        ("`split`", "split"),
+    ],
+)
+def test_the_documentation_says_what_is_taken(name, way):
+    table = DOCS.partition("For an item of a kilobyte")[2]
+    row = next(line for line in table.splitlines() if line.startswith(f"| {name} |"))
+    reads, writes = (cell.split(", ") for cell in row.strip("| ").split(" | ")[-2:])
+    for kind, said, taking in (
+        ("read", reads, STEPS),
+        ("write", writes, ("scan", *list(STEPS)[2:])),
+    ):
+        for step, units in zip(taking, said, strict=False):
+            assert spent(way, step, kind) == pytest.approx(float(units), abs=0.2), step
+
+
+def test_a_page_takes_four_write_units_for_its_segment_and_its_numbers():
+    till, _ = costs("in_place")
+    assert till.commits["scanning"] == 1
+    assert till.units["scanning", "page"] == PAGE_WRITES
+
+
+async def conflict():
+    app = App("shop", table="Shop", entities=[Order])
+    app.migration("0001", Order)(migrating.status_day)
+    async with site_of(app) as site:
+        order = Order(user="ann", order_id="1")
+        await site.put(order)
+        read = await site.get(order)
+        await site.set_status(order, "PAID")
+        site.world.calls.clear()
+        await site.in_place.reconcile(read, site.tally, live=False)
+        return [(call.operation, call.units["write"]) for call in site.world.calls]
+
+
+def test_a_write_that_comes_between_costs_one_that_is_refused_and_no_read():
+    assert run_virtually(conflict) == [("UpdateItem", 1.0), ("UpdateItem", 1.0)]

@@ -1,0 +1,180 @@
+"""What people get wrong when they declare things is refused where it stands, with what to do."""
+
+from decimal import Decimal
+from typing import Annotated
+
+import pytest
+
+from streamkit import (
+    Add,
+    Aggregate,
+    App,
+    Avg,
+    Check,
+    DeclarationError,
+    Delete,
+    Entity,
+    Inserted,
+    Modified,
+    Put,
+    Set,
+    Sum,
+    absent,
+)
+from streamkit.testing import inserted
+
+
+class Loan(Entity, pk="MEMBER#{member}", sk="LOAN#{book}"):
+    member: str
+    book: str
+    days: int = 14
+    note: str | None = None
+
+
+class Notice(Entity, pk="NOTICE#{member}", sk="NOTICE"):
+    member: str
+
+
+def an_app():
+    return App("library", table="Library")
+
+
+def returning(annotation):
+    def handler(change: Inserted[Loan]): ...
+
+    handler.__annotations__["return"] = annotation
+    return handler
+
+
+@pytest.mark.parametrize(
+    ("annotation", "name"),
+    [
+        (Notice, "Notice"),
+        (dict, "dict"),
+        (str | None, "str"),
+        (list[Notice], "Notice"),
+        (int, "int"),
+    ],
+    ids=["entity", "dict", "text", "entities", "number"],
+)
+def test_a_handler_that_says_it_returns_no_effect_is_refused(annotation, name):
+    with pytest.raises(DeclarationError, match=f"handler returns effects, .* not {name}"):
+        an_app().on(returning(annotation))
+
+
+def test_a_function_is_no_condition():
+    for decorate in (an_app().on, lambda **options: an_app().fan_out(members, **options)):
+        with pytest.raises(DeclarationError, match="when= takes changed"):
+            decorate(when=lambda _change: True)(lend)
+
+
+def members(change: Modified[Loan]):
+    return Notice.query(member=change.new.member)
+
+
+def lend(change: Modified[Loan], to: Notice) -> Put[Notice]: ...
+
+
+def test_a_fan_out_without_an_audience_is_not_taken_for_one():
+    with pytest.raises(DeclarationError, match=r"@app.fan_out\(audience\)"):
+        an_app().fan_out(lend)
+
+
+def test_a_group_that_is_no_classmethod_is_told_what_it_should_be():
+    class PerBook(Aggregate[Loan], pk="PER#{book}", sk="PER"):
+        book: str
+        days: Annotated[int, Sum("days")] = 0
+
+        def group(self, loan): ...
+
+    with pytest.raises(DeclarationError, match="@classmethod"):
+        an_app().aggregate(PerBook)
+
+
+@pytest.mark.parametrize("measure", [Sum, Avg])
+def test_text_cannot_be_summed(measure):
+    class PerBook(Aggregate[Loan], pk="PER#{book}", sk="PER"):
+        book: str
+        total: Annotated[Decimal | None, measure("note")] = None
+
+        @classmethod
+        def group(cls, loan):
+            return cls.key(book=loan.book)
+
+    with pytest.raises(DeclarationError, match=r"total sums 'note', and Loan.note is not a number"):
+        an_app().aggregate(PerBook)
+
+
+@pytest.mark.parametrize("value", ["b", float("nan"), Decimal("Infinity")], ids=repr)
+@pytest.mark.parametrize("measure", [Sum, Avg])
+def test_what_is_no_number_fails_where_its_change_can_be_parked(measure, value):
+    loan = Loan(member="ann", book="Kites")
+    with pytest.raises(ValueError, match="must be a number"):
+        measure(lambda _loan: value).amounts("total", loan)
+
+
+def test_a_policy_is_not_a_dict():
+    with pytest.raises(DeclarationError, match="policy= takes a Policy"):
+        App("library", table="Library", policy={"attempts": 3})
+
+
+def test_a_lifespan_that_does_not_yield_is_refused():
+    async def life():
+        return 3
+
+    with pytest.raises(DeclarationError, match="yields once"):
+        an_app().lifespan(life)
+
+
+def test_what_is_wrong_with_a_listener_is_said():
+    app = an_app()
+    search = app.listener("search")
+    for make, said in (
+        (lambda: app.listener("search"), "of this name already"),
+        (lambda: app.listener("a.b"), "without '.'"),
+        (lambda: search.listener("deep"), "has no listeners"),
+    ):
+        with pytest.raises(DeclarationError, match=said):
+            make()
+
+
+KEY = Loan.key(member="ann", book="Kites")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Put({"book": "Kites"}), "Put takes an item, .* not a dict"),
+        (lambda: Put(Loan), "not the class Loan"),
+        (lambda: Put(KEY), "not a Key"),
+        (lambda: Set("MEMBER#ann", days=3), "Set takes a key, .* not a str"),
+        (lambda: Add(Loan(member="ann", book="Kites"), days=3), "Add takes a key, .* not a Loan"),
+        (lambda: Delete(None), "Delete takes a key, .* not a NoneType"),
+        (lambda: Check("MEMBER#ann", absent), "Check takes a key, .* not a str"),
+    ],
+    ids=["dict", "class", "key", "text", "item", "nothing", "check"],
+)
+def test_an_effect_on_something_else_names_what_it_takes(make, said):
+    with pytest.raises(TypeError, match=said):
+        make()
+
+
+def test_an_unknown_outcome_of_a_condition_is_refused():
+    with pytest.raises(ValueError, match="one of park, skip, omit, retry"):
+        Delete(KEY).only_if(absent, otherwise="ignore")
+
+
+def test_a_group_that_is_no_key_is_named():
+    class PerBook(Aggregate[Loan], pk="PER#{book}", sk="PER"):
+        book: str
+        days: Annotated[int, Sum("days")] = 0
+
+        @classmethod
+        def group(cls, loan):
+            return loan.book
+
+    app = an_app()
+    app.aggregate(PerBook)
+    change = inserted(Loan(member="ann", book="Kites"))
+    with pytest.raises(TypeError, match="keys of PerBook, not str"):
+        app.handlers[0].run(change)
