@@ -118,7 +118,7 @@ async def open_environment(
         async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
             require(findings(app, around, resources))
             store = CursorStore(aws.dynamodb, around.space(app))
-            joined = await _join(app, around, store, clock, aws)
+            joined = await _join(app, around, store, clock, aws, meters)
             tools = injector(aws.dynamodb, around.table, resources, around.schemas, store.space)
             dispatcher = Dispatcher(
                 app.handlers,
@@ -152,11 +152,12 @@ async def open_environment(
 
 
 async def _join(
-    app: App, around: Surroundings, store: CursorStore, clock: Clock, aws: Aws
+    app: App, around: Surroundings, store: CursorStore, clock: Clock, aws: Aws, meters: Meters
 ) -> Generation | None:
     """Enter the generation of this code, as a worker does, so that `status` tells of it."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
-    losses = Losses(app.on_loss, Table(aws.dynamodb, around.table), store, aggregates)
+    table = Table(aws.dynamodb, around.table)
+    losses = Losses(app.on_loss, table, store, aggregates, meters.lost)
     founding = Founding(app.table, app.start, clock, losses)
     joined = await join_generation(
         store, app.fingerprint(), app.handlers, take_over=False, founding=founding

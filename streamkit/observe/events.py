@@ -49,6 +49,7 @@ EVENTS: Mapping[str, str] = {
     "change.suspected": "a change whose worker or function ended each time it ran is parked unrun",
     "consumer.paused": "an operator paused this consumer: it reads nothing, and keeps its shards",
     "consumer.resumed": "a paused consumer reads on",
+    "consumer.halted": "a listener may have lost changes and has ended; the others here go on",
     "consumer.fenced": "a consumer is being moved: from now on its host so far begins nothing",
     "consumer.waits": "a move waits for workers to stop",
     "consumer.moved": "a consumer has another host: workers, or Lambda functions",

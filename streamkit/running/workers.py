@@ -9,7 +9,8 @@ positions, handlers, a pace and failures of its own, and a slow one holds up no 
 different tables only live side by side.
 
 In: apps. Out: `run`, until stopped or until all of them are idle. On failure: when one worker
-fails the others drain, and its error is raised.
+fails the others drain, and its error is raised. A listener that may have lost changes halts alone:
+the others go on, the process is not ready any more, and the error is raised at its end.
 """
 
 import random
@@ -22,13 +23,16 @@ import anyio
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.fleet.members import new_worker_name
 from streamkit.fleet.sharing import Anchor
+from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import Metrics
 from streamkit.settings import Settings
 from streamkit.source.sharing import SharedReads
 from streamkit.worker import Place, Worker
+
+log = get_logger("streamkit.worker")
 
 
 def consumers_of(apps: Sequence[App]) -> list[App]:
@@ -76,6 +80,8 @@ class Workers:
             worker = Worker(app, aws, self.settings, clock=clock, rng=own, place=mine)
             anchors.setdefault(app.table, worker)
             self.workers.append(worker)
+        self._anchors = set(anchors.values())
+        self._halted: set[Worker] = set()
 
     @property
     def name(self) -> str:
@@ -95,7 +101,8 @@ class Workers:
 
     def is_idle(self, pages: int | None = None) -> bool:
         """Say whether nobody has anything to do, as `Worker.is_idle`; each is asked."""
-        idle = [worker.is_idle(pages) if pages else worker.is_idle() for worker in self.workers]
+        at_work = [worker for worker in self.workers if worker not in self._halted]
+        idle = [worker.is_idle(pages) if pages else worker.is_idle() for worker in at_work]
         return all(idle)
 
     def count_anew(self) -> None:
@@ -123,7 +130,14 @@ class Workers:
         try:
             await worker.run()
         except Exception as error:  # noqa: BLE001 - raised again when the others are drained
-            self.errors.append(error)
+            self._ended(worker, error)
+
+    def _ended(self, worker: Worker, error: Exception) -> None:
+        self.errors.append(error)
+        if isinstance(error, RetentionLost) and worker not in self._anchors:
+            self._halted.add(worker)
+            log.error("consumer.halted", app=worker.app.name, error=str(error))
+        else:  # what an anchor reads is what the others read
             self.stop()
 
     async def _until_idle(self) -> None:

@@ -283,10 +283,11 @@ class Harness:
 
     async def _stop(self) -> None:
         await self._alive.wait()
-        if self._worker is not None and self._task is not None:
-            self._worker.stop()
-            await self._task
+        task, worker = self._task, self._worker
         self._task = self._worker = None
+        if worker is not None and task is not None:
+            worker.stop()
+            await task
 
     def _drop_worker(self) -> None:
         task, self._task, self._worker = self._task, None, None

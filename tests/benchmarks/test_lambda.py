@@ -26,7 +26,7 @@ from tests.tables import streamed
 
 BATCH = 100
 ROUNDS = 15
-RATIO = 1.5
+RATIO = 1.0
 """At most so many times what its calls take in the SDK and the local engine."""
 
 

@@ -295,9 +295,11 @@ def finish(site, *writers, audited=False):
     wanted = expected(writers)
     if not audited:
         wanted["AUDIT"] = {}
+    running = [worker for worker in site.workers if not worker.ended]
+    alive = {None} | {worker.pid for worker in running}
     with suppress(AssertionError):
         until(lambda: found(site) == wanted, "the result is exact")
-    running = [worker for worker in site.workers if not worker.ended]
+        until(lambda: site.owners() <= alive, "what the killed ones had is taken over")
     for worker in running:
         worker.send(signal.SIGTERM)
     assert [worker.exit_code() for worker in running] == [0] * len(running)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Put
-from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.errors import ConfigurationError, DeclarationError, RetentionLost
 from streamkit.local.iterators import ShardIterator
 from streamkit.operating.consumers import pause_consumer, resume_consumer
 from streamkit.operating.status import read_status
@@ -171,6 +171,28 @@ def test_a_listener_that_was_paused_misses_nothing_and_shows_how_long_it_may_wai
         assert status_of(harness, search).paused == 0
         harness.settle()
         assert seen_by(harness, "search") == [1, 2, 3, *range(100, 110)]
+
+
+def test_a_listener_that_lost_changes_halts_alone():
+    app = make_app(listeners=("search",))
+    search = app.listeners["search"]
+    slow = SETTINGS.model_copy(
+        update={"poll_ceiling": 60, "lease": HOUR, "heartbeat": 600, "look_interval": 600}
+    )
+    with Harness(app, settings=slow) as harness:
+        harness.put(*orders(1))
+        harness.settle()
+        harness._run(pause_consumer(search, harness._aws, clock=harness.world.clock))
+        harness.advance("29h")
+        harness._run(resume_consumer(search, harness._aws))
+        harness.advance(HOUR)
+        harness.put(*orders(2))
+        harness.advance(HOUR)
+        assert seen_by(harness, "shop") == [1, 2]
+        assert seen_by(harness, "search") == [1]
+        harness.settle()
+        with pytest.raises(RetentionLost):
+            harness.stop()
 
 
 def test_a_paused_consumer_makes_no_call_for_its_shards_and_nothing_waits_for_it():
