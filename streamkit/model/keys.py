@@ -33,6 +33,10 @@ class Key(Generic[E_co]):
     fields: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
     part: int = field(default=0, repr=False)
 
+    def __hash__(self) -> int:
+        """Hash what nearly always differs: keys are looked up all the time."""
+        return hash((self.pk, self.sk, self.part))
+
     def wire(self, schema: TableSchema) -> dict[str, AttributeValue]:
         """The key attributes as requests take them.
 

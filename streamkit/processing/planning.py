@@ -54,6 +54,7 @@ class Draft:
     """A batch being filled. `offer` takes all of some actions, or none."""
 
     actions: dict[ItemRef, Action] = field(default_factory=dict)
+    sizes: dict[ItemRef, int] = field(default_factory=dict)
     size: int = 0
     held: dict[str, Hold] = field(default_factory=dict)
     sends: list[tuple[Work, Outcome]] = field(default_factory=list)
@@ -73,14 +74,15 @@ class Draft:
         for check in checks:
             there = changed.get(check.ref) or self.actions.get(check.ref)
             changed[check.ref] = join_read(there, check)
+        sizes = {ref: action.size() for ref, action in changed.items()}
         size, items = self.size, len(self.actions)
-        for ref, action in changed.items():
-            earlier = self.actions.get(ref)
-            size += action.size() - (earlier.size() if earlier else 0)
-            items += earlier is None
+        for ref, new in sizes.items():
+            size += new - self.sizes.get(ref, 0)
+            items += ref not in self.sizes
         if size > BYTES_MAX or items > ITEMS_MAX:
             return False
         self.actions.update(changed)
+        self.sizes.update(sizes)
         self.plain.update(plain)
         self.size = size
         return True
