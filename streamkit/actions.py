@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from streamkit.effects import (
@@ -122,6 +123,7 @@ class Action:
     guards: list[tuple[Guard, GuardSource]] = field(default_factory=list)
     plain: bool = False
     body: dict[str, Any] | None = None
+    _size: int = field(default=0, compare=False, repr=False)
 
     @property
     def is_control(self) -> bool:
@@ -132,8 +134,8 @@ class Action:
     @property
     def clauses(self) -> int:
         """How many attributes an update changes."""
-        parts = (self.sets, self.removes, self.adds, self.unions, self.subtractions)
-        return sum(len(part) for part in parts)
+        changed = len(self.sets) + len(self.removes) + len(self.adds)
+        return changed + len(self.unions) + len(self.subtractions)
 
     def copy(self) -> "Action":
         """Return an action that can be merged into without changing this one."""
@@ -158,12 +160,29 @@ class Action:
             self.sets[MARK] = {"S": text}
 
     def size(self) -> int:
-        """Estimate its bytes towards the 4 MB of a transaction, from above."""
-        total = 100 + len(self.ref.pk[1]) + (len(self.ref.sk[1]) if self.ref.sk else 0)
-        for part in (self.item, self.sets, self.unions, self.subtractions):
-            if part:
-                total += wire_size(part)
-        return total + 40 * len(self.adds)
+        """Estimate its bytes towards the 4 MB of a transaction, from above.
+
+        Remembered: nothing is added to an action afterwards, but to a copy of it.
+        """
+        if not self._size:
+            total = 100 + len(self.ref.pk[1]) + (len(self.ref.sk[1]) if self.ref.sk else 0)
+            for part in (self.item, self.sets, self.unions, self.subtractions):
+                if part:
+                    total += _attributes_size(part)
+            self._size = total + 40 * len(self.adds)
+        return self._size
+
+
+def _attributes_size(attributes: Mapping[str, Wire]) -> int:
+    total = 3
+    for name, attribute in attributes.items():
+        for kind in attribute:
+            value = attribute[kind]
+            if type(value) is str and value.isascii():  # as nearly everything is
+                total += len(name) + len(value) + 4
+            else:
+                total += len(name) + wire_size(attribute)
+    return total
 
 
 def wire_size(value: Any) -> int:
@@ -208,7 +227,7 @@ def _compile(effect: Effect, schema: TableSchema) -> Action:
         return Action(item_ref(schema, effect.key.wire(schema)), Verb.CHECK)
     if isinstance(effect, Accumulate):
         action = _upsert(effect.key, schema)
-        action.adds |= effect.amounts
+        action.adds.update(effect.amounts)
         action.sets |= effect.stored
         action.plain = effect.plain
         return action
@@ -236,9 +255,21 @@ def _upsert(key: Key[Any], schema: TableSchema) -> Action:
 
     So the fields in its key and its type are written along; they cost nothing when they are there.
     """
-    action = Action(item_ref(schema, key.wire(schema)), Verb.UPDATE)
-    action.sets |= key.field_attributes(schema)
-    return action
+    ref, known = _beginning(key, key.fields, schema)
+    return Action(ref, Verb.UPDATE, sets=known.copy())
+
+
+@lru_cache(maxsize=10_000)
+def _beginning(
+    key: Key[Any],
+    fields: tuple[tuple[str, Any], ...],  # noqa: ARG001 - remembered by them, too
+    schema: TableSchema,
+) -> tuple[ItemRef, dict[str, Wire]]:
+    """Remembered, because the same few aggregates are written by change after change.
+
+    Keys are equal whether they know their `fields` or not, and what is written along is not.
+    """
+    return item_ref(schema, key.wire(schema)), dict(key.field_attributes(schema))
 
 
 def _update_attribute(action: Action, effect: Effect, name: str, value: Wire | None) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import (
     Annotated,
@@ -80,6 +81,12 @@ class RecordLike(Protocol):
         """Seconds since 1970."""
 
 
+@lru_cache(maxsize=64)
+def _moment(seconds: float) -> datetime:
+    """Remembered, because the changes of a page are of the same few seconds."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class Change(Generic[E_co]):
     """One change of one item: what its four kinds have in common.
@@ -123,7 +130,7 @@ class Change(Generic[E_co]):
             event_id=record.event_id,
             sequence_number=record.position,
             shard_id=shard_id,
-            created_at=datetime.fromtimestamp(record.created_at, UTC),
+            created_at=_moment(record.created_at),
             old=old,
             new=new,
             origin=mark.origin,

@@ -200,7 +200,7 @@ class Accumulate(Effect):
     """
 
     key: Key[Any]
-    amounts: dict[str, Decimal]
+    amounts: Mapping[str, Decimal]
     stored: dict[str, AttributeValue] = field(default_factory=dict)
     plain: bool = False
 

@@ -25,7 +25,7 @@ from streamkit.errors import DeclarationError
 from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import StoredAs, dump_fields, validate_fields
-from streamkit.model.keys import Index, Key, Query
+from streamkit.model.keys import Index, Key, Query, wire_key
 from streamkit.model.parts import Parts
 from streamkit.model.schema import TableSchema
 from streamkit.model.spec import EntitySpec, check_fields, let_absent_be_empty, read_spec
@@ -110,9 +110,8 @@ class Entity(BaseModel):
         spec = spec_of(cls)
         where = f"the key of {cls.__name__}"
         if fields.keys() != spec.key_fields:
-            names = dict.fromkeys(spec.pk.fields + (spec.sk.fields if spec.sk else ()))
-            missing = [name for name in names if name not in fields]
-            extra = [name for name in fields if name not in names]
+            missing = [name for name in spec.key_names if name not in fields]
+            extra = [name for name in fields if name not in spec.key_names]
             raise ValueError(f"{where} {_difference(missing, extra)}")
         values = validate_fields(cls, fields, where=where)
         sk = spec.sk.build(values) if spec.sk else None
@@ -164,7 +163,9 @@ class Entity(BaseModel):
     def item_key(self) -> Key[Self]:
         """The key of this item, built from its fields."""
         spec = spec_of(type(self))
-        return Key(type(self), spec.pk.build(self), spec.sk.build(self) if spec.sk else None)
+        sk = spec.sk.build(self) if spec.sk else None
+        fields = tuple((name, getattr(self, name)) for name in spec.key_names)
+        return Key(type(self), spec.pk.build(self), sk, fields)
 
     def attributes(self, schema: TableSchema) -> dict[str, AttributeValue]:
         """The whole item as a put takes it: fields, keys, index keys and the type attribute.
@@ -176,13 +177,19 @@ class Entity(BaseModel):
         """
         entity = type(self)
         spec = spec_of(entity)
-        stored = entity.model_fields.keys() | (self.model_extra or ())
-        item = {
-            name: encode(value, f"{entity.__name__}.{name}")
-            for name, value in self.model_dump(by_alias=True, include=stored).items()
-            if not _is_absent(value)
-        }
-        written = self.item_key.wire(schema)
+        stored = None
+        if entity.__pydantic_decorators__.computed_fields:
+            stored = entity.model_fields.keys() | (self.model_extra or ())
+        item: dict[str, AttributeValue] = {}
+        # What `model_dump` calls, which takes as long again to get there.
+        dumped = self.__pydantic_serializer__.to_python(self, by_alias=True, include=stored)
+        for name, value in dumped.items():
+            if type(value) is str:  # as nearly everything is
+                item[name] = {"S": value}
+            elif not _is_absent(value):
+                item[name] = encode(value, f"{entity.__name__}.{name}")
+        sk = spec.sk.build(self) if spec.sk else None
+        written = wire_key(schema, entity, spec.pk.build(self), sk)
         for index in spec.indexes.values():
             written |= index.attributes(self, schema)
         if schema.type_attribute is not None:
@@ -285,7 +292,7 @@ def _is_required(entity: type[Entity], name: str) -> bool:
 
 
 def _is_absent(value: object) -> bool:
-    return value is None or (isinstance(value, AbstractSet) and not value)
+    return value is None or (not value and isinstance(value, AbstractSet))
 
 
 def _difference(missing: list[str], extra: list[str]) -> str:

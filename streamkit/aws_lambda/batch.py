@@ -8,7 +8,6 @@ cancelled. What is done of the batch stays done, whatever comes again. On failur
 policies say; parking advances the mark. `block` is that first record.
 """
 
-import math
 import random
 from collections import deque
 from collections.abc import Coroutine, Iterable
@@ -19,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import ITEMS_MAX, LANE, MARK_GUARD, Action
+from streamkit.actions import LANE, MARK_GUARD, Action
 from streamkit.aws_lambda.marks import Marks
 from streamkit.changes import ItemKey
 from streamkit.control import Cursor
@@ -29,7 +28,7 @@ from streamkit.model.tables import Tables
 from streamkit.processing.commit import Batch, Invalid, Refused
 from streamkit.processing.dispatch import AsRun, Dispatcher, as_registered
 from streamkit.processing.holds import HeldLanes
-from streamkit.processing.mark import Mark, after
+from streamkit.processing.mark import Mark
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure, Hold, lane_name
 from streamkit.processing.plain import write_plainly
@@ -38,10 +37,8 @@ from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
 from streamkit.processing.transaction import Send, transact
 
-_AT_FIRST = 50
-"""Changes of the first plan: each with a mark and an effect, they fill a transaction."""
-_WORTH_IT = 1.2
-"""Plans become larger if so many times the changes would fit; this one, too, if that saves one."""
+_ALL = 1_000_000
+"""Changes that a plan may take, as far as they fit."""
 _CONTENDED_SECONDS = 0.02
 """Before a result is made again that was refused for what it read; twice as long each time."""
 
@@ -52,8 +49,8 @@ class BatchRun:
 
     `todo` are the records that are not known to be done, `behind` those that a mark had passed.
     Handlers are cut off at the `deadline` (of the loop's clock); what they have answered by then is
-    still committed. `cut` says that one was. `as_run` says what runs in a handler's place,
-    `send` commits, where not every commit is right that the marks let through.
+    still committed. `cut` says that one was. `marked` is as in `Page`. `as_run` says what runs in a
+    handler's place, `send` commits, where not every commit is right that the marks let through.
     """
 
     dispatcher: Dispatcher
@@ -68,7 +65,8 @@ class BatchRun:
     works: deque[Work] = field(default_factory=deque)
     behind: list[Record] = field(default_factory=list)
     cut: bool = False
-    _most: int = _AT_FIRST
+    marked: bool = True
+    _most: int = _ALL
     _split: bool = False
     _narrowing: bool = False
 
@@ -119,8 +117,8 @@ class BatchRun:
     async def advance(self, count: int) -> bool:
         """Process the next records; return whether all of them are done."""
         some = list(islice(self.todo, count))
-        shard = self.planner.shard
-        works, later, _ = self.dispatcher.works(Page(tuple(some)), shard, self.as_run)
+        shard, page = self.planner.shard, Page(tuple(some), marked=self.marked)
+        works, later, _ = self.dispatcher.works(page, shard, self.as_run)
         self.works = deque(works)
         if later:
             lanes = self.dispatcher.run_lanes(later, works, shard, held=self.held.holds)
@@ -171,26 +169,9 @@ class BatchRun:
         if plan.sends and not await self._deliver(plan):
             return not self.cut and not any(outcome.waiting for _, outcome in plan.sends)
         then = self._marks_after(plan)
-        beside = self.send is not None
-        if not self._is_full(plan, len(plan.actions) + len(then) + beside):
-            return True
         if plan.actions or plan.sends or plan.cursor.done or plan.plain:
             return await self._send(plan, then)
         self._taken(plan, then)
-        return True
-
-    def _is_full(self, plan: Batch, items: int) -> bool:
-        """Say whether a plan is as large as it can be with its marks; else plan another size."""
-        fitting = plan.changes * (ITEMS_MAX + 1) // max(items, 1)
-        if items > ITEMS_MAX + 1:
-            self._most = max(1, min(fitting, plan.changes - 1))
-            self._split = self._split or plan.changes <= 1
-            return False
-        more = plan.changes == self._most < len(self.works) and not self._narrowing
-        if more and fitting > _WORTH_IT * self._most:
-            self._most = fitting
-            commits = math.ceil(len(self.works) / fitting)
-            return len(self.works) - plan.changes <= (commits - 1) * fitting
         return True
 
     async def _deliver(self, plan: Batch) -> bool:
@@ -209,7 +190,7 @@ class BatchRun:
             mark = before[1] if before else self.marks.known[work.key]
             lanes = self._lanes(work.key, mark, plan)
             if number < plan.changes:
-                then = after(mark, work.position, lanes)
+                then = Mark(work.position, lanes=lanes)
             elif plan.cursor.done:
                 then = Mark(mark.position, mark.done | plan.cursor.done, lanes)
             else:
@@ -255,7 +236,7 @@ class BatchRun:
         if self.works and self.works[0].key in then:
             self._drop_done([self.works[0]])
         if self._narrowing or self._split:
-            self._most, self._split, self._narrowing = _AT_FIRST, False, False
+            self._most, self._split, self._narrowing = _ALL, False, False
 
     # -- what did not go through ---------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from streamkit.decode import Record
+from streamkit.decode import Record, is_marked
 from streamkit.errors import ConfigurationError
 
 _RECORDS = msgspec.json.Decoder(tuple[Record, ...])
@@ -22,10 +22,12 @@ _SOURCE = "aws:dynamodb"
 class Event:
     """One event: its records in order, and the ARN of their stream, if it is said anywhere.
 
-    `shard` and `state` are there with tumbling windows only, and None otherwise.
+    Unless it is `marked`, no item in it says who wrote it, or that it is a copy. `shard` and
+    `state` are there with tumbling windows only, and None otherwise.
     """
 
     records: tuple[Record, ...]
+    marked: bool
     stream: str | None = None
     shard: str | None = None
     state: Mapping[str, Any] | None = None
@@ -50,8 +52,10 @@ def read_event(event: Mapping[str, Any]) -> Event:
             f"the event is of {', '.join(sorted(sources))}, and not of a DynamoDB stream"
         )
     windowed = "window" in event
+    records, marked = _read(given)
     return Event(
-        read_records(given),
+        records,
+        marked,
         _stream_of(event, given),
         event.get("shardId") if windowed else None,
         (event.get("state") or {}) if windowed else None,
@@ -64,8 +68,13 @@ def read_records(given: object) -> tuple[Record, ...]:
     Raises:
         ConfigurationError: one lacks what every record has; says which and what.
     """
+    return _read(given)[0]
+
+
+def _read(given: object) -> tuple[tuple[Record, ...], bool]:
     try:
-        return _RECORDS.decode(msgspec.json.encode(given))
+        body = msgspec.json.encode(given)
+        return _RECORDS.decode(body), is_marked(body)
     except msgspec.MsgspecError as error:
         raise ConfigurationError(f"the event's records cannot be read: {error}") from None
 

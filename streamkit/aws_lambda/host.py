@@ -71,7 +71,9 @@ async def process_batch(
         await anyio.sleep(min(_PAUSED_SECONDS, seconds / 2))
         return _response(given, wanted[0])
     left = seconds - (anyio.current_time() - began)
-    batch = await run_records(environment, wanted, given.shard, left, hosted.builds)
+    batch = await run_records(
+        environment, wanted, given.shard, left, hosted.builds, marked=given.marked
+    )
     if batch.left is not None:
         log.info("batch.partial", records=len(wanted), left=len(batch.todo))
     return _response(given, batch.left)

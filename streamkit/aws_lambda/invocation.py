@@ -24,6 +24,7 @@ from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import LAMBDA_CHUNKS
 from streamkit.processing.parking import Failure
 from streamkit.processing.planning import Planner
+from streamkit.processing.transaction import ACTIONS_MAX
 
 log = get_logger("streamkit.lambda")
 
@@ -48,6 +49,8 @@ async def run_records(
     shard: str | None,
     seconds: float,
     builds: Mapping[str, Build] = NO_BUILDS,
+    *,
+    marked: bool = True,
 ) -> BatchRun:
     """Process records under the marks of their items.
 
@@ -57,11 +60,13 @@ async def run_records(
         shard: the records' shard, where it is known.
         seconds: after which this returns.
         builds: of the consumer's aggregates, as they were when this began.
+        marked: whether an item in them may say who wrote it, or that it is a copy.
 
     Raises:
         ConfigurationError: the table refuses commits.
     """
     invocation = _Invocation(environment, records, shard, seconds, builds)
+    invocation.batch.marked = marked
     try:
         with anyio.move_on_after(seconds):
             await invocation.run()
@@ -91,7 +96,14 @@ class _Invocation:
         self.counting = Counting(builds, clock.time())
         self.batch = BatchRun(
             environment.dispatcher,
-            Planner(store.space, clock, shard or environment.shard, chunks=LAMBDA_CHUNKS),
+            Planner(
+                store.space,
+                clock,
+                shard or environment.shard,
+                chunks=LAMBDA_CHUNKS,
+                room=ACTIONS_MAX - (environment.send is not None),
+                marks=True,
+            ),
             Marks(store, clock, environment.incarnation),
             environment.around.schemas,
             environment.rng,

@@ -9,20 +9,24 @@ In: the item keys of a batch. Out: their marks, and the actions that move them. 
 week after its last change, and for as long as it names a lane that is held.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamkit.actions import MARK_GUARD, OURS, Action, GuardSource, Verb, render
+from streamkit.actions import MARK_GUARD, OURS, Action, GuardSource, Verb, Wire, item_ref, render
 from streamkit.changes import ItemKey
 from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of
+from streamkit.model.schema import TableSchema
 from streamkit.processing.mark import Mark, expiry, mark_name, mark_path, read_mark
 
-_NAME, _FIRST, _THEN, _UNTIL = "?name", "?first", "?then", "?until"
+_NAME, _FIRST, _THEN, _UNTIL = _TEXTS = ("?name", "?first", "?then", "?until")
 """What stands for the values in the shape of a bare mark's update."""
+
+_Shape = tuple[dict[str, Any], tuple[tuple[str, str, int], ...]]
+"""A bare mark's update as it is rendered, and where a value stands: placeholder, type, which."""
 
 
 @dataclass
@@ -33,16 +37,23 @@ class Marks:
     clock: Clock
     incarnation: str
     known: dict[ItemKey, Mark] = field(default_factory=dict)
-    _shape: dict[str, Any] | None = None
+    _names: dict[ItemKey, str] = field(default_factory=dict)
+    _shape: _Shape | None = None
 
     async def read(self, keys: Iterable[ItemKey]) -> None:
         """Read the marks of items, strongly consistent."""
-        names = {mark_name(key): key for key in keys}
+        names = {self._name(key): key for key in keys}
         items = await self.store.items([mark_path(self.incarnation, name) for name in names])
         for key in names.values():
             self.known[key] = Mark()
         for item in items:
             self.known[names[item["name"]["S"]]] = read_mark(item)
+
+    def _name(self, key: ItemKey) -> str:
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = mark_name(key)
+        return name
 
     def is_done(self, key: ItemKey, position: str) -> bool:
         """Say whether a change of an item is done."""
@@ -50,18 +61,17 @@ class Marks:
 
     def move(self, key: ItemKey, first: str, then: Mark) -> Action:
         """Return the action that moves an item's mark, IF it is still before the change `first`."""
-        now, name = self.known[key], mark_name(key)
+        now, name = self.known[key], self._name(key)
         until = expiry(self.clock.time())["N"]
         source = GuardSource(first, name, MARK_GUARD)
         if now.is_bare and then.is_bare:
-            ref = self.store.space.ref(*mark_path(self.incarnation, name))
-            action = Action(ref, Verb.UPDATE)
-            texts = {_NAME: name, _FIRST: first, _THEN: then.token, _UNTIL: until}
-            action.body = self._filled(action, texts)
-            action.guards.append((_BARE, source))  # as the body has it
-        else:
-            action = self._update(name, then, until)
-            action.guards.append((Guard(_before(now, first)), source))
+            item = self.store.space.key(*mark_path(self.incarnation, name))
+            body = self._filled(item, name, first, then.token, until)
+            ref = item_ref(self.store.space.schema, item)
+            # The condition is in the body already.
+            return Action(ref, Verb.UPDATE, guards=[(_BARE, source)], body=body)
+        action = self._update(name, then, until)
+        action.guards.append((Guard(_before(now, first)), source))
         return action
 
     def _update(self, name: str, then: Mark, until: str) -> Action:
@@ -78,23 +88,19 @@ class Marks:
                 action.removes.add(attribute)
         return action
 
-    def _filled(self, action: Action, texts: Mapping[str, str]) -> dict[str, Any]:
+    def _filled(self, key: dict[str, Wire], *texts: str) -> dict[str, Any]:
         """Return the update of a bare mark: that of another one, with other values.
 
         Nearly all marks are bare, and to render each costs more than all else that is done with it.
         """
-        schema = self.store.space.schema
         if self._shape is None:
             sample = self._update(_NAME, Mark(_THEN), _UNTIL)
-            sample.guards.append((_BARE, OURS))
-            (self._shape,) = render(sample, schema).values()
-        values = {
-            placeholder: {kind: texts.get(text, text)}
-            for placeholder, value in self._shape["ExpressionAttributeValues"].items()
-            for kind, text in value.items()
-        }
-        key = action.ref.key(schema)
-        return {**self._shape, "Key": key, "ExpressionAttributeValues": values}
+            self._shape = _shape_of(sample, self.store.space.schema)
+        body, places = self._shape
+        values = body["ExpressionAttributeValues"].copy()
+        for placeholder, kind, number in places:
+            values[placeholder] = {kind: texts[number]}
+        return {**body, "Key": key, "ExpressionAttributeValues": values}
 
     def moved(self, key: ItemKey, then: Mark) -> None:
         """A commit has moved the mark."""
@@ -114,3 +120,15 @@ def _before(now: Mark, first: str) -> Condition:
 
 _BARE = Guard(_before(Mark(), _FIRST))
 """The condition of a bare mark's update, with what stands for the values."""
+
+
+def _shape_of(sample: Action, schema: TableSchema) -> _Shape:
+    """Render the update of a bare mark, and find its values."""
+    sample.guards.append((_BARE, OURS))
+    (body,) = render(sample, schema).values()
+    return body, tuple(
+        (placeholder, kind, _TEXTS.index(text))
+        for placeholder, value in body["ExpressionAttributeValues"].items()
+        for kind, text in value.items()
+        if text in _TEXTS
+    )

@@ -6,6 +6,7 @@ be opened; a stream or a consumer that was replaced lets the environment be open
 """
 
 import asyncio
+import gc
 import os
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
@@ -75,8 +76,13 @@ class Runtime:
     async def _keep(self, opened: asyncio.Event) -> None:
         """Hold the environment open, in a task that does not end with an invocation."""
         async with open_environment(self._app) as self._environment:
+            # What is there now stays: no invocation has to pay for looking through it.
+            gc.freeze()
             opened.set()
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                gc.unfreeze()
 
     async def _close(self) -> None:
         keeper, self._keeper, self._environment = self._keeper, None, None

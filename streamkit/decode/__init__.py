@@ -4,8 +4,17 @@
 and an `ImageDecoder` makes the entity when a handler asks for it.
 """
 
-from streamkit.decode.envelope import Page, Record, parse_page
+from streamkit.decode.envelope import Page, Record, is_marked, parse_page
 from streamkit.decode.images import ImageDecoder
 from streamkit.decode.routing import CONTROL, Route, Router
 
-__all__ = ["CONTROL", "ImageDecoder", "Page", "Record", "Route", "Router", "parse_page"]
+__all__ = [
+    "CONTROL",
+    "ImageDecoder",
+    "Page",
+    "Record",
+    "Route",
+    "Router",
+    "is_marked",
+    "parse_page",
+]

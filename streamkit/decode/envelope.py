@@ -182,8 +182,12 @@ def parse_page(body: bytes) -> Page:
         page = _PAGE.decode(body)
     except msgspec.MsgspecError as error:
         raise RetryableError(f"a GetRecords reply cannot be read: {error}") from None
-    marked = any(mark in body for mark in _MARKS)
-    return Page(page.records, page.next_iterator, len(body), marked=marked)
+    return Page(page.records, page.next_iterator, len(body), marked=is_marked(body))
+
+
+def is_marked(body: bytes) -> bool:
+    """Say whether an item in some records may say who wrote it, or that it is a copy."""
+    return any(mark in body for mark in _MARKS)
 
 
 def _seconds(moment: str | float) -> float:

@@ -67,7 +67,7 @@ def between(
     effects: list[Accumulate] = []
     if not before:
         for key, given in after.items():
-            changed = {name: amount for name, amount in given.items() if amount}
+            changed = given if all(given.values()) else _not_zero(given)
             if changed:
                 effects.append(Accumulate(key, changed))
         return effects
@@ -77,10 +77,14 @@ def between(
             name: NUMBERS.subtract(given.get(name, Decimal(0)), taken.get(name, Decimal(0)))
             for name in {**taken, **given}
         }
-        changed = {name: amount for name, amount in amounts.items() if amount}
+        changed = _not_zero(amounts)
         if changed:
             effects.append(Accumulate(key, changed))
     return effects
+
+
+def _not_zero(amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def placed(

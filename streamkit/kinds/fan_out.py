@@ -24,10 +24,9 @@ from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError, PoisonChange
 from streamkit.handler import AUDIENCE, DEFER, Broadcast, Defer, Handler, Policy
 from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient
-from streamkit.kinds.on import needs_of
+from streamkit.kinds.on import needs_of, writes_of
 from streamkit.model.declaration import Declaration
-from streamkit.model.when import When, checked
-from streamkit.model.writes import Writes, read_writes
+from streamkit.model.when import When
 from streamkit.table import Table
 
 INLINE = 50
@@ -150,12 +149,7 @@ def fan_out_handler(
     reader = AudienceReader(audience, to, by_key, policy.timeout_seconds)
     serve = server(function, recipient)
     needs = needs_of(parameters[2:], hints, declared)
-    try:
-        if when is not None:
-            checked(when).check(entity)
-        writes = read_writes(hints["return"]) if "return" in hints else Writes()
-    except DeclarationError as error:
-        raise DeclarationError(f"{declared}: {error}") from None
+    writes = writes_of(hints, when, entity, declared)
     return Handler(
         name=name or function.__name__,
         entity=entity,

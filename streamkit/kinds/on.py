@@ -44,12 +44,7 @@ def function_handler(
     except DeclarationError as error:
         raise DeclarationError(f"{declared}: {error}") from None
     needs = needs_of(parameters[1:], hints, declared)
-    try:
-        if when is not None:
-            checked(when).check(entity)
-        writes = read_writes(hints["return"]) if "return" in hints else Writes()
-    except DeclarationError as error:
-        raise DeclarationError(f"{declared}: {error}") from None
+    writes = writes_of(hints, when, entity, declared)
     return Handler(
         name=name or function.__name__,
         entity=entity,
@@ -85,6 +80,22 @@ def needs_of(
             )
         needs[parameter.name] = wanted
     return needs
+
+
+def writes_of(
+    hints: Mapping[str, Any], when: When | None, entity: type[Entity], declared: Declaration
+) -> Writes:
+    """Return what a handler's annotations say it writes, and check its `when` against its entity.
+
+    Raises:
+        DeclarationError: it returns what is no effect, or `when` names a field that is not there.
+    """
+    try:
+        if when is not None:
+            checked(when).check(entity)
+        return read_writes(hints["return"]) if "return" in hints else Writes()
+    except DeclarationError as error:
+        raise DeclarationError(f"{declared}: {error}") from None
 
 
 def with_statements(

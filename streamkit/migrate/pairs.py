@@ -18,14 +18,13 @@ In: a key. Out: what was done, in a `Tally`. On failure: as `in_place`; in addit
 another item is in a target's place, and `late` where a source is written after the switch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streamkit.actions import Wire
 from streamkit.clock import Clock
-from streamkit.migrate.calls import DONE, Calls, Terms, unchanged
-from streamkit.migrate.calls import Invalid as InvalidCall
+from streamkit.migrate.calls import DONE, Calls, Invalid, Terms, unchanged
 from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
 from streamkit.migrate.marks import mark_of, place_is
@@ -34,11 +33,11 @@ from streamkit.migrate.transform import Image, Rewrite, Target, Transform, plain
 from streamkit.model.copies import COPY, FROM, MOVED
 from streamkit.model.origin import MARK
 from streamkit.observe.logger import get_logger
+from streamkit.processing.transaction import ACTIONS_MAX
 
 log = get_logger("streamkit.migrate")
 
 _TRIES = 20
-ACTIONS_MAX = 100
 
 Key = Mapping[str, Wire]
 WireItem = Mapping[str, Wire]
@@ -89,9 +88,19 @@ class Pairs:
             switch: turn the pair around, too.
         """
         switch = switch or (self.switched and self.transform.migration.moves)
+        await self.persist(key, tally, lambda: self._forward(key, old, switch=switch))
+
+    async def persist(self, key: Key, tally: Tally, attempt: Callable[[], Awaitable[Any]]) -> None:
+        """Attempt something with an item until it is done; what fails for good is written down.
+
+        Args:
+            key: of the item.
+            tally: is added to.
+            attempt: reads and writes; returns what came of it, None if there was nothing to do.
+        """
         for _ in range(_TRIES):
             try:
-                outcome = await self._forward(key, old, switch=switch)
+                outcome = await attempt()
             except Conflict as error:
                 await self.fail(key, tally, error.kind, str(error))
                 return
@@ -106,7 +115,7 @@ class Pairs:
             if outcome is DONE:
                 tally.changed += 1
                 return
-            if isinstance(outcome, InvalidCall):
+            if isinstance(outcome, Invalid):
                 await self.fail(key, tally, "invalid", outcome.text)
                 return
             tally.conflicts += 1

@@ -9,7 +9,7 @@ Each is one conditional write, or one transaction that checks what was read. In:
 read. Out: what was done, in a `Tally`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ from streamkit.actions import Wire
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.calls import DONE, Changed, Invalid, Outcome, Terms, unchanged
+from streamkit.migrate.calls import DONE, Changed, Outcome, Terms, unchanged
 from streamkit.migrate.errors import error_id
-from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
+from streamkit.migrate.in_place import Tally, mark_text
 from streamkit.migrate.matching import Matcher
 from streamkit.migrate.pairs import Conflict, Key, Late, Pairs, WireItem, as_read
 from streamkit.migrate.transform import Image, Rewrite, Target, alike, plain, visible
@@ -29,7 +29,6 @@ from streamkit.model.origin import MARK
 from streamkit.model.querying import query_request
 from streamkit.model.schema import TableSchema
 
-_TRIES = 20
 _PARTS_MAX = 90
 """Parts of one source that a change of one of them can be checked against."""
 
@@ -55,32 +54,7 @@ class Switched:
         if self.pairs.transform.migration.reverse is None:
             return
         one = self._part if self.pairs.transform.migration.mode == "split" else self._moved
-        await self._persist(key, tally, lambda: one(key, old))
-
-    async def _persist(self, key: Key, tally: Tally, attempt: Callable[[], Awaitable[Any]]) -> None:
-        """Try until it is done; whatever fails for good is written down."""
-        for _ in range(_TRIES):
-            try:
-                outcome = await attempt()
-            except Conflict as error:
-                await self.pairs.fail(key, tally, error.kind, str(error))
-                return
-            except Exception as error:
-                if ends_run(error):
-                    raise
-                await self.pairs.fail(key, tally, "transform", describe(error))
-                return
-            if outcome is None:
-                tally.skipped += 1
-                return
-            if outcome is DONE:
-                tally.changed += 1
-                return
-            if isinstance(outcome, Invalid):
-                await self.pairs.fail(key, tally, "invalid", outcome.text)
-                return
-            tally.conflicts += 1
-        await self.pairs.fail(key, tally, "contended", f"it changed {_TRIES} times in a row")
+        await self.pairs.persist(key, tally, lambda: one(key, old))
 
     async def _moved(self, key: Key, old: WireItem | None) -> Any:
         pairs, schema = self.pairs, self.pairs.transform.schema
@@ -192,7 +166,7 @@ class Switched:
         """Make a turned source the truth again, and copies of its targets."""
         key = self._key(self.pairs.transform.schema, source)
         if self._is_turned(source):
-            await self._persist(key, tally, lambda: self._unturn(key))
+            await self.pairs.persist(key, tally, lambda: self._unturn(key))
 
     async def _unturn(self, key: Key) -> Any:
         pairs, transform = self.pairs, self.pairs.transform
@@ -279,7 +253,7 @@ class Switched:
         if not self._is_turned(source):
             return
         key = self._key(self.pairs.transform.schema, source)
-        await self._persist(key, tally, lambda: self._contract(key))
+        await self.pairs.persist(key, tally, lambda: self._contract(key))
 
     async def _contract(self, key: Key) -> Any:
         pairs, transform = self.pairs, self.pairs.transform

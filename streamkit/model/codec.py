@@ -38,14 +38,17 @@ def encode(value: Any, path: str = "value") -> AttributeValue:
         ValueError: DynamoDB cannot store the value (an empty or mixed set, a number of more than
             38 digits, an unknown type); the message names `path`.
     """
-    if type(value) is str:  # as nearly everything is
+    kind = type(value)  # as nearly everything is, these come first
+    if kind is str:
         return {"S": value}
+    if kind is int or kind is Decimal:
+        return {"N": _encode_number(value, path)}
     match value:
         case None:
             return {"NULL": True}
         case bool():
             return {"BOOL": value}
-        case int() | float() | Decimal() if type(value) in (int, float, Decimal):
+        case float() if kind is float:
             return {"N": _encode_number(value, path)}
         case bytes() | bytearray() | memoryview():
             return {"B": bytes(value)}

@@ -107,7 +107,7 @@ def validate_fields(
     Raises:
         ValueError: values do not fit; names the fields, never the values.
     """
-    read = _partial_reader(entity, tuple(sorted(values)))
+    read = _partial_reader(entity, tuple(values))
     try:
         return read(dict(values))
     except ValidationError as error:

@@ -6,7 +6,6 @@ types of the attributes come from a `TableSchema` only when something goes to th
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from streamkit.errors import DeclarationError
@@ -43,15 +42,7 @@ class Key(Generic[E_co]):
         Raises:
             ValueError: the table has a sort key and this key does not.
         """
-        ending = suffix(self.part)
-        if schema.sk is None or schema.sk_type is None:
-            return {schema.pk: encode_key(self.pk + ending, schema.pk_type)}
-        if self.sk is None:
-            raise ValueError(f"{self.entity.__name__} has no sk, but {schema.name} has one")
-        return {
-            schema.pk: encode_key(self.pk, schema.pk_type),
-            schema.sk: encode_key(self.sk + ending, schema.sk_type),
-        }
+        return wire_key(schema, self.entity, self.pk, self.sk, suffix(self.part))
 
     def parts(self) -> "tuple[Self, ...]":
         """The keys of all parts of the group; of an entity that is not spread, this one."""
@@ -60,7 +51,19 @@ class Key(Generic[E_co]):
 
     def field_attributes(self, schema: TableSchema) -> Mapping[str, AttributeValue]:
         """What the key itself says of its item: the fields it was built from, and the type."""
-        return _field_attributes(self, schema)
+        # What is stored as the key itself is there already, and no update may set it.
+        stored = self.entity.model_fields
+        fields = {
+            name: value
+            for name, value in self.fields
+            if (stored[name].serialization_alias or name) not in schema.key_attributes
+        }
+        known = self.entity.set_attributes(schema, fields)
+        attributes = {name: value for name, value in known.items() if value is not None}
+        spec = self.entity.__entity__
+        if schema.type_attribute is not None and spec is not None:
+            attributes[schema.type_attribute] = {"S": spec.type}
+        return attributes
 
     @property
     def digest(self) -> str:
@@ -71,22 +74,22 @@ class Key(Generic[E_co]):
         return key_digest(self.pk, self.sk + ending)
 
 
-@lru_cache(maxsize=10_000)
-def _field_attributes(key: Key[Any], schema: TableSchema) -> Mapping[str, AttributeValue]:
-    """Remembered, because the same few aggregates are written by change after change."""
-    stored = key.entity.model_fields
-    # What is stored as the key itself is there already, and no update may set it.
-    fields = {
-        name: value
-        for name, value in key.fields
-        if (stored[name].serialization_alias or name) not in schema.key_attributes
+def wire_key(
+    schema: TableSchema, entity: type[Any], pk: str, sk: str | None, ending: str = ""
+) -> dict[str, AttributeValue]:
+    """The key attributes of an item, of which `ending` says which part of its group it is.
+
+    Raises:
+        ValueError: the table has a sort key and the item does not.
+    """
+    if schema.sk is None or schema.sk_type is None:
+        return {schema.pk: encode_key(pk + ending, schema.pk_type)}
+    if sk is None:
+        raise ValueError(f"{entity.__name__} has no sk, but {schema.name} has one")
+    return {
+        schema.pk: encode_key(pk, schema.pk_type),
+        schema.sk: encode_key(sk + ending, schema.sk_type),
     }
-    known = key.entity.set_attributes(schema, fields)
-    attributes = {name: value for name, value in known.items() if value is not None}
-    spec = key.entity.__entity__
-    if schema.type_attribute is not None and spec is not None:
-        attributes[schema.type_attribute] = {"S": spec.type}
-    return attributes
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -48,6 +48,8 @@ class Parts:
 
 def part_of_shard(shard_id: str, count: int) -> int:
     """Choose the part that a shard's contributions go to; stable over processes."""
+    if count == 1:
+        return 0
     digest = blake2b(shard_id.encode(), digest_size=8).digest()
     return int.from_bytes(digest) % count
 

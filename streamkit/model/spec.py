@@ -49,11 +49,13 @@ class EntitySpec:
     sk: KeyTemplate | None
     type: str
     indexes: Mapping[str, Index]
+    key_names: tuple[str, ...] = field(init=False)
     key_fields: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Note which fields the key is built from: every key that is made is held against them."""
-        names = self.pk.fields + (self.sk.fields if self.sk else ())
+        names = dict.fromkeys(self.pk.fields + (self.sk.fields if self.sk else ()))
+        object.__setattr__(self, "key_names", tuple(names))
         object.__setattr__(self, "key_fields", frozenset(names))
 
 

@@ -7,7 +7,7 @@ which ends it is refused), and formats such as `{number:08d}`, `{day:%Y-%m-%d}` 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -142,7 +142,7 @@ class KeyTemplate:
         """Whether it is a literal and one field, the commonest form."""
         return len(self.placeholders) == 1 and not self.placeholders[0].literal
 
-    def build(self, values: Mapping[str, Any] | object) -> str:
+    def build(self, values: dict[str, Any] | object) -> str:
         """The key of these field values (a mapping, or an object with the fields).
 
         Raises:
@@ -152,12 +152,12 @@ class KeyTemplate:
             return self.build_prefix(values, len(self.placeholders))
         (only,) = self.placeholders
         name = only.name
-        value = values.get(name) if isinstance(values, Mapping) else getattr(values, name)
+        value = values.get(name) if isinstance(values, dict) else getattr(values, name)
         return f"{self.prefix}{only.render(value, self.owner)}{only.literal}"
 
-    def build_prefix(self, values: Mapping[str, Any] | object, count: int) -> str:
+    def build_prefix(self, values: dict[str, Any] | object, count: int) -> str:
         """What all keys have in common whose first `count` placeholders have these values."""
-        value_of = values.get if isinstance(values, Mapping) else partial(getattr, values)
+        value_of = values.get if isinstance(values, dict) else partial(getattr, values)
         parts = [self.prefix]
         last = self.placeholders[-1] if self.placeholders else None
         for placeholder in self.placeholders[:count]:

@@ -90,19 +90,19 @@ class EmfMetrics:
 
     def sum(self, name: str) -> _Sum:
         """Return a counter of the line to come."""
-        one = self._found.setdefault(name, _Sum())
+        one = self._found.get(name) or self._found.setdefault(name, _Sum())
         assert isinstance(one, _Sum)  # noqa: S101 - a name is of one kind
         return one
 
     def last(self, name: str) -> _Last:
         """Return a gauge of the line to come."""
-        one = self._found.setdefault(name, _Last())
+        one = self._found.get(name) or self._found.setdefault(name, _Last())
         assert isinstance(one, _Last)  # noqa: S101
         return one
 
     def values(self, name: str) -> _Values:
         """Return a histogram of the line to come."""
-        one = self._found.setdefault(name, _Values())
+        one = self._found.get(name) or self._found.setdefault(name, _Values())
         assert isinstance(one, _Values)  # noqa: S101
         return one
 

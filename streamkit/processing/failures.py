@@ -137,4 +137,7 @@ class Failures:
         """Return the handler's breaker; None if its failures are never parked, or it wants none."""
         if not handler.policy.breaker or handler.policy.on_failure != "park":
             return None
-        return self._breakers.setdefault(handler.name, Breaker(handler.name))
+        found = self._breakers.get(handler.name)
+        if found is None:
+            found = self._breakers[handler.name] = Breaker(handler.name)
+        return found

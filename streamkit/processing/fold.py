@@ -19,6 +19,7 @@ from streamkit.model.codec import NUMBERS, encode
 from streamkit.model.conditions import present
 
 _SETS = ("SS", "NS", "BS")
+_ZERO = Decimal(0)
 
 
 def fold(actions: Iterable[Action]) -> list[Action]:
@@ -156,8 +157,9 @@ def _update_put(put: Action, update: Action) -> Action | None:
 def _update_update(first: Action, second: Action) -> Action | None:
     merged = first.copy()
     for name, value in second.sets.items():
-        _forget(merged, name)
-        merged.sets[name] = value
+        if merged.sets.get(name) != value:
+            _forget(merged, name)
+            merged.sets[name] = value
     for name in second.removes:
         _forget(merged, name)
         merged.removes.add(name)
@@ -195,7 +197,7 @@ def _add(action: Action, name: str, amount: Decimal) -> bool:
     elif name in action.unions or name in action.subtractions:
         return False
     else:
-        action.adds[name] = _sum(action.adds.get(name, Decimal(0)), amount)
+        action.adds[name] = _sum(action.adds.get(name, _ZERO), amount)
     return True
 
 

@@ -11,7 +11,7 @@ read from is its condition: `MARK_GUARD`, so that whoever is refused reads again
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.actions import MARK_GUARD, Action, GuardSource
@@ -69,11 +69,6 @@ def read_mark(item: Mapping[str, Any]) -> Mark:
 
     position = item["position"]["S"]
     return Mark(position or START, texts("done"), texts("lanes"))
-
-
-def after(mark: Mark, position: str, lanes: frozenset[str]) -> Mark:
-    """Return the mark when everything up to a change is done."""
-    return replace(mark, position=position, done=frozenset(), lanes=lanes)
 
 
 def expiry(now: float) -> dict[str, str]:

@@ -170,11 +170,13 @@ def resolve(
             f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
             " spread it over several changes"
         )
-    checks = sum(100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked)
-    if checks + sum(action.size() for action in actions.values()) > BYTES_MAX:
+    size = sum(100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked)
+    for action in actions.values():
+        size += action.size()
+    if size > BYTES_MAX:
         raise ValueError("a result of more than 4 MB does not fit in one transaction")
     outcome.effects, outcome.actions = effects, actions
-    outcome.sends = tuple(effect for effect in effects if isinstance(effect, Send))
+    outcome.sends = tuple([effect for effect in effects if isinstance(effect, Send)])
     outcome.failure, outcome.waiting, outcome.deferred = None, False, False
     outcome.sent = not outcome.sends
 

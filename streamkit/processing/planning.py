@@ -1,7 +1,8 @@
 """Planning: which of the waiting works go into the next commit, and with which actions. Pure.
 
 In: the works of a shard that are not committed yet, in order, and its cursor. Out: a `Batch` that
-ends at a change border and holds at most 99 items and 4 MB; or a `Rerun`, when an outcome has to
+ends at a change border and holds at most 99 items and 4 MB (or, where each item of its changes has
+a mark, 100 with these); or a `Rerun`, when an outcome has to
 be made (again) before anything behind it can go. When the handlers of *one* change do not fit
 together they go in several commits, and the cursor names the ones that are done.
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from streamkit.actions import BYTES_MAX, ITEMS_MAX, Action, ItemRef
+from streamkit.changes import ItemKey
 from streamkit.clock import Clock
 from streamkit.control import ControlSpace, Cursor
 from streamkit.errors import InvariantError
@@ -51,8 +53,13 @@ class Rerun:
 
 @dataclass(slots=True)
 class Draft:
-    """A batch being filled. `offer` takes all of some actions, or none."""
+    """A batch being filled. `offer` takes all of some actions, or none.
 
+    It has `room` for so many. `marked` are the items whose marks have taken theirs.
+    """
+
+    room: int = ITEMS_MAX
+    marked: set[ItemKey] = field(default_factory=set)
     actions: dict[ItemRef, Action] = field(default_factory=dict)
     sizes: dict[ItemRef, int] = field(default_factory=dict)
     size: int = 0
@@ -79,7 +86,7 @@ class Draft:
         for ref, new in sizes.items():
             size += new - self.sizes.get(ref, 0)
             items += ref not in self.sizes
-        if size > BYTES_MAX or items > ITEMS_MAX:
+        if size > BYTES_MAX or items > self.room:
             return False
         self.actions.update(changed)
         self.sizes.update(sizes)
@@ -92,7 +99,8 @@ class Draft:
 class Planner:
     """Plans the commits of one shard. `holds` are the lanes held when planning begins.
 
-    Where no cursor names the chunks of holds, `chunks` says which there are.
+    Where no cursor names the chunks of holds, `chunks` says which there are. A commit has `room`
+    for so many actions; with `marks` each item of its changes takes one of them for its mark.
     """
 
     space: ControlSpace
@@ -100,6 +108,8 @@ class Planner:
     shard: str
     holds: dict[str, Hold] = field(default_factory=dict)
     chunks: tuple[str, ...] = ()
+    room: int = ITEMS_MAX
+    marks: bool = False
 
     def plan(
         self, works: Iterable[Work], cursor: Cursor, *, most: int = 1_000_000, split: bool = False
@@ -112,7 +122,7 @@ class Planner:
             most: how many works to take at most; lowered to find an invalid action.
             split: plan one handler of the first work alone, for the same purpose.
         """
-        draft = Draft()
+        draft = Draft(self.room)
         written: dict[ItemRef, tuple[Version, ...]] = {}
         position, done, taken = cursor.position, cursor.done, 0
         for work in islice(works, most):
@@ -124,8 +134,11 @@ class Planner:
                 if draft.actions or taken:
                     break
                 return Rerun(work, late)
+            if self.marks and work.key is not None and work.key not in draft.marked:
+                draft.marked.add(work.key)
+                draft.room -= 1
             if split or not self._offer(work, todo, draft):
-                if draft.actions or draft.sends:
+                if draft.actions or draft.sends or (self.marks and taken):
                     break
                 done |= self._handler_by_handler(work, todo, draft, only_one=split)
                 if any(_mark(work, outcome) not in done for outcome in todo):

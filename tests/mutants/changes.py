@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         "one-item-too-many",
         "processing/planning.py",
-        "        if size > BYTES_MAX or items > ITEMS_MAX:\n",
-        "        if size > BYTES_MAX or items > ITEMS_MAX + 1:\n",
+        "        if size > BYTES_MAX or items > self.room:\n",
+        "        if size > BYTES_MAX or items > self.room + 1:\n",
         "a commit has 101 actions",
         "peers",
     ),

@@ -46,9 +46,9 @@ MUTANTS = (
     ),
     Mutant(
         "mark-without-its-lanes",
-        "processing/mark.py",
-        "    return replace(mark, position=position, done=frozenset(), lanes=lanes)\n",
-        "    return replace(mark, position=position, done=frozenset())\n",
+        "aws_lambda/batch.py",
+        "                then = Mark(work.position, lanes=lanes)\n",
+        "                then = Mark(work.position, lanes=mark.lanes)\n",
         "later changes of an item overtake the one that is parked",
         "3",
     ),
@@ -79,6 +79,13 @@ MUTANTS = (
         "            self.held.forget(lane)  # it may be gone, or have another tail\n",
         "            pass\n",
         "a change that another invocation has queued falls out of its lane, and is lost",
+    ),
+    Mutant(
+        "marks-take-no-room",
+        "processing/planning.py",
+        "                draft.room -= 1\n",
+        "                pass\n",
+        "a commit of many items has more actions than a transaction takes",
     ),
     Mutant(
         "mark-forgets-absent-handlers",

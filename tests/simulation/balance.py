@@ -20,7 +20,6 @@ import anyio
 import pytest
 import structlog
 from botocore.parsers import JSONParser
-from botocore.validate import ParamValidationDecorator
 
 from streamkit.actions import own_attributes
 from streamkit.control import read_cursor
@@ -264,11 +263,6 @@ def cheaply():
         patch.setattr(sharing, "assign", assign_once)
         patch.setattr(
             JSONParser, "_handle_json_body", lambda self, raw, _: self._parse_body_as_json(raw)
-        )
-        patch.setattr(
-            ParamValidationDecorator,
-            "serialize_to_request",
-            lambda self, *call: self._serializer.serialize_to_request(*call),
         )
         yield
 

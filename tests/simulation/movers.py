@@ -1,14 +1,18 @@
 """Hosts for trials that move an app from functions to workers, or back, while traffic goes on."""
 
 import random
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import anyio
 
+from streamkit.activity import first_error
 from streamkit.moving import move_to_lambda, move_to_workers
 from streamkit.testing.crew import Crew
+from streamkit.testing.faults import Faults
 from streamkit.testing.hosts import Functions
+from streamkit.testing.mapping import Habits
 from streamkit.testing.sightings import WRITES
 from streamkit.testing.world import CrashPoint, Process
 
@@ -43,6 +47,20 @@ class Slow(Process):
             self.at = -1
             self.freeze()
         return await super().intercept(call, apply)
+
+
+async def run_functions(world, app):
+    """Let functions do what is there."""
+    habits = Habits(repeated=0, abandoned=0)
+    functions = Functions(app, world, Counter(), Faults(world.rng), habits)
+    try:
+        async with anyio.create_task_group() as group:
+            functions.start(group, 1)
+            await functions.settle()
+            functions.close()
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
 
 
 class Moving:

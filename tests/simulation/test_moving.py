@@ -1,7 +1,6 @@
 """A consumer changes hosts under traffic, and nothing is lost or applied twice."""
 
 import os
-from collections import Counter
 from contextlib import suppress
 from functools import partial
 
@@ -19,20 +18,16 @@ from streamkit import (
     Policy,
     Query,
 )
-from streamkit.activity import first_error
 from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
 from streamkit.testing import Trouble, trial
 from streamkit.testing.chance import repeatable
-from streamkit.testing.faults import Faults
 from streamkit.testing.harness import table_of
-from streamkit.testing.hosts import Functions
 from streamkit.testing.loop import run_virtually
-from streamkit.testing.mapping import Habits
 from streamkit.testing.recording import recording
 from streamkit.testing.trial import open_shards
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.conformance import Market, make_app
-from tests.simulation.movers import ToLambda, ToWorkers
+from tests.simulation.movers import ToLambda, ToWorkers, run_functions
 
 SEEDS = range(int(os.environ.get("CONFORMANCE_SEEDS", "1")))
 TROUBLE = Trouble(crash=0.03, split=0.03, roll=0.02, pause=8.0, sinks=0.02)
@@ -132,19 +127,6 @@ def times(world, name):
 
 def parked(world):
     return sum(item.get("_sk_kind") == {"S": "parked"} for item in world.items("Shop"))
-
-
-async def run_functions(world, app):
-    habits = Habits(repeated=0, abandoned=0)
-    functions = Functions(app, world, Counter(), Faults(world.rng), habits)
-    try:
-        async with anyio.create_task_group() as group:
-            functions.start(group, 1)
-            await functions.settle()
-            functions.close()
-            group.cancel_scope.cancel()
-    except BaseExceptionGroup as errors:
-        raise first_error(errors) from errors
 
 
 async def run_worker_to_its_death(world, app):

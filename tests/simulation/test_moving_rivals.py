@@ -1,7 +1,6 @@
 """Whoever else is at work while a consumer moves: slow movers, late functions, frozen workers."""
 
 import itertools
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,20 +19,16 @@ from streamkit import (
     Policy,
     Query,
 )
-from streamkit.activity import first_error
 from streamkit.aws_lambda.host import maintain, process_batch
 from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
 from streamkit.operating.consumers import pause_consumer, resume_consumer
 from streamkit.parked.redrive import redrive
 from streamkit.testing.chance import repeatable
-from streamkit.testing.faults import Faults
 from streamkit.testing.harness import table_of
-from streamkit.testing.hosts import Functions
 from streamkit.testing.loop import run_virtually
-from streamkit.testing.mapping import Habits
 from streamkit.testing.world import Process, World
 from tests.simulation.lambdas import Stream, environment_of, event, own_items
-from tests.simulation.movers import Slow
+from tests.simulation.movers import Slow, run_functions
 
 TABLE = "Orders"
 
@@ -87,19 +82,6 @@ def once(*numbers):
 def simulated(main, *arguments):
     with repeatable(1):
         return run_virtually(main, *arguments)
-
-
-async def run_functions(world, app):
-    habits = Habits(repeated=0, abandoned=0)
-    functions = Functions(app, world, Counter(), Faults(world.rng), habits)
-    try:
-        async with anyio.create_task_group() as group:
-            functions.start(group, 1)
-            await functions.settle()
-            functions.close()
-            group.cancel_scope.cancel()
-    except BaseExceptionGroup as errors:
-        raise first_error(errors) from errors
 
 
 async def to_workers(world, app, process=None, **options):

@@ -15,7 +15,10 @@ from streamkit import (
     Set,
     absent,
 )
+from streamkit.actions import OURS, compile_effect
 from streamkit.effects import Accumulate, Guard
+from streamkit.model.keys import Key
+from streamkit.model.schema import TableSchema
 from streamkit.testing import inserted
 
 
@@ -45,6 +48,14 @@ def test_a_table_and_a_condition_can_be_said_in_any_order(effect):
     assert (one.table, one.guard) == ("Other", Guard(absent))
     assert type(one) is type(effect)
     assert repr(effect) == before
+
+
+def test_an_update_writes_along_what_its_own_key_knows_whichever_was_used_before():
+    schema = TableSchema("Notes", "PK", "SK", "S", "S", {})
+    bare, built, owned = Key(Note, "NOTE#1", "NOTE"), KEY, Note(number=1).item_key
+    for key in (bare, built, bare, owned):
+        written = compile_effect(Set(key, text="a"), schema, OURS).sets
+        assert written == {"text": {"S": "a"}} | ({} if key is bare else {"number": {"N": "1"}})
 
 
 def test_a_completion_is_named_by_its_change_and_handler_and_lasts_from_the_changes_creation():

@@ -193,6 +193,11 @@ def test_a_key_tells_the_fields_it_was_built_from_but_not_those_stored_as_the_ke
     }
 
 
+def test_the_key_of_an_item_tells_the_same_fields_as_one_that_was_built() -> None:
+    built = Order.key(username="ann", order_id=7, day="2024-05-01")
+    assert set(order().item_key.fields) == set(built.fields)
+
+
 def test_a_query_takes_the_leading_fields_of_the_sort_key() -> None:
     everything = Order.query(username="ann")
     assert (everything.pk, everything.sk_prefix) == ("CUSTOMER#ann", "#ORDER#")

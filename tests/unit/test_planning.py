@@ -83,6 +83,11 @@ def plan(works, cursor=CURSOR, holds=None, **options):
     return planner.plan(works, cursor, **options)
 
 
+def plan_marked(works, room=100):
+    """As where each item has a mark, which takes one of the transaction's actions."""
+    return Planner(SPACE, Clock(), "shard-1", room=room, marks=True).plan(works, Cursor("batch"))
+
+
 def kinds(batch):
     return sorted(
         action.ref.pk[1].split("#")[3] for action in batch.actions if "_sk#" in action.ref.pk[1]
@@ -102,6 +107,26 @@ def test_a_commit_holds_99_items_and_ends_at_a_change_border():
     batch = plan(works)
     assert len(batch.actions) == 90
     assert batch.cursor.position == "9".zfill(40)
+
+
+def test_marks_leave_the_rest_of_a_transaction_to_the_effects():
+    puts = [work(n, done(n, add(f"{n}")), name=f"{n}") for n in range(1, 200)]
+    sums = [work(n, done(n, add(f"{n % 5}")), name=f"{n}") for n in range(1, 200)]
+    again = [work(n, done(n, add(f"{n % 5}")), name=f"{n % 7}") for n in range(1, 200)]
+    assert [plan_marked(works).changes for works in (puts, sums, again)] == [50, 95, 199]
+
+
+def test_the_largest_result_has_room_beside_its_mark():
+    works = [work(n, done(n, *[add(f"{i}") for i in range(99)])) for n in (1, 2)]
+    assert plan_marked(works).changes == 2
+
+
+def test_changes_without_effects_are_done_however_many_marks_they_would_have():
+    works = [work(n, done(n), name=f"{n}") for n in range(1, 150)]
+    works.append(work(150, done(150, add("x")), name="x"))
+    batch = plan_marked(works)
+    assert (batch.actions, batch.changes) == ([], 100)
+    assert plan_marked(works[100:]).changes == 50
 
 
 def test_handlers_of_one_change_that_do_not_fit_together_go_in_several_commits():
