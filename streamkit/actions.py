@@ -26,7 +26,7 @@ from streamkit.effects import (
     Set,
     Store,
 )
-from streamkit.model.codec import encode
+from streamkit.model.codec import decode, encode
 from streamkit.model.conditions import all_of, check_condition, compile_condition
 from streamkit.model.keys import Key
 from streamkit.model.origin import MARK
@@ -240,14 +240,29 @@ def _compile(effect: Effect, schema: TableSchema) -> Action:
                 action.sets[name] = dict(value)
         return action
     if isinstance(effect, Set | Add | AddToSet | RemoveFromSet):
-        if effect.key is None:
-            raise TypeError("a Set without a key is for migrations; here say which item it sets")
-        action = _upsert(effect.key, schema)
-        attributes = effect.key.entity.set_attributes(schema, effect.fields)
-        for name, value in attributes.items():
-            _update_attribute(action, effect, name, value)
-        return action
+        return _compile_update(effect, schema)
     raise TypeError(f"{type(effect).__name__} cannot be committed to a table")
+
+
+def _compile_update(
+    effect: Set[Any] | Add[Any] | AddToSet[Any] | RemoveFromSet[Any], schema: TableSchema
+) -> Action:
+    if effect.key is None:
+        raise TypeError("a Set without a key is for migrations; here say which item it sets")
+    action = _upsert(effect.key, schema)
+    attributes = effect.key.entity.set_attributes(schema, effect.fields)
+    for name, value in attributes.items():
+        if name in action.sets and not _leaves(effect, value, action.sets[name]):
+            raise ValueError(
+                f"{type(effect).__name__}: {name} is part of the item's key, or its type, and"
+                " stays; delete the item and put another"
+            )
+        _update_attribute(action, effect, name, value)
+    return action
+
+
+def _leaves(effect: Effect, value: Wire | None, known: Wire) -> bool:
+    return isinstance(effect, Set) and value is not None and decode(value) == decode(known)
 
 
 def _upsert(key: Key[Any], schema: TableSchema) -> Action:

@@ -323,6 +323,7 @@ class _Crew:
             claims=lambda: claims.tokens,
             is_idle=lambda: self.is_idle(_IDLE_PAGES),
             used=lambda: self._worker.meters.used.text,
+            waits=lambda: shards.dispatcher.failures.waiting,
         )
         founding = Founding(app.table, app.start, clock, self._losses)
         take_over = (settings.take_over_after, founding, settings.take_over)

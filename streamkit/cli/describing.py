@@ -49,6 +49,9 @@ def describe_status(status: Status) -> None:
         say(f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC")
     if status.lost_shards:
         say(f"may have lost changes: {', '.join(status.lost_shards)}")
+    for shard in status.shards:
+        if shard.waits_for:
+            say(f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails with a change")
     if not (status.lost or status.lost_shards):
         say("no change is known to be lost")
     if status.needs_rebuild:

@@ -83,7 +83,8 @@ def _slowest(shards: Sequence[ShardStatus]) -> str:
     if not behind:
         return ""
     last = max(behind, key=lambda shard: shard.lag_seconds or 0.0)
-    return f" ({last.name}, {last.owner or 'nobody reads it'})"
+    waits = f", waits for {', '.join(last.waits_for)}" if last.waits_for else ""
+    return f" ({last.name}, {last.owner or 'nobody reads it'}{waits})"
 
 
 def _now() -> str:

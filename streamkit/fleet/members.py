@@ -48,8 +48,10 @@ class Member:
     `at` is its own wall clock, for people. `idle` says that its shards have nothing to read, `held`
     counts them, `claims` are tokens of leases that it wants to be given, `childless` the shards
     that it read to the end before any child of them was listed. `news` counts how often it made
-    others' shards, so that they look. `follows` says that another consumer in its process decides
-    which shards it holds, see `sharing`; `used` which units its calls have used, see `usage`.
+    others' shards, so that they look. `waits` names handlers that hold up shards, as
+    `shard handler`: a change fails, and is tried until it succeeds. `follows` says that another
+    consumer in its process decides which shards it holds, see `sharing`; `used` which units its
+    calls have used, see `usage`.
     """
 
     name: str
@@ -67,6 +69,10 @@ class Member:
     news: int = 0
     claims: frozenset[str] = frozenset()
     childless: frozenset[str] = frozenset()
+    waits: frozenset[str] = frozenset()
+
+
+_SETS = ("claims", "childless", "waits")
 
 
 def member_attributes(member: Member) -> dict[str, Wire]:
@@ -83,8 +89,8 @@ def member_attributes(member: Member) -> dict[str, Wire]:
         attributes[name] = {"N": str(getattr(member, name))}
     if member.used:
         attributes["used"] = {"S": member.used}
-    for name, values in (("claims", member.claims), ("childless", member.childless)):
-        if values:
+    for name in _SETS:
+        if values := getattr(member, name):
             attributes[name] = {"SS": sorted(values)}
     return attributes
 
@@ -92,6 +98,10 @@ def member_attributes(member: Member) -> dict[str, Wire]:
 def read_member(item: Mapping[str, Any]) -> Member:
     """Read a member from its item."""
     names = ("beats", "at", "generation", "weight", "held", "news")
+
+    def texts(name: str) -> frozenset[str]:
+        return frozenset(item[name]["SS"]) if name in item else frozenset()
+
     return Member(
         name=item["name"]["S"],
         fingerprint=item["fingerprint"]["S"],
@@ -101,8 +111,9 @@ def read_member(item: Mapping[str, Any]) -> Member:
         follows=item.get("follows", {"BOOL": False})["BOOL"],
         used=item.get("used", {"S": ""})["S"],
         **{name: int(item[name]["N"]) for name in names},
-        claims=frozenset(item["claims"]["SS"]) if "claims" in item else frozenset(),
-        childless=frozenset(item["childless"]["SS"]) if "childless" in item else frozenset(),
+        claims=texts("claims"),
+        childless=texts("childless"),
+        waits=texts("waits"),
     )
 
 
@@ -202,7 +213,7 @@ class Roster:
             action.sets[_entry(member.name)] = {"M": attributes}
             return action
         ref = item_ref(space.schema, self._key(member.name))
-        gone = {"claims", "childless"} - attributes.keys()
+        gone = {*_SETS} - attributes.keys()
         sets = {**attributes, "kind": {"S": "member"}}
         return Action(ref, Verb.UPDATE, sets=sets, removes=gone)
 

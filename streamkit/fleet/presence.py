@@ -16,8 +16,9 @@ from streamkit.fleet.members import Member, Roster
 
 _AWAITED_SECONDS = 300.0
 """How long children are looked for often; a disabled stream's shards never get any."""
-_CHILDLESS_MAX = 20
-"""Shards named in a member's item; for more than a few the leader lists everything anyway."""
+_NAMED_MAX = 20
+"""Shards named in a member's item; for more than a few the leader lists everything anyway, and
+nobody reads on."""
 
 
 @dataclass
@@ -25,7 +26,8 @@ class Presence:
     """This worker's member item. What is not said at once is asked for at each beat.
 
     `held`, `claims` and `is_idle` are asked: how many shards it holds, the tokens of leases that it
-    claims, and whether its shards have nothing to read; `used` what its calls have used.
+    claims, and whether its shards have nothing to read; `used` what its calls have used, `waits`
+    which handlers hold up which shards, `(handler, shard)`.
     """
 
     roster: Roster
@@ -36,6 +38,7 @@ class Presence:
     claims: Callable[[], frozenset[str]]
     is_idle: Callable[[], bool]
     used: Callable[[], str] = str
+    waits: Callable[[], Collection[tuple[str, str]]] = tuple
     _childless: dict[str, float] = field(default_factory=dict)
     _beat_at: float = 0.0
     _urgent: anyio.Event = field(default_factory=anyio.Event)
@@ -71,6 +74,9 @@ class Presence:
             held=self.held(),
             claims=self.claims(),
             used=self.used(),
+            waits=frozenset(
+                [f"{shard} {name}" for name, shard in sorted(self.waits())[:_NAMED_MAX]]
+            ),
         )
         return self.me
 
@@ -115,4 +121,4 @@ class Presence:
             self._say_childless()
 
     def _say_childless(self) -> None:
-        self.say(childless=frozenset(sorted(self._childless)[:_CHILDLESS_MAX]))
+        self.say(childless=frozenset(sorted(self._childless)[:_NAMED_MAX]))

@@ -174,7 +174,11 @@ def _shard(shard: ShardStatus, standing: Standing) -> Markup:
     depth = min(shard.depth, _DEPTH_MAX)
     branch = element("i", "\u00a0\u00a0" * (depth - 1) + "└\u00a0") if depth else None
     lag = standing.lags.get(shard.name, shard.lag_seconds)
-    state = element("span", "lost", class_="bad") if shard.lag == "lost" or shard.lost else None
+    state = None
+    if shard.lag == "lost" or shard.lost:
+        state = element("span", "lost", class_="bad")
+    elif shard.waits_for:
+        state = element("span", f"waits for {', '.join(shard.waits_for)}", class_="warn")
     return _row(
         (element("span", branch, short(shard.name), class_="tree", title=shard.name), ""),
         (UNKNOWN if shard.state == "finished" else duration(lag), "number"),

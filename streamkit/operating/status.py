@@ -57,6 +57,8 @@ class ShardStatus:
     `depth` is its generation in the tree of splits that is still known. `held_lanes` includes the
     lanes that its parents held; `parked` counts by handler what was parked here. `lost` is when
     records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0: never).
+    `waits_for` names handlers that hold it up: a change of theirs fails, and is tried until it
+    succeeds, because of `on_failure="block"` or an open breaker.
     """
 
     name: str
@@ -73,6 +75,7 @@ class ShardStatus:
     parked: dict[str, int]
     lost: int
     time_to_loss_seconds: float | None
+    waits_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,7 @@ async def read_status(
         current=generation is not None and generation.fingerprint == app.fingerprint(),
         needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
         workers=_workers(seen.members, clock.time()),
-        shards=tuple(_shards(cursors, lags, lanes, parked)),
+        shards=tuple(_shards(cursors, lags, lanes, parked, seen.members)),
         parked=_by_handler(parked),
         held_lanes=len(lanes),
         stuck_lanes=sum(lane.stuck for lane in lanes),
@@ -206,9 +209,11 @@ def _shards(
     lags: Mapping[str, Lag],
     lanes: Sequence[HeldLane],
     parked: Sequence[Parked],
+    members: Mapping[str, Member],
 ) -> Iterator[ShardStatus]:
     lanes_of = Counter(lane.chunk for lane in lanes)
     for depth, cursor in in_tree_order(cursors):
+        owner = members.get(cursor.owner or "")
         yield ShardStatus(
             name=cursor.name,
             parent=cursor.parent,
@@ -224,7 +229,13 @@ def _shards(
             parked=_by_handler(change for change in parked if change.shard == cursor.name),
             lost=cursor.lost,
             time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),
+            waits_for=_waits_for(cursor.name, owner.waits if owner else ()),
         )
+
+
+def _waits_for(shard: str, waits: Iterable[str]) -> tuple[str, ...]:
+    said = (text.split(" ", 1) for text in sorted(waits))
+    return tuple(handler for name, handler in said if name == shard)
 
 
 def in_tree_order(cursors: Mapping[str, Cursor]) -> Iterator[tuple[int, Cursor]]:

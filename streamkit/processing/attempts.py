@@ -43,32 +43,39 @@ class Attempts:
             Unavailable: a table cannot be read just now, and who attempts is not patient.
         """
         handler, policy = outcome.handler, outcome.handler.policy
-        number, pause = 0, policy.backoff_seconds
-        while True:
-            number += 1
-            try:
-                await attempt()
-            except Exception as error:  # whatever user code raises is its failure
-                if isinstance(error, Unavailable):
-                    if not self.patient:
-                        raise
-                    number -= 1  # the table's trouble is not the change's: it is not counted
-                hopeless = isinstance(error, PoisonChange) or number >= policy.attempts
-                if hopeless:
-                    self.failures.failed(handler)
-                if hopeless and not self.failures.blocks(handler):
-                    self.failures.settle(outcome, Failure.of(error, number), shard_id)
+        number, pause, waits = 0, policy.backoff_seconds, False
+        try:
+            while True:
+                number += 1
+                try:
+                    await attempt()
+                except Exception as error:  # whatever user code raises is its failure
+                    if isinstance(error, Unavailable):
+                        if not self.patient:
+                            raise
+                        number -= 1  # the table's trouble is not the change's: it is not counted
+                    hopeless = isinstance(error, PoisonChange) or number >= policy.attempts
+                    if hopeless:
+                        self.failures.failed(handler)
+                    if hopeless and not self.failures.blocks(handler):
+                        self.failures.settle(outcome, Failure.of(error, number), shard_id)
+                        return
+                    if hopeless and not waits:
+                        self.failures.wait(handler, shard_id)
+                        waits = True
+                    self.failures.note_attempt(handler, work.key, error, number, hopeless, shard_id)
+                    await _sleep(pause * (0.5 + self.rng.random()), until)
+                    endless = hopeless or isinstance(error, Unavailable)
+                    if endless and until is not None and until.is_set():
+                        outcome.waiting = True
+                        return
+                    pause = min(pause * 2, _BLOCK_PAUSE_MAX)
+                else:
+                    self.failures.worked(handler, self.failures.clock.monotonic())
                     return
-                self.failures.note_attempt(handler, work.key, error, number, hopeless, shard_id)
-                await _sleep(pause * (0.5 + self.rng.random()), until)
-                endless = hopeless or isinstance(error, Unavailable)
-                if endless and until is not None and until.is_set():
-                    outcome.waiting = True
-                    return
-                pause = min(pause * 2, _BLOCK_PAUSE_MAX)
-            else:
-                self.failures.worked(handler, self.failures.clock.monotonic())
-                return
+        finally:
+            if waits:
+                self.failures.wait(handler, shard_id, ends=True)
 
 
 async def _sleep(seconds: float, until: anyio.Event | None) -> None:

@@ -4,6 +4,7 @@ In: what happened to the changes of a worker's handlers. Out: outcomes that are 
 wait, as the policies and breakers say; counts, and a bounded number of lines in the log.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from streamkit.changes import ItemKey
@@ -48,6 +49,7 @@ class Failures:
     clock: Clock
     _breakers: dict[str, Breaker] = field(default_factory=dict)
     _logged: dict[tuple[str, str], float] = field(default_factory=dict)
+    _waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def worked(self, handler: Handler, now: float) -> None:
         """Note that a change was processed; `now` is monotonic."""
@@ -67,6 +69,15 @@ class Failures:
             return True
         breaker = self._breaker(handler)
         return breaker is not None and breaker.is_open
+
+    def wait(self, handler: Handler, shard: str, *, ends: bool = False) -> None:
+        """Note that a shard begins, or ends, to wait for a change that a handler fails with."""
+        self._waiting[handler.name, shard] += -1 if ends else 1
+
+    @property
+    def waiting(self) -> frozenset[tuple[str, str]]:
+        """Which handlers hold up which shards: `(handler, shard)`."""
+        return frozenset(+self._waiting)
 
     def give_up(self, outcome: Outcome, failure: Failure, shard: str) -> None:
         """Note a change that failed, and do what its handler's policy says.

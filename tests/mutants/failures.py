@@ -5,6 +5,13 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     # -- a change that kills its workers -----------------------------------------------------------
     Mutant(
+        "waits-in-silence",
+        "processing/attempts.py",
+        "                        self.failures.wait(handler, shard_id)\n",
+        "",
+        "nobody is told which handler holds up a shard",
+    ),
+    Mutant(
         "takes-not-counted",
         "cursor.py",
         '            "takes": {"N": str(cursor.takes + 1)},\n',

@@ -107,6 +107,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
         "tests/unit/test_otel.py",
         "tests/unit/test_status_page.py",
         "tests/simulation/test_telemetry.py",
+        "tests/simulation/test_waiting.py",
     ),
     "adversary": ("tests/simulation/test_adversary.py",),
     "idle": ("tests/simulation/test_idle.py",),

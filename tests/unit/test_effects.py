@@ -58,6 +58,15 @@ def test_an_update_writes_along_what_its_own_key_knows_whichever_was_used_before
         assert written == {"text": {"S": "a"}} | ({} if key is bare else {"number": {"N": "1"}})
 
 
+@pytest.mark.parametrize("effect", [Set(KEY, number=2), Add(KEY, number=1)], ids=["Set", "Add"])
+def test_what_a_key_is_built_from_cannot_be_changed(effect):
+    schema = TableSchema("Notes", "PK", "SK", "S", "S", {})
+    with pytest.raises(ValueError, match="number is part of the item's key"):
+        compile_effect(effect, schema, OURS)
+    same = compile_effect(Set(KEY, number=1, text="a"), schema, OURS)
+    assert same.sets == {"number": {"N": "1"}, "text": {"S": "a"}}
+
+
 def test_a_completion_is_named_by_its_change_and_handler_and_lasts_from_the_changes_creation():
     change = inserted(Note(number=1)).for_handler("mail")
     kept = Completed(change, keep=timedelta(days=1))

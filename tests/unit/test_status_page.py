@@ -142,6 +142,11 @@ def test_a_table_that_cannot_be_read_leaves_what_the_worker_knows():
     assert "notify" in text
 
 
+def test_a_shard_that_waits_for_a_handler_names_it():
+    rows = Reader(page(view(status(shard("shard-1", waits_for=("confirm",)))))).rows
+    assert ["shard-1", "2.0 s", "waits for confirm", "host/1/worker", "0", "0", "3"] in rows
+
+
 @pytest.mark.parametrize(
     ("state", "words"), [("waiting", "stands by"), ("unfit", "cut off from the stream")]
 )
