@@ -43,6 +43,7 @@ from streamkit.model.conditions import Attr, absent, present
 from streamkit.model.keys import Scan
 from streamkit.model.when import became, changed, crossed
 from streamkit.observe.metrics import Metrics
+from streamkit.observe.shards import ShardEvent
 from streamkit.observe.traces import Telemetry, Tracer
 from streamkit.processing.completion import Completions
 from streamkit.shape import IndexShape, TableShape
@@ -113,6 +114,7 @@ __all__ = [
     "Search",
     "Send",
     "Set",
+    "ShardEvent",
     "Sns",
     "SqlTable",
     "Sqs",

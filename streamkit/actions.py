@@ -31,6 +31,7 @@ from streamkit.model.conditions import all_of, check_condition, compile_conditio
 from streamkit.model.keys import Key
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
+from streamkit.model.sizes import attributes_size
 
 Wire = dict[str, Any]
 """One attribute value as DynamoDB's JSON has it, such as `{"S": "x"}`."""
@@ -123,7 +124,7 @@ class Action:
     guards: list[tuple[Guard, GuardSource]] = field(default_factory=list)
     plain: bool = False
     body: dict[str, Any] | None = None
-    _size: int = field(default=0, compare=False, repr=False)
+    _size: int = field(default=0, init=False, compare=False, repr=False)
 
     @property
     def is_control(self) -> bool:
@@ -168,37 +169,9 @@ class Action:
             total = 100 + len(self.ref.pk[1]) + (len(self.ref.sk[1]) if self.ref.sk else 0)
             for part in (self.item, self.sets, self.unions, self.subtractions):
                 if part:
-                    total += _attributes_size(part)
+                    total += attributes_size(part)
             self._size = total + 40 * len(self.adds)
         return self._size
-
-
-def _attributes_size(attributes: Mapping[str, Wire]) -> int:
-    total = 3
-    for name, attribute in attributes.items():
-        for kind in attribute:
-            value = attribute[kind]
-            if type(value) is str and value.isascii():  # as nearly everything is
-                total += len(name) + len(value) + 4
-            else:
-                total += len(name) + wire_size(attribute)
-    return total
-
-
-def wire_size(value: Any) -> int:
-    """Estimate the bytes of a wire value, from above."""
-    if isinstance(value, str):
-        return len(value) if value.isascii() else 3 * len(value)
-    if isinstance(value, dict):
-        total = 3
-        for name, part in value.items():
-            total += len(name) + wire_size(part)
-        return total
-    if isinstance(value, bytes):
-        return len(value)
-    if isinstance(value, list | tuple | set | frozenset):
-        return 3 + sum(1 + wire_size(part) for part in value)
-    return 21
 
 
 def compile_effect(effect: Effect, schema: TableSchema, source: GuardSource) -> Action:

@@ -225,11 +225,10 @@ class Worker:
                 await crew.over.wait()
 
     def _make_dispatcher(self, around: Surroundings, tools: Tools) -> Dispatcher:
-        schema = around.table
         return Dispatcher(
             self.app.handlers,
-            self.app.router(schema),
-            schema,
+            self.app.router(around.table),
+            around.table,
             tools,
             self._rng,
             self._settings.concurrency,
@@ -292,6 +291,7 @@ class _Crew:
             self._retries,
             self._asks,
             self._place.reads,
+            worker.app.telemetry.on_shard,
         )
         self.coordinator = self.shards.coordinator = self._make_coordinator(worker.app)
         sweeping = Sweeping(store, self._clock, self._rng)

@@ -54,6 +54,7 @@ EVENTS: Mapping[str, str] = {
     "consumer.waits": "a move waits for workers to stop",
     "consumer.moved": "a consumer has another host: workers, or Lambda functions",
     "shard.released": "a shard was given back",
+    "hook.failed": "the app's hook for shards raised; nothing else comes of it",
     "shard.slowed": "the stream asked for patience or was not to be reached",
     "handler.retried": "a handler failed and is tried again",
     "handler.failed": "a handler failed for good: the change is parked, or skipped",

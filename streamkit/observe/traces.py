@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streamkit.observe.metrics import Metrics
+from streamkit.observe.shards import ShardHook, check_hook
 
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?")
 _LENGTH_MAX = 512
@@ -52,12 +53,22 @@ class Telemetry:
         trace_attribute: the attribute of the app's items in which writers leave the `traceparent`
             of their span; without it nothing is traced.
         emf: whether functions on Lambda print a line of metrics, for CloudWatch, which bills them.
+        on_shard: a hook that is called when a worker takes a shard, has drained it, releases or
+            loses it; not awaited, and its errors are logged and change nothing.
+
+    Raises:
+        DeclarationError: `on_shard` is a coroutine function.
     """
 
     metrics: Metrics | None = None
     tracer: Tracer | None = None
     trace_attribute: str | None = None
     emf: bool = True
+    on_shard: ShardHook | None = None
+
+    def __post_init__(self) -> None:
+        """Check the hook."""
+        check_hook(self.on_shard)
 
 
 def valid_parent(text: str) -> str:

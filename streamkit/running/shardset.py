@@ -26,6 +26,7 @@ from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.coordinator import Coordinator
 from streamkit.model.builds import Build
 from streamkit.observe.logger import get_logger
+from streamkit.observe.shards import ShardEvent, ShardHook, Turn, tell
 from streamkit.pacing import ByteBudget, Pace, Pacing
 from streamkit.parked.retrying import LaneRetries
 from streamkit.polling import PollingPool
@@ -65,6 +66,7 @@ class ShardSet:
     retries: LaneRetries
     asks: AskRate
     reads: SharedReads
+    hook: ShardHook | None = None
     coordinator: Coordinator = field(init=False)
     running: dict[str, ShardPipeline] = field(default_factory=dict)
     stopping: bool = False
@@ -186,6 +188,7 @@ class ShardSet:
                 held.began = self.retries.wake
                 self.retries.watch(cursor.name, lambda: held.lanes, held.forget, held.begin)
                 log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
+                self._tell("taken", cursor.name)
                 pipeline.activity.start(pipeline.begin)
                 if self.stopping:
                     pipeline.stop()
@@ -259,9 +262,13 @@ class ShardSet:
             return False
         if self.running.get(pipeline.shard) is pipeline:
             log.info("shard.lost", shard=pipeline.shard, reason=str(error))
+            self._tell("lost", pipeline.shard)
             self._drop(pipeline)
             self.coordinator.lost(pipeline.shard)
         return True
+
+    def _tell(self, what: Turn, shard: str) -> None:
+        tell(self.hook, ShardEvent(what, self.dispatcher.meters.consumer, shard))
 
     def _drop(self, pipeline: ShardPipeline) -> None:
         del self.running[pipeline.shard]
@@ -278,6 +285,7 @@ class ShardSet:
         cursor = pipeline.cursor
         await self.store.release(cursor)
         log.info("shard.released", shard=cursor.name)
+        self._tell("released", cursor.name)
         self.coordinator.found(replace(cursor, owner=None))
         self._drop(pipeline)
         if not self.stopping:
@@ -298,6 +306,7 @@ class ShardSet:
         ]
         created = await pipeline.stage.finish(children)
         log.info("shard.finished", shard=parent.name, children=len(children))
+        self._tell("drained", parent.name)
         self.coordinator.found(pipeline.cursor)
         if not created:
             self.coordinator.await_children(parent.name)
