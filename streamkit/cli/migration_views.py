@@ -183,7 +183,7 @@ def describe_verified(found: Verified) -> None:
     share = "" if found.sampled >= 1 else f" of {found.sampled:.1%} of the table"
     say(f"migration {found.migration}, {found.phase}: {found.looked_at} items{share},")
     say(f"{found.matching} of them of its entity")
-    if not found.orphans:
+    if found.orphans is False:
         say("copies without a source were not looked for")
     for title, ones in (("different", found.different), ("unsettled", found.unsettled)):
         if ones:

@@ -51,7 +51,7 @@ class Verified:
 
     `looked_at` items were read, `matching` of them are the migration's. `waived` differ, and a
     person has said that they may. `repaired` are right now. `orphans` says whether copies without a
-    source were looked for.
+    source were looked for; None where nothing is copied.
     """
 
     migration: str
@@ -63,7 +63,7 @@ class Verified:
     unsettled: tuple[Difference, ...]
     waived: int
     repaired: int
-    orphans: bool
+    orphans: bool | None
 
     @property
     def ok(self) -> bool:
@@ -174,7 +174,7 @@ class _Checking:
             tuple(self.unsettled.values()),
             len(found) - len([one for one in found.values() if one.id not in waived]),
             repaired,
-            share is None and self.inspection.knows_orphans,
+            share is None and self.inspection.knows_orphans if self.migration.is_pairs else None,
         )
 
     # -- reading -------------------------------------------------------------------------------
