@@ -143,7 +143,9 @@ class _FieldEffect(Effect, Generic[E_co]):
 class Set(_FieldEffect[E_co]):
     """Set the named fields, creating the item if it is not there; `None` removes the attribute.
 
-    Keys of indexes are not recomputed: a field that an index template uses is set by `Put`.
+    Keys of indexes are not recomputed: a field that an index template uses is set by `Put`. Fields
+    of the item's key are written along, so that a new item can be read; a change to one of them
+    fails as the handler's result does.
 
     In a migration the key is left out: it sets fields, or attributes by their names in the table,
     of the item that the migration was given.
