@@ -3,9 +3,18 @@
 Generated examples are the same in each run: what fails, fails for everybody.
 """
 
+import os
+
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["streamkit.testing.plugin"]
 
 settings.register_profile("repeated", derandomize=True)
 settings.load_profile("repeated")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores: some tests wait for processes and for time to pass."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else None
