@@ -32,13 +32,11 @@ from streamkit.processing.mark import Mark
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure, Hold, lane_name
 from streamkit.processing.plain import write_plainly
-from streamkit.processing.planning import Planner, Rerun
+from streamkit.processing.planning import ALL, Planner, Rerun
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
 from streamkit.processing.transaction import Send, transact
 
-_ALL = 1_000_000
-"""Changes that a plan may take, as far as they fit."""
 _CONTENDED_SECONDS = 0.02
 """Before a result is made again that was refused for what it read; twice as long each time."""
 
@@ -66,7 +64,7 @@ class BatchRun:
     behind: list[Record] = field(default_factory=list)
     cut: bool = False
     marked: bool = True
-    _most: int = _ALL
+    _most: int = ALL
     _split: bool = False
     _narrowing: bool = False
 
@@ -236,7 +234,7 @@ class BatchRun:
         if self.works and self.works[0].key in then:
             self._drop_done([self.works[0]])
         if self._narrowing or self._split:
-            self._most, self._split, self._narrowing = _ALL, False, False
+            self._most, self._split, self._narrowing = ALL, False, False
 
     # -- what did not go through ---------------------------------------------------------------
 

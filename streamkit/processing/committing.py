@@ -27,13 +27,11 @@ from streamkit.processing.fold import fold
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Outcome, Work
 from streamkit.processing.parking import Failure
-from streamkit.processing.planning import Planner, Rerun
+from streamkit.processing.planning import ALL, Planner, Rerun
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
 
 log = get_logger("streamkit.shard")
-
-_ALL = 1_000_000
 
 
 class CommitStage:
@@ -68,7 +66,7 @@ class CommitStage:
         self._position = committer.cursor.position
         self._persisted_at = clock.monotonic()
         self._business_since = False
-        self._most = _ALL
+        self._most = ALL
         self._split = False
 
     @property
@@ -143,7 +141,7 @@ class CommitStage:
         self._drop_until(won.cursor.position)
         self._persisted_at = self._clock.monotonic()
         self._business_since = bool(self.works)
-        self._most, self._split = _ALL, False
+        self._most, self._split = ALL, False
         self._pacing.committed()
 
     def _drop_until(self, position: str) -> None:

@@ -73,11 +73,12 @@ class Failures:
     def wait(self, handler: Handler, shard: str, *, ends: bool = False) -> None:
         """Note that a shard begins, or ends, to wait for a change that a handler fails with."""
         self._waiting[handler.name, shard] += -1 if ends else 1
+        self._waiting += Counter()  # forgets what nobody waits for
 
     @property
     def waiting(self) -> frozenset[tuple[str, str]]:
         """Which handlers hold up which shards: `(handler, shard)`."""
-        return frozenset(+self._waiting)
+        return frozenset(self._waiting)
 
     def give_up(self, outcome: Outcome, failure: Failure, shard: str) -> None:
         """Note a change that failed, and do what its handler's policy says.

@@ -39,6 +39,9 @@ CHUNK_LANES = 100
 CLAUSES_MAX = 250
 """Attributes that one update may change, whose expression may have 4 KB: 13 bytes for each."""
 
+ALL = 1_000_000
+"""Works that a commit may take, as far as they fit."""
+
 SENDS_MAX = 100
 """Outcomes with deliveries in one commit, so that it does not wait for sinks for long."""
 
@@ -112,7 +115,7 @@ class Planner:
     marks: bool = False
 
     def plan(
-        self, works: Iterable[Work], cursor: Cursor, *, most: int = 1_000_000, split: bool = False
+        self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
     ) -> Batch | Rerun:
         """Plan the next commit of the works.
 
