@@ -12,6 +12,7 @@ MUTANTS = (
         "",
         "the scan begins while shards still pass changes uncounted",
         row="A scan may start before T0",
+        test="tests/simulation/test_ledger_rows.py::test_a_worker_that_does_not_count_yet_passes_nothing_once_the_scan_has_begun",
     ),
     Mutant(
         "emptying-without-capture",
@@ -22,6 +23,7 @@ MUTANTS = (
         """        if generation.host != LAMBDA:
 """,
         "a commit of before the build adds to what was emptied",
+        test="tests/simulation/test_ledger_rows.py::test_a_commit_that_was_under_way_when_the_build_began_is_refused",
     ),
     Mutant(
         "build-scan-eventually-consistent",
@@ -30,6 +32,7 @@ MUTANTS = (
         '            "ConsistentRead": False,\n',
         "the scan may count an image that no change of this build is going to take back",
         row="A eventually consistent scan",
+        test="tests/simulation/test_rebuild.py::test_the_scan_is_strongly_consistent",
     ),
     Mutant(
         "ledger-forgets-removals",
@@ -38,6 +41,7 @@ MUTANTS = (
         "    return [*effects, Noted(written(entry.ref, LIVE))] if after else effects\n",
         "a scanner that has read an item before its removal counts it afterwards",
         row="A removal deletes the entry",
+        test="tests/simulation/test_ledger_rows.py::test_changes_that_overtake_the_scan_of_their_items_are_counted_once",
     ),
     Mutant(
         "ledger-read-unchecked",
@@ -46,6 +50,7 @@ MUTANTS = (
         "()",
         "a change takes no notice of a scan that came in between",
         row="A commit not conditional on the entry read",
+        test="tests/simulation/test_ledger_rows.py::test_a_scan_that_comes_between_the_look_into_the_ledger_and_the_commit_is_noticed",
     ),
     Mutant(
         "ledger-ignored",
@@ -53,6 +58,7 @@ MUTANTS = (
         "    seen = before if younger else read_entry(aggregate, entry.text)\n",
         "    seen = before\n",
         "the first change of an item counts its old image, whoever has counted that",
+        test="tests/simulation/test_ledger_rows.py::test_changes_that_overtake_the_scan_of_their_items_are_counted_once",
     ),
     Mutant(
         "scan-counts-again",
@@ -60,6 +66,7 @@ MUTANTS = (
         "            entry.guards.append((Guard(absent),",
         "            _ = ((Guard(absent),",
         "the scan counts items that changes have counted",
+        test="tests/simulation/test_ledger_rows.py::test_changes_that_overtake_the_scan_of_their_items_are_counted_once",
     ),
     Mutant(
         "live-when-the-scan-is-done",
@@ -68,6 +75,7 @@ MUTANTS = (
         "seen >= 0",
         "a shard trusts old images of changes that the scan has seen",
         row="B1 switch when the scan is done",
+        test="tests/simulation/test_ledger_rows.py::test_a_shard_that_is_behind_the_end_of_the_scan_goes_on_with_the_ledger",
     ),
     Mutant(
         "live-shard-takes-no-notice-of-old-changes",
@@ -76,6 +84,7 @@ MUTANTS = (
         "            if record.created_at < 0:\n",
         "a change that was published very late is counted twice in silence",
         row="F the same without the guard",
+        test="tests/simulation/test_ledger_rows.py::test_a_live_shard_that_meets_a_change_as_old_as_the_scan_says_so",
     ),
     Mutant(
         "shard-takes-the-builds-state",
@@ -84,6 +93,7 @@ MUTANTS = (
         '    return "live" if build.state == "counting" else "ledger"\n',
         "a shard that is behind is live because the scan is over",
         row="C split, child takes the build's state",
+        test="tests/simulation/test_ledger_rows.py::test_a_shard_that_is_live_for_an_earlier_build_counts_by_the_ledger_of_this_one",
     ),
     Mutant(
         "ledger-swept-too-soon",
@@ -92,6 +102,7 @@ MUTANTS = (
         "        if not any(mark in cursor.live for cursor in cursors.values()):\n",
         "a late child of a shard that ended before it turned finds no ledger",
         row="D sweep when the scan is done",
+        test="tests/simulation/test_ledger_rows.py::test_a_live_shard_stays_live_when_it_rolls_and_its_ledger_stays_until_all_are",
     ),
     Mutant(
         "segments-outlive-their-build",
@@ -100,6 +111,7 @@ MUTANTS = (
         "                pass\n",
         "a scanner that froze counts for a build that is over",
         row="E new build, same keys emptied, no fence",
+        test="tests/simulation/test_rebuild.py::test_a_rebuild_that_begins_anew_ends_the_one_before",
     ),
     Mutant(
         "build-keeps-parked-changes",
@@ -108,6 +120,7 @@ MUTANTS = (
         "                pass\n",
         "a change that was parked before is counted on top of its item",
         row="E new build retries the old one's parked",
+        test="tests/simulation/test_ledger_rows.py::test_a_new_build_drops_what_was_parked_and_forgets_the_ledger_of_the_last",
     ),
     Mutant(
         "builds-share-a-ledger",
@@ -116,6 +129,7 @@ MUTANTS = (
         "    kind = ledger_kind(aggregate, 0, digest[0] % PARTITIONS)\n",
         "a new build believes what the last one has counted",
         row="E new build keeps the ledger",
+        test="tests/simulation/test_ledger_rows.py::test_a_new_build_drops_what_was_parked_and_forgets_the_ledger_of_the_last",
     ),
     Mutant(
         "build-keeps-the-aggregate",
@@ -124,6 +138,7 @@ MUTANTS = (
         "        return 0\n",
         "what was stored stays, and is counted on top",
         row="E new build keeps the aggregate",
+        test="tests/simulation/test_ledger_rows.py::test_changes_that_overtake_the_scan_of_their_items_are_counted_once",
     ),
     Mutant(
         "parked-passed-while-building",
@@ -132,6 +147,7 @@ MUTANTS = (
         "",
         "a later change of an item is counted before one that is parked",
         row="G parked change passed while building",
+        test="tests/simulation/test_ledger_rows.py::test_a_parked_change_holds_back_the_later_ones_of_its_item_while_it_is_counted",
     ),
     Mutant(
         "parked-retried-as-live",
@@ -140,5 +156,6 @@ MUTANTS = (
         "    if not parked:\n",
         "a change that was parked while building is counted by its old image",
         row="G holds its lane, retried as the cursor is",
+        test="tests/simulation/test_ledger_rows.py::test_a_change_that_was_parked_while_counting_is_retried_so_when_its_shard_is_live",
     ),
 )

@@ -11,6 +11,7 @@ MUTANTS = (
         "            for lane in ([run] for run in runs):\n",
         "changes of one item run beside each other",
         "A7",
+        test="tests/unit/test_redrive.py::test_a_lane_is_redriven_in_order_and_leaves_nothing_behind",
     ),
     Mutant(
         "lane-reversed",
@@ -19,6 +20,7 @@ MUTANTS = (
         "    return [[run for _, run in sorted(lane, key=_number)][::-1] for lane in different.values()]\n",
         "changes of one item run in the wrong order",
         "A7",
+        test="tests/unit/test_redrive.py::test_a_lane_is_redriven_in_order_and_leaves_nothing_behind",
     ),
     Mutant(
         "pending-effects-not-seen",
@@ -26,6 +28,7 @@ MUTANTS = (
         "        if not self.works:\n            return _NOTHING\n",
         "        return _NOTHING\n",
         "a handler reads the table without what earlier changes of its page will write",
+        test="tests/simulation/test_adversary.py::test_a_scan_sees_items_that_earlier_changes_are_about_to_create",
     ),
     Mutant(
         "read-not-checked",
@@ -34,6 +37,7 @@ MUTANTS = (
         "        if guards and not outcome.handler.is_async:\n",
         "what a handler has read is not checked when its result is committed",
         "peers",
+        test="tests/unit/test_redrive.py::test_what_was_read_and_changed_before_the_commit_is_read_again",
     ),
     Mutant(
         "stale-read-planned",
@@ -42,6 +46,7 @@ MUTANTS = (
         "                if read.seen != written.get(read.ref, ()) and not outcome.effects:\n",
         "a result is committed although what it read came out otherwise: no planning again",
         "A7",
+        test="tests/unit/test_planning.py::test_a_read_that_missed_an_earlier_change_runs_again",
     ),
     Mutant(
         "retry-without-running-again",
@@ -49,6 +54,7 @@ MUTANTS = (
         '    if way == "retry":\n        outcome.waiting = True\n',
         '    if way == "retry":\n        outcome.reads = ()\n',
         "a result whose read was stale is committed as it is",
+        test="tests/unit/test_redrive.py::test_what_was_read_and_changed_before_the_commit_is_read_again",
     ),
     Mutant(
         "omit-is-skip",
@@ -56,6 +62,7 @@ MUTANTS = (
         "        _omit(outcome, ways, position, schema)\n",
         "        outcome.drop()\n",
         "one effect that may be omitted takes its whole result with it",
+        test="tests/unit/test_redrive.py::test_a_condition_that_does_not_hold_has_its_declared_outcome",
     ),
     Mutant(
         "skip-is-omit",
@@ -63,6 +70,7 @@ MUTANTS = (
         '    elif way == "skip":\n        outcome.drop()\n',
         '    elif way == "skip":\n        _omit(outcome, ways, position, schema)\n',
         "a result is applied in part",
+        test="tests/unit/test_redrive.py::test_a_condition_that_does_not_hold_has_its_declared_outcome",
     ),
     Mutant(
         "omitted-for-ever",
@@ -70,6 +78,7 @@ MUTANTS = (
         "        outcome.failure, outcome.omitted = None, frozenset()\n",
         "        outcome.failure = None\n",
         "an effect omitted from one run is left out of the next one's, whatever that is",
+        test="tests/simulation/test_protocol.py::test_an_effect_omitted_before_a_read_went_stale_is_not_left_out_of_the_next_run",
     ),
     Mutant(
         "old-contribution-ignored",
@@ -78,6 +87,7 @@ MUTANTS = (
         "    return between({}, contributions(aggregate, new))\n",
         "an aggregate adds the new image and does not take the old one away",
         "peers",
+        test="tests/unit/test_app.py::test_a_move_between_groups_takes_from_one_and_gives_to_the_other",
     ),
     # -- fold and plan -----------------------------------------------------------------------------
     Mutant(
@@ -87,6 +97,7 @@ MUTANTS = (
         "    if second.guards:\n        second = second.copy()\n",
         "an effect with a condition is folded into what comes before it",
         "peers",
+        test="tests/unit/test_fold.py::test_nothing_merges_across_a_condition",
     ),
     Mutant(
         "condition-lost-in-a-fold",
@@ -94,6 +105,7 @@ MUTANTS = (
         "    merged.guards = [*earlier.guards]\n",
         "    merged.guards = []\n",
         "a put that follows a conditional effect drops its condition",
+        test="tests/unit/test_fold.py::test_conditions_of_one_result_all_speak_of_the_item_before_it",
     ),
     Mutant(
         "first-put-wins",
@@ -102,6 +114,7 @@ MUTANTS = (
         "    if second.verb is first.verb is Verb.PUT:\n        return first\n"
         "    if second.verb in (Verb.PUT, Verb.DELETE):\n        return _with_guards(second, first)\n",
         "of two puts of one item the first one wins",
+        test="tests/unit/test_fold.py::test_a_fold_does_what_its_actions_do_one_by_one",
     ),
     Mutant(
         "read-lost-beside-a-write",
@@ -109,6 +122,7 @@ MUTANTS = (
         "    joined.guards += read.guards\n",
         "",
         "a read of an item that the commit also writes is not checked",
+        test="tests/unit/test_fold.py::test_a_read_joins_what_earlier_changes_do_to_the_item",
     ),
     Mutant(
         "result-cut-in-two",
@@ -119,6 +133,7 @@ MUTANTS = (
         "                done |= self._handler_by_handler(work, todo, draft, only_one=split)\n",
         "the position passes a change whose last handlers did not fit",
         "D13",
+        test="tests/unit/test_planning.py::test_handlers_of_one_change_that_do_not_fit_together_go_in_several_commits",
     ),
     Mutant(
         "done-mark-not-read",
@@ -128,6 +143,7 @@ MUTANTS = (
         "",
         "a handler that is done with a change takes effect again",
         "D13",
+        test="tests/unit/test_planning.py::test_handlers_of_one_change_that_do_not_fit_together_go_in_several_commits",
     ),
     Mutant(
         "one-item-too-many",
@@ -136,6 +152,7 @@ MUTANTS = (
         "        if size > BYTES_MAX or items > self.room + 1:\n",
         "a commit has 101 actions",
         "peers",
+        test="tests/unit/test_planning.py::test_a_commit_holds_99_items_and_ends_at_a_change_border",
     ),
     # -- parking -----------------------------------------------------------------------------------
     Mutant(
@@ -145,6 +162,7 @@ MUTANTS = (
         "        return lane in self.holds\n",
         "a change overtakes the parked one before it in the same commit",
         "C7",
+        test="tests/unit/test_planning.py::test_a_failed_change_is_parked_and_its_item_held",
     ),
     Mutant(
         "hold-not-remembered",
@@ -153,6 +171,7 @@ MUTANTS = (
         "        return lane in draft.held\n",
         "a change overtakes a parked one of an earlier commit",
         "C7",
+        test="tests/unit/test_planning.py::test_a_change_queues_behind_a_held_lane_only_if_the_lane_still_exists",
     ),
     Mutant(
         "holds-not-written",
@@ -161,6 +180,7 @@ MUTANTS = (
         '"done": cursor.done, ',
         "the cursor does not name its holds: the next owner lets successors through",
         "C7",
+        test="tests/unit/test_leases.py::test_the_cursor_names_its_commit_the_handlers_that_are_done_and_its_holds",
     ),
     Mutant(
         "holds-not-loaded",
@@ -169,6 +189,7 @@ MUTANTS = (
         "",
         "a new owner does not know which lanes are held",
         "C7",
+        test="tests/simulation/test_protocol.py::test_a_held_lane_is_held_in_the_child_and_by_the_next_owner",
     ),
     Mutant(
         "queue-without-a-lane",
@@ -177,6 +198,7 @@ MUTANTS = (
         "    if guarded and not lane:\n",
         "a change queues behind a lane that was lifted, and is stranded",
         "C6",
+        test="tests/unit/test_planning.py::test_a_change_queues_behind_a_held_lane_only_if_the_lane_still_exists",
     ),
     Mutant(
         "park-over-a-lane",
@@ -185,6 +207,7 @@ MUTANTS = (
         "",
         "a lane begins anew over one that exists, and its changes are stranded",
         "C5",
+        test="tests/unit/test_leases.py::test_a_lane_begins_only_if_there_is_none_and_a_queue_names_what_comes_next",
     ),
     Mutant(
         "parked-out-of-order",
@@ -192,6 +215,7 @@ MUTANTS = (
         '    link.sets["next"] = {"S": parked.position}\n',
         "",
         "a parked change does not name the next one",
+        test="tests/unit/test_planning.py::test_a_failed_change_is_parked_and_its_item_held",
     ),
     # -- redriving ---------------------------------------------------------------------------------
     Mutant(
@@ -201,6 +225,7 @@ MUTANTS = (
         "    action.guards.append((Guard(is_first), source))\n",
         "a lane is lifted while a change queues behind it",
         "C5",
+        test="tests/unit/test_unparking.py::test_a_change_that_is_queued_meanwhile_keeps_its_lane",
     ),
     Mutant(
         "redrive-checks-neither",
@@ -211,6 +236,7 @@ MUTANTS = (
         "        everything = [advance, *unhold, *removal, *effects]\n",
         "a redrive checks neither the lane's head nor that its change is still parked",
         "C2 C4",
+        test="tests/unit/test_unparking.py::test_two_who_read_the_same_change_apply_it_once",
     ),
     Mutant(
         "large-redrive-ignores-the-head",
@@ -220,6 +246,7 @@ MUTANTS = (
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
         "a redrive of a large result does not check the lane's head",
         "C4",
+        test="tests/unit/test_unparking.py::test_two_who_read_the_same_change_apply_it_once",
     ),
     Mutant(
         "redrive-in-two-transactions",
@@ -233,6 +260,7 @@ MUTANTS = (
         "        if len(everything) > ACTIONS_MAX or size > BYTES_MAX:\n",
         "the effects of a redrive and the end of its parking are two transactions",
         "C2",
+        test="tests/unit/test_unparking.py::test_two_who_read_the_same_change_apply_it_once",
     ),
     Mutant(
         "chunk-cleared-while-held",
@@ -241,5 +269,6 @@ MUTANTS = (
         "        del gone\n",
         "a lane held again meanwhile is taken off its holds after a large redrive",
         "C5",
+        test="tests/unit/test_unparking.py::test_a_lane_that_is_held_again_meanwhile_stays_on_its_holds",
     ),
 )

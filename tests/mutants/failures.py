@@ -10,6 +10,7 @@ MUTANTS = (
         "                        self.failures.wait(handler, shard_id)\n",
         "",
         "nobody is told which handler holds up a shard",
+        test="tests/simulation/test_waiting.py::test_a_shard_waits_for_the_handler_that_blocks_it_until_that_works",
     ),
     Mutant(
         "takes-not-counted",
@@ -18,6 +19,7 @@ MUTANTS = (
         '            "takes": {"N": str(cursor.takes)},\n',
         "a shard whose owners vanish one after the other is never suspected",
         "peers",
+        test="tests/unit/fleet/test_gaps.py::test_owners_that_vanish_are_counted_and_those_that_release_are_not",
     ),
     Mutant(
         "release-keeps-takes",
@@ -25,6 +27,7 @@ MUTANTS = (
         '        action.removes |= {"owner", "takes", "trying", "tries"}\n',
         '        action.removes |= {"owner"}\n',
         "workers that stop politely make their shards suspected",
+        test="tests/unit/fleet/test_gaps.py::test_owners_that_vanish_are_counted_and_those_that_release_are_not",
     ),
     Mutant(
         "killer-never-parked",
@@ -33,6 +36,7 @@ MUTANTS = (
         "        tries = 1\n",
         "a change that kills its worker kills the next one, for ever",
         "peers",
+        test="tests/simulation/test_fleet.py::test_a_change_that_kills_its_workers_is_parked_unrun_and_all_others_are_processed",
     ),
     Mutant(
         "healthy-change-parked",
@@ -40,6 +44,7 @@ MUTANTS = (
         "        tries = 1 + (self.cursor.tries if self.cursor.trying == position else 0)\n",
         "        tries = 1 + self.cursor.tries\n",
         "tries count across changes: the third healthy one in a row is taken for a killer",
+        test="tests/simulation/test_mutant_gaps.py::test_workers_that_die_of_something_else_park_nothing",
     ),
     Mutant(
         "tries-survive-progress",
@@ -47,6 +52,7 @@ MUTANTS = (
         '        return replace(then, takes=0, trying="", tries=0)\n',
         "        return then\n",
         "a shard that goes on is suspected for ever",
+        test="tests/simulation/test_mutant_gaps.py::test_a_shard_that_goes_on_is_not_suspected_any_more",
     ),
     Mutant(
         "broken-off-page-finished",
@@ -55,6 +61,7 @@ MUTANTS = (
         "        if self.reader.ended and not self.stage.works:\n",
         "a shard is finished although its last page was broken off",
         "B15",
+        test="tests/simulation/test_mutant_gaps.py::test_a_last_page_that_was_broken_off_is_gone_on_with_by_the_next_owner",
     ),
     Mutant(
         "seen-ahead-of-works",
@@ -62,6 +69,7 @@ MUTANTS = (
         "        return self.cursor.seen if self.works else self.seen\n",
         "        return self.seen\n",
         "a position written alone says that everything read is done, while works wait",
+        test="tests/simulation/test_mutant_gaps.py::test_a_position_written_while_a_change_is_blocked_does_not_say_that_it_was_seen",
     ),
     # -- parked changes ----------------------------------------------------------------------------
     Mutant(
@@ -71,6 +79,7 @@ MUTANTS = (
         "    grown = 0.0\n",
         "a parked change is tried again and again without a pause",
         "peers",
+        test="tests/unit/test_failures.py::test_pauses_grow_threefold_up_to_the_longest_and_end",
     ),
     Mutant(
         "pauses-do-not-grow",
@@ -79,6 +88,7 @@ MUTANTS = (
         "    grown = policy.retry_seconds\n",
         "a downstream that is away is asked as often as at first",
         "peers",
+        test="tests/unit/test_failures.py::test_pauses_grow_threefold_up_to_the_longest_and_end",
     ),
     Mutant(
         "never-stuck",
@@ -86,6 +96,7 @@ MUTANTS = (
         "    if not failure.heals or tries >= policy.retry_limit:\n",
         "    if not failure.heals:\n",
         "a change that always fails is tried for ever",
+        test="tests/unit/test_failures.py::test_pauses_grow_threefold_up_to_the_longest_and_end",
     ),
     Mutant(
         "poison-is-retried",
@@ -93,6 +104,7 @@ MUTANTS = (
         "    if not failure.heals or tries >= policy.retry_limit:\n",
         "    if tries >= policy.retry_limit:\n",
         "a change of which its handler says that it never works is tried again",
+        test="tests/unit/test_failures.py::test_pauses_grow_threefold_up_to_the_longest_and_end",
     ),
     Mutant(
         "stuck-lane-is-retried",
@@ -100,6 +112,7 @@ MUTANTS = (
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.due > self.clock.time():\n",
         "a lane that waits for a person is tried on its own",
+        test="tests/unit/test_retrying.py::test_a_stuck_lane_is_looked_at_now_and_then_and_goes_on_once_a_person_has_moved_it",
     ),
     Mutant(
         "retried-before-it-is-due",
@@ -107,6 +120,7 @@ MUTANTS = (
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.stuck:\n",
         "the next change of a lane, or another owner's, is tried before it is due",
+        test="tests/unit/test_retrying.py::test_two_owners_of_a_lane_that_try_it_at_once_apply_it_once",
     ),
     Mutant(
         "breaker-never-opens",
@@ -115,6 +129,7 @@ MUTANTS = (
         "        if known < 0:\n",
         "a bad release parks everything",
         "peers",
+        test="tests/unit/test_breaker.py::test_a_few_failures_say_nothing",
     ),
     Mutant(
         "breaker-opens-for-few",
@@ -123,6 +138,7 @@ MUTANTS = (
         "        if failed * 2 > known:\n",
         "one poisonous change stops its shard",
         "peers",
+        test="tests/unit/test_breaker.py::test_a_few_failures_say_nothing",
     ),
     Mutant(
         "breaker-never-closes",
@@ -130,6 +146,7 @@ MUTANTS = (
         "            self.is_open = False\n",
         "",
         "after a bad release no change is ever parked again",
+        test="tests/unit/test_breaker.py::test_one_success_closes_it_and_it_begins_anew",
     ),
     # -- losses ------------------------------------------------------------------------------------
     Mutant(
@@ -139,6 +156,7 @@ MUTANTS = (
         '    if policy == "halt":\n        return True\n',
         "a loss is passed over although the app says to halt",
         "peers",
+        test="tests/unit/test_losses.py::test_a_policy_halts_resumes_or_asks_the_app",
     ),
     Mutant(
         "loss-not-recorded",
@@ -146,6 +164,7 @@ MUTANTS = (
         "            await self.stage.note_loss(int(self.reader.seen))\n",
         "",
         "a loss that was settled is not in the cursor: the next owner settles it again",
+        test="tests/simulation/test_losses.py::test_to_resume_is_recorded_in_the_cursor_and_aggregates_need_a_rebuild",
     ),
     Mutant(
         "aggregates-right-after-a-loss",
@@ -153,6 +172,7 @@ MUTANTS = (
         "        await mark_rebuild(self.store, self.aggregates)\n",
         "",
         "aggregates that may have lost changes do not say that they need a rebuild",
+        test="tests/simulation/test_losses.py::test_to_resume_is_recorded_in_the_cursor_and_aggregates_need_a_rebuild",
     ),
     Mutant(
         "seen-not-inherited",
@@ -161,6 +181,7 @@ MUTANTS = (
         "",
         "a child does not know how far its parent was read, and loses in silence",
         "peers",
+        test="tests/unit/fleet/test_gaps.py::test_a_child_carries_what_its_parent_knew",
     ),
     # -- where a consumer starts -------------------------------------------------------------------
     Mutant(
@@ -170,6 +191,7 @@ MUTANTS = (
         '        "since": {"N": "0"},\n',
         "LATEST is forgotten with the first worker: the next one reads all there is",
         "peers",
+        test="tests/simulation/test_losses.py::test_from_latest_nothing_is_lost_however_early_the_first_worker_dies",
     ),
     Mutant(
         "since-not-inherited",
@@ -178,6 +200,7 @@ MUTANTS = (
         "",
         "the children of shards at LATEST start at their oldest record",
         "peers",
+        test="tests/unit/fleet/test_gaps.py::test_a_child_carries_what_its_parent_knew",
     ),
     Mutant(
         "older-than-the-start-kept",
@@ -185,6 +208,7 @@ MUTANTS = (
         "            if page.records and page.records[0].created_at < self.since:\n",
         "            if not self.shard_id:\n",
         "changes of before the start are processed",
+        test="tests/unit/test_reader.py::test_records_before_the_start_are_dropped_and_the_position_goes_past_them",
     ),
     Mutant(
         "page-of-the-start-dropped",
@@ -192,6 +216,7 @@ MUTANTS = (
         "                kept = tuple(r for r in page.records if r.created_at >= self.since)\n",
         "                kept = ()\n",
         "the page in which the consumer starts is dropped whole",
+        test="tests/unit/test_reader.py::test_a_record_of_the_second_of_the_start_is_taken_in",
     ),
     # -- reading again -----------------------------------------------------------------------------
     Mutant(
@@ -201,6 +226,7 @@ MUTANTS = (
         "        if parked := len(await held_lanes(store, {})):\n",
         "a consumer is rewound while changes are parked, which then take effect twice",
         "D14",
+        test="tests/simulation/test_rewind.py::test_a_rewind_is_refused_while_changes_are_parked_or_workers_live_or_the_code_is_other",
     ),
     Mutant(
         "rewound-beside-workers",
@@ -208,6 +234,7 @@ MUTANTS = (
         "        if alive := await live_workers(store, clock, lease_seconds):\n",
         "        if alive := list[str]():\n",
         "a consumer is rewound under workers that are alive",
+        test="tests/simulation/test_rewind.py::test_a_rewind_is_refused_while_a_worker_beats_and_not_for_one_that_was_killed",
     ),
     Mutant(
         "late-rewind-deletes-the-new",
@@ -215,6 +242,7 @@ MUTANTS = (
         '        removal.guards.append((Guard(Attr("generation").lt(below)), OURS))\n',
         "",
         "a rewind that is finished late deletes what the next worker has begun",
+        test="tests/unit/fleet/test_gaps.py::test_a_rewind_that_is_finished_late_leaves_what_was_begun_after_it",
     ),
     # -- what would hold up everything else --------------------------------------------------------
     Mutant(
@@ -223,6 +251,7 @@ MUTANTS = (
         "                if holds and lane in self._serving and self._is_next(lane):\n",
         "                if lane in self._serving and self._is_next(lane):\n",
         "a worker whose shard is given away while a fan-out is under way spins, and does no more",
+        test="tests/unit/test_retrying.py::test_a_fan_out_under_way_ends_here_when_its_shard_is_given_away",
     ),
     Mutant(
         "one-queue-for-all-lanes",
@@ -230,6 +259,7 @@ MUTANTS = (
         '            self._waiting[self._handlers.get(name, "")].append(name)\n',
         '            self._waiting[""].append(name)\n',
         "lanes of a handler whose sink is slow keep those of others from being tried",
+        test="tests/simulation/test_sending.py::test_a_slow_sink_keeps_no_lanes_of_other_handlers_waiting",
     ),
     Mutant(
         "retries-wait-for-a-table",
@@ -237,6 +267,7 @@ MUTANTS = (
         "            known.attempts = replace(known.attempts, patient=not self.automatic)\n",
         "",
         "lanes whose changes cannot read the table keep all others of the handler from being tried",
+        test="tests/simulation/test_failures.py::test_what_cannot_be_read_for_some_changes_holds_up_no_retries_of_others",
     ),
     Mutant(
         "huge-records-whole",
@@ -244,6 +275,7 @@ MUTANTS = (
         '    return wanted if size <= IMAGES_BYTES else "keys"\n',
         "    return wanted\n",
         "a change that no transaction takes whole ends its worker, and the next one",
+        test="tests/simulation/test_failures.py::test_a_record_too_large_for_a_transaction_is_parked_with_its_keys_alone",
     ),
     Mutant(
         "nothing-skipped-in-a-lane",
@@ -251,5 +283,6 @@ MUTANTS = (
         "        return skips and self.automatic and head.error is None\n",
         "        return False\n",
         "what a slow sink set aside holds its item for good, although failures are to be skipped",
+        test="tests/simulation/test_sending.py::test_what_a_slow_sink_set_aside_is_skipped_where_the_policy_says_so",
     ),
 )

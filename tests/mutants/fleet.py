@@ -10,6 +10,7 @@ MUTANTS = (
         "        action.guards.append((Guard(there), OURS))\n",
         "        del there\n",
         "a worker that was swept comes back to life under its old name",
+        test="tests/unit/fleet/test_gaps.py::test_a_worker_that_was_swept_cannot_beat_any_more",
     ),
     Mutant(
         "beats-not-compared",
@@ -17,6 +18,7 @@ MUTANTS = (
         "            fresh = blind or before is None or before[0] != member.beats\n",
         "            fresh = blind or before is None\n",
         "a worker that beats is taken for dead after a lease duration",
+        test="tests/unit/fleet/test_gaps.py::test_a_worker_that_beats_is_alive_however_long_it_is_watched",
     ),
     Mutant(
         "stale-view-after-a-stall",
@@ -25,6 +27,7 @@ MUTANTS = (
         "            seen[member.name] = (member.beats, since, answered)\n",
         "silence lasts until a reading is answered: after a slow one a worker that beats looks dead",
         "peers",
+        test="tests/unit/fleet/test_gaps.py::test_a_reading_that_took_long_makes_nobody_look_dead",
     ),
     Mutant(
         "dead-too-early",
@@ -33,6 +36,7 @@ MUTANTS = (
         "            since = asked if before is None",
         "silence begins when a counter is asked for, although it may have moved since",
         "peers",
+        test="tests/unit/fleet/test_gaps.py::test_a_reading_that_took_long_makes_nobody_look_dead",
     ),
     Mutant(
         "silence-not-measured",
@@ -40,6 +44,7 @@ MUTANTS = (
         "        return self.silence(name) >= self.lease_seconds\n",
         "        return self.silence(name) > 0\n",
         "a lease is taken from an owner that is alive",
+        test="tests/unit/fleet/test_gaps.py::test_a_worker_whose_counter_stands_still_for_a_lease_is_dead",
     ),
     Mutant(
         "absent-owner-is-gone",
@@ -48,6 +53,7 @@ MUTANTS = (
         "        return True\n",
         "an owner that joined after the roster was read is taken for one that has left",
         "peers",
+        test="tests/unit/fleet/test_coordinator.py::test_an_owner_that_has_joined_since_the_roster_was_read_is_not_robbed",
     ),
     Mutant(
         "heartbeat-waits-for-data",
@@ -56,6 +62,7 @@ MUTANTS = (
         '        dynamodb = await client("dynamodb", 3)\n        yield Aws(dynamodb, streams, dynamodb)\n',
         "a throttled table uses up the heartbeat's budget for retries",
         "peers",
+        test="tests/unit/fleet/test_gaps.py::test_heartbeats_have_a_client_of_their_own",
     ),
     Mutant(
         "beats-through-the-data-client",
@@ -64,6 +71,7 @@ MUTANTS = (
         "CursorStore(self._aws.dynamodb, ",
         "heartbeats have a client of their own, and nobody uses it",
         "peers",
+        test="tests/simulation/test_mutant_gaps.py::test_heartbeats_go_through_their_own_client_and_nothing_else_does",
     ),
     # -- what a worker that stood still believes ---------------------------------------------------
     Mutant(
@@ -73,6 +81,7 @@ MUTANTS = (
         "",
         "after a stall a worker goes on with shards that others have taken",
         "peers",
+        test="tests/unit/fleet/test_coordinator.py::test_own_shards_are_verified_now_and_then_and_at_once_after_standing_still",
     ),
     Mutant(
         "lost-shard-goes-on",
@@ -80,6 +89,7 @@ MUTANTS = (
         "        pipeline.activity.cancel()\n",
         "",
         "what goes on for a shard that was lost is not ended",
+        test="tests/simulation/test_mutant_gaps.py::test_a_worker_that_stood_still_stops_reading_what_others_have_taken",
     ),
     Mutant(
         "loss-not-recognised",
@@ -87,6 +97,7 @@ MUTANTS = (
         "        if mine.epoch < cursor.epoch or ",
         "        if mine.owner is None and ",
         "a worker that reads its shard's cursor does not see that another one owns it",
+        test="tests/simulation/test_mutant_gaps.py::test_a_worker_that_stood_still_stops_reading_what_others_have_taken",
     ),
     # -- how a shard changes hands -----------------------------------------------------------------
     Mutant(
@@ -96,6 +107,7 @@ MUTANTS = (
         "        return True\n",
         "a shard may be claimed again and again in one view of the fleet",
         "E1",
+        test="tests/unit/fleet/test_claims.py::test_a_shard_is_claimed_once_a_view",
     ),
     Mutant(
         "claims-begin-anew",
@@ -104,6 +116,7 @@ MUTANTS = (
         "        self.claims.new_view()\n",
         "whatever happens to the shards is a new view: claims are repeated, and forget their deadline",
         "E1",
+        test="tests/unit/fleet/test_gaps.py::test_shards_that_come_and_go_do_not_begin_a_claim_anew",
     ),
     Mutant(
         "token-without-epoch",
@@ -112,6 +125,7 @@ MUTANTS = (
         "    text = cursor.name\n",
         "an old claim speaks of every later lease of the shard",
         "E1",
+        test="tests/unit/fleet/test_claims.py::test_a_claim_names_the_lease_and_says_nothing_about_a_later_one",
     ),
     Mutant(
         "forced-at-once",
@@ -120,6 +134,7 @@ MUTANTS = (
         "        return bool(own)\n",
         "a claimant does not wait until the owner has committed and released",
         "E3",
+        test="tests/unit/fleet/test_claims.py::test_a_claim_is_overdue_at_its_deadline_and_not_before",
     ),
     Mutant(
         "never-forced",
@@ -128,6 +143,7 @@ MUTANTS = (
         "        return False\n",
         "an owner that beats and hangs keeps what is claimed for ever",
         "E8",
+        test="tests/unit/fleet/test_claims.py::test_a_claim_is_overdue_at_its_deadline_and_not_before",
     ),
     Mutant(
         "reserved-for-ever",
@@ -140,6 +156,7 @@ MUTANTS = (
         "        return bool(until)\n",
         "a shard that was given to a worker that died is kept for it",
         "E5",
+        test="tests/unit/fleet/test_claims.py::test_a_given_shard_is_reserved_for_a_lease_and_then_anybodys",
     ),
     Mutant(
         "not-reserved",
@@ -148,6 +165,7 @@ MUTANTS = (
         "            self._given[name] = (lease, 0.0)\n",
         "a worker takes back at once what it has just given to its claimant",
         "E1",
+        test="tests/unit/fleet/test_claims.py::test_a_given_shard_is_reserved_for_a_lease_and_then_anybodys",
     ),
     Mutant(
         "audit-takes-nothing",
@@ -156,6 +174,7 @@ MUTANTS = (
         "",
         "only its target takes a shard that nobody reads; the target hangs, or sees it otherwise",
         "E6",
+        test="tests/unit/fleet/test_coordinator.py::test_the_leader_takes_what_nobody_has_read_between_two_audits_whosever_it_is",
     ),
     Mutant(
         "released-by-view",
@@ -168,6 +187,7 @@ MUTANTS = (
         "        wanted = {\n",
         "an owner releases what its view gives to another one, unasked",
         "E7",
+        test="tests/unit/fleet/test_gaps.py::test_a_worker_gives_nothing_that_nobody_claims",
     ),
     Mutant(
         "no-watchdog",
@@ -176,6 +196,7 @@ MUTANTS = (
         "",
         "a worker that is cut off from the stream, and beats, keeps its shards",
         "E8",
+        test="tests/simulation/test_watchdogs.py::test_a_worker_cut_off_from_the_stream_gives_up_shards_and_lead_until_it_answers",
     ),
     Mutant(
         "unfit-for-ever",
@@ -184,6 +205,7 @@ MUTANTS = (
         "",
         "a worker that the stream answers again stays unfit",
         "E8",
+        test="tests/simulation/test_watchdogs.py::test_a_worker_cut_off_from_the_stream_gives_up_shards_and_lead_until_it_answers",
     ),
     # -- whose a shard is --------------------------------------------------------------------------
     Mutant(
@@ -192,6 +214,7 @@ MUTANTS = (
         "        while held and len(chosen) < room:\n",
         "        while held:\n",
         "a worker claims more than its share as long as another one has more than its own",
+        test="tests/unit/fleet/test_gaps.py::test_claims_leave_everybody_a_share_and_take_no_more_than_one",
     ),
     Mutant(
         "share-rounded-up",
@@ -200,6 +223,7 @@ MUTANTS = (
         "        whole = math.ceil(share(",
         "workers claim the shards that are left over from each other",
         "E1",
+        test="tests/unit/fleet/test_gaps.py::test_claims_leave_everybody_a_share_and_take_no_more_than_one",
     ),
     Mutant(
         "seat-not-inherited",
@@ -207,6 +231,7 @@ MUTANTS = (
         "        seat=parent.seat if heir else name,\n",
         "        seat=name,\n",
         "an only child sits elsewhere than its parent: a stream that rolls moves everything",
+        test="tests/unit/fleet/test_gaps.py::test_an_only_child_sits_where_its_parent_sat_and_others_on_their_own",
     ),
     Mutant(
         "seat-of-every-child",
@@ -214,6 +239,7 @@ MUTANTS = (
         "        seat=parent.seat if heir else name,\n",
         "        seat=parent.seat,\n",
         "all children of a split sit in one place, and count as one",
+        test="tests/unit/fleet/test_gaps.py::test_an_only_child_sits_where_its_parent_sat_and_others_on_their_own",
     ),
     Mutant(
         "late-child-beside-its-seat",
@@ -221,6 +247,7 @@ MUTANTS = (
         "        heir = parent is not None and not parent.children and shard.parent not in with_heir\n",
         "        heir = False\n",
         "an only child that was listed late sits elsewhere than its parent",
+        test="tests/unit/fleet/test_gaps.py::test_an_only_child_that_is_listed_late_sits_where_its_parent_sat",
     ),
     Mutant(
         "childless-counted-as-lack",
@@ -228,6 +255,7 @@ MUTANTS = (
         "        has = len(self.shards.held.keys() | self.claims.pending) + self.presence.childless\n",
         "        has = len(self.shards.held.keys() | self.claims.pending)\n",
         "a worker whose shards roll claims others' while it waits for their children",
+        test="tests/unit/fleet/test_gaps.py::test_a_shard_that_waits_for_its_children_is_not_lacked",
     ),
     # -- who leads ---------------------------------------------------------------------------------
     Mutant(
@@ -236,6 +264,7 @@ MUTANTS = (
         "        if there is None or (there.owner, there.epoch) != (mine.owner, mine.epoch):\n",
         "        if there is None:\n",
         "a leader that was replaced does not notice while its table is quiet",
+        test="tests/simulation/test_mutant_gaps.py::test_a_leader_that_was_replaced_while_it_stood_still_lists_a_quiet_stream_no_more",
     ),
     Mutant(
         "old-roll-out-leads-on",
@@ -243,6 +272,7 @@ MUTANTS = (
         "        while self.coordinator.is_current:\n",
         "        while self.lister is lister:\n",
         "a leader of an older roll-out does not give way to the newest",
+        test="tests/simulation/test_mutant_gaps.py::test_a_leader_of_an_older_roll_out_gives_way_to_the_newest",
     ),
     Mutant(
         "more-than-ten-questions",
@@ -251,6 +281,7 @@ MUTANTS = (
         "        if now < self._not_before:\n",
         "whoever has a question asks it, more often than the service allows",
         "peers",
+        test="tests/unit/fleet/test_gaps.py::test_turns_are_handed_out_up_to_the_limit_in_any_second",
     ),
     Mutant(
         "listing-without-pauses",
@@ -259,6 +290,7 @@ MUTANTS = (
         "            pass\n",
         "the pages of a listing are asked for without waiting for a turn",
         "peers",
+        test="tests/simulation/test_mutant_gaps.py::test_a_listing_of_many_pages_keeps_to_ten_calls_a_second",
     ),
     Mutant(
         "childless-cursor-tidied",
@@ -267,6 +299,7 @@ MUTANTS = (
         "[n for n in names if n in self.cursors and self.cursors[n].finished]\n",
         "a finished cursor without children leaves the directories, and nobody finds it again",
         "B4",
+        test="tests/simulation/test_mutant_gaps.py::test_a_finished_cursor_stays_listed_until_a_child_leads_to_it",
     ),
     Mutant(
         "young-tombstone-swept",
@@ -275,6 +308,7 @@ MUTANTS = (
         "_KEEP_SECONDS = 3600\n",
         "a finished cursor goes an hour after its shard closed; listings may still name it later",
         "B13",
+        test="tests/simulation/test_mutant_gaps.py::test_a_shard_that_a_listing_leaves_out_for_a_while_is_not_read_twice",
     ),
     # -- who is newest -----------------------------------------------------------------------------
     Mutant(
@@ -284,6 +318,7 @@ MUTANTS = (
         "        return None\n",
         "when the newest workers are gone for good, nobody reads",
         "D7",
+        test="tests/unit/fleet/test_gaps.py::test_an_old_roll_out_takes_over_when_the_newest_was_gone_for_a_while",
     ),
     Mutant(
         "old-roll-out-takes-over-at-once",
@@ -292,6 +327,7 @@ MUTANTS = (
         "",
         "a newest worker that restarts finds that an older one has taken over",
         "D5",
+        test="tests/unit/fleet/test_gaps.py::test_an_old_roll_out_takes_over_when_the_newest_was_gone_for_a_while",
     ),
     Mutant(
         "newest-workers-not-looked-for",
@@ -300,6 +336,7 @@ MUTANTS = (
         "        if newest is None:\n",
         "an older roll-out takes over beside workers of the newest",
         "D3",
+        test="tests/unit/fleet/test_gaps.py::test_an_old_roll_out_waits_as_long_as_a_worker_of_the_newest_lives",
     ),
     Mutant(
         "running-worker-starts-a-generation",
@@ -310,6 +347,7 @@ MUTANTS = (
         "        if self.clock",
         "a worker that runs answers a newer roll-out with a generation of its own",
         "D6",
+        test="tests/unit/fleet/test_gaps.py::test_a_running_worker_does_not_answer_a_newer_roll_out_with_a_generation",
     ),
     Mutant(
         "twin-left-behind",
@@ -317,6 +355,7 @@ MUTANTS = (
         "            if twin:\n                self._begin_anew()\n",
         "",
         "a worker of the same handlers does not join a generation that its like has started",
+        test="tests/unit/fleet/test_gaps.py::test_a_running_worker_joins_a_generation_that_its_like_has_started",
     ),
     Mutant(
         "idle-beside-unread-shards",
@@ -324,6 +363,7 @@ MUTANTS = (
         "        return self.coordinator.all_idle(idle=self.is_idle(pages))\n",
         "        return self.is_idle(pages)\n",
         "`until_idle` ends while another worker's shards are unread",
+        test="tests/simulation/test_mutant_gaps.py::test_until_idle_does_not_end_while_another_workers_shard_is_unread",
     ),
     Mutant(
         "others-idle-of-before",
@@ -331,6 +371,7 @@ MUTANTS = (
         "        return all(m.idle and m.beats > self._when_idle[m.name] for m in others)\n",
         "        return all(m.idle for m in others)\n",
         "another worker counts as idle for what it said before it was given something to read",
+        test="tests/unit/fleet/test_gaps.py::test_all_are_idle_when_each_has_said_so_since_this_worker_is",
     ),
     Mutant(
         "everybody-asks",
@@ -339,6 +380,7 @@ MUTANTS = (
         "    return 1\n",
         "the workers of a large fleet ask beside their leader",
         "peers",
+        test="tests/unit/fleet/test_gaps.py::test_a_fleet_asks_for_shards_at_most_ten_times_a_second",
     ),
     Mutant(
         "robbed-below-its-share",
@@ -348,6 +390,7 @@ MUTANTS = (
         "",
         "claims leave an owner with less than its share, and it claims in turn",
         "E1",
+        test="tests/unit/fleet/test_gaps.py::test_claims_leave_everybody_a_share_and_take_no_more_than_one",
     ),
     Mutant(
         "claimed-shard-awaited-for-ever",
@@ -356,6 +399,7 @@ MUTANTS = (
         "        return False\n",
         "a shard that nobody reads is left to whoever claims it, and that worker hangs",
         "E5",
+        test="tests/unit/fleet/test_gaps.py::test_a_shard_that_another_worker_claims_is_left_to_it_until_a_deadline",
     ),
     Mutant(
         "blind-worker-judges",
@@ -364,5 +408,6 @@ MUTANTS = (
         "        blind = False\n",
         "a worker that could not look for long takes all others for dead",
         "peers",
+        test="tests/unit/fleet/test_coordinator.py::test_a_worker_that_could_not_look_for_long_takes_nobody_for_dead",
     ),
 )

@@ -10,6 +10,7 @@ MUTANTS = (
         "(Guard(is_first & _is_at(place)), source)",
         "(Guard(is_first), source)",
         "two who serve one audience both serve the same recipients",
+        test="tests/simulation/test_fan_out_adversary.py::test_of_two_who_serve_one_audience_each_page_is_served_by_one",
     ),
     Mutant(
         "fan-out-token-ahead",
@@ -17,6 +18,7 @@ MUTANTS = (
         "ahead.after if last else taken[-1].recipient.token",
         "ahead.after",
         "the place written is what was read, not what was served: recipients are left out",
+        test="tests/simulation/test_fan_out_adversary.py::test_of_two_who_serve_one_audience_each_page_is_served_by_one",
     ),
     Mutant(
         "recipients-lanes-unknown",
@@ -24,6 +26,7 @@ MUTANTS = (
         "                    self.set_aside(fanned.held.name, lanes)\n",
         "                    pass\n",
         "parked recipients are not tried again before their shard has another owner",
+        test="tests/simulation/test_fan_out_adversary.py::test_a_recipient_that_failed_is_tried_again_on_its_own",
     ),
     Mutant(
         "parked-twice-is-overtaken",
@@ -31,6 +34,7 @@ MUTANTS = (
         "elif fanned.held.name in {source.handler for source in verdict.sources}:",
         "elif any(source.effect == LANE for source in verdict.sources):",
         "a poison recipient that is in the audience twice stops the fan-out for good",
+        test="tests/simulation/test_fan_out_adversary.py::test_a_poison_recipient_who_is_met_twice_stops_nobody",
     ),
     Mutant(
         "unreadable-recipient-stops-all",
@@ -38,6 +42,7 @@ MUTANTS = (
         "            return Recipient(None, token, name, key, error)\n",
         "            raise error\n",
         "a recipient that does not fit its entity stops the audience",
+        test="tests/simulation/test_fan_out_adversary.py::test_a_recipient_that_cannot_be_read_holds_up_only_itself",
     ),
     Mutant(
         "one-refusal-drops-the-audience",
@@ -45,6 +50,7 @@ MUTANTS = (
         '    elif way != "omit" and outcome.handler.broadcast is not None:\n',
         '    elif way == "omit" and outcome.handler.broadcast is not None:\n',
         "a condition that fails for one recipient of a small audience drops all of them",
+        test="tests/simulation/test_fan_out_adversary.py::test_a_condition_that_fails_concerns_its_own_recipient_even_inline",
     ),
     Mutant(
         "fan-out-never-breaks",
@@ -52,6 +58,7 @@ MUTANTS = (
         "if fanned.breaks and len(batch) >= LEAST and 2",
         "if len(batch) < LEAST < 0 and 2",
         "a bad release parks everybody, one by one",
+        test="tests/simulation/test_fan_out_adversary.py::test_a_bad_release_stops_a_fan_out_and_does_not_park_everybody",
     ),
     Mutant(
         "fan-out-forgets-its-images",
@@ -59,6 +66,7 @@ MUTANTS = (
         "        lasts = outcome.deferred or outcome.handler.broadcast is not None\n",
         "        lasts = False\n",
         "a fan-out that takes longer than the stream's retention loses its change",
+        test="tests/simulation/test_fan_out_adversary.py::test_a_fan_out_keeps_its_change_whole_whatever_is_stored_of_others",
     ),
     # -- what is sent ------------------------------------------------------------------------------
     Mutant(
@@ -67,6 +75,7 @@ MUTANTS = (
         "_addressed(effect, recipient.name) for effect",
         '_addressed(effect, "") for effect',
         "a delivery has another key inline than in the lane",
+        test="tests/simulation/test_fan_out_adversary.py::test_the_keys_of_deliveries_are_the_same_inline_and_in_the_lane",
     ),
     Mutant(
         "recipients-in-one-group",
@@ -74,6 +83,7 @@ MUTANTS = (
         "numbers[name], group_of(key, name)",
         "numbers[name], group_of(key)",
         "recipients wait for each other, and have one document's id",
+        test="tests/simulation/test_fan_out_adversary.py::test_recipients_are_delivered_side_by_side_under_names_of_their_own",
     ),
     Mutant(
         "turn-uses-up-the-time",
@@ -88,6 +98,7 @@ MUTANTS = (
         "            with anyio.move_on_after(self.seconds) as scope:\n",
         "            with anyio.move_on_after(math.inf) as scope:\n",
         "audiences that do not come keep all other lanes from being tried",
+        test="tests/simulation/test_fan_out_adversary.py::test_an_audience_that_does_not_come_holds_up_no_other_lane",
     ),
     # -- mirrors and derived items -----------------------------------------------------------------
     Mutant(
@@ -97,6 +108,7 @@ MUTANTS = (
         "        if not effects:\n",
         "a copy enters itself although its source has changed since it was read",
         "2",
+        test="tests/simulation/test_mirror_rows.py::test_the_rule_holds_and_not_because_of_echoes",
     ),
     Mutant(
         "reads-of-others-forgotten",
@@ -105,6 +117,7 @@ MUTANTS = (
         "            table.forget_reads(0)\n",
         "a copy that is right already takes away the checks of the others",
         "2",
+        test="tests/simulation/test_mirror_rows.py::test_the_rule_holds_and_not_because_of_echoes",
     ),
     Mutant(
         "derived-over-anything",
@@ -112,5 +125,6 @@ MUTANTS = (
         "        if old.get(key) != item:\n            free = any_of(absent, mine, _equals(item))\n",
         "        if old.get(key) != item:\n            free = any_of(absent, mine, Attr(OWNER).not_exists())\n",
         "a derived item overwrites one of the application's",
+        test="tests/simulation/test_derive.py::test_an_item_of_the_application_is_not_overwritten_and_not_deleted",
     ),
 )

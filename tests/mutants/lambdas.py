@@ -11,6 +11,7 @@ MUTANTS = (
         '    return any_of(absent, Attr("kind").exists())\n',
         "two invocations of the same records both apply them",
         "3",
+        test="tests/simulation/test_lambda_late.py::test_a_change_that_is_passed_while_its_payload_is_processed_is_late_and_not_lost",
     ),
     Mutant(
         "mark-without-its-holds",
@@ -19,6 +20,7 @@ MUTANTS = (
         '(("done", now.done),):\n        before',
         "a change overtakes the one before it, which another invocation has just parked",
         "3",
+        test="tests/simulation/test_lambda_lanes.py::test_what_another_invocation_parks_meanwhile_is_not_overtaken",
     ),
     Mutant(
         "holds-of-others-unseen",
@@ -27,6 +29,7 @@ MUTANTS = (
         "        self.works = left\n",
         "a change overtakes the one before it, which another invocation has parked",
         "3",
+        test="tests/simulation/test_lambda_lanes.py::test_what_another_invocation_parks_meanwhile_is_not_overtaken",
     ),
     Mutant(
         "mark-may-be-there-already",
@@ -35,6 +38,7 @@ MUTANTS = (
         'Attr("position").lte(first)',
         "a change that another invocation has just done is done again",
         "3",
+        test="tests/simulation/test_lambda.py::test_effects_happen_once_under_redelivery_bisecting_timeouts_and_kills",
     ),
     Mutant(
         "parking-leaves-the-mark",
@@ -43,6 +47,7 @@ MUTANTS = (
         "            if number < plan.changes and not plan.held:\n",
         "a parked change that comes again is parked again, and what is behind it is applied",
         "3",
+        test="tests/simulation/test_lambda_lanes.py::test_parked_changes_heal_in_order_and_their_items_flow_again",
     ),
     Mutant(
         "mark-without-its-lanes",
@@ -51,6 +56,7 @@ MUTANTS = (
         "                then = Mark(work.position, lanes=mark.lanes)\n",
         "later changes of an item overtake the one that is parked",
         "3",
+        test="tests/simulation/test_lambda_lanes.py::test_parked_changes_heal_in_order_and_their_items_flow_again",
     ),
     Mutant(
         "mark-expires-while-held",
@@ -58,6 +64,7 @@ MUTANTS = (
         '        if then.lanes:\n            action.removes.add("expires")\n        else:\n    ',
         "        if True:\n    ",
         "after a week a change overtakes the one of its item that is parked still",
+        test="tests/simulation/test_lambda_holds.py::test_a_lane_is_held_for_longer_than_marks_are_kept_and_the_week_begins_at_its_end",
     ),
     Mutant(
         "mark-outlives-its-lane",
@@ -65,6 +72,7 @@ MUTANTS = (
         "    return [action, *await let_go(store, head, clock.time())]\n",
         "    return [action]\n",
         "the marks of items that were parked once stay in the table for ever",
+        test="tests/simulation/test_lambda_holds.py::test_a_lane_is_held_for_longer_than_marks_are_kept_and_the_week_begins_at_its_end",
     ),
     Mutant(
         "one-lane-of-two-ends-the-mark",
@@ -72,6 +80,7 @@ MUTANTS = (
         "    if len(lanes) > 1:\n",
         "    if not lanes:\n",
         "when one handler has caught up, changes overtake those parked for another one",
+        test="tests/simulation/test_lambda_holds.py::test_a_lane_is_held_for_longer_than_marks_are_kept_and_the_week_begins_at_its_end",
     ),
     Mutant(
         "tail-of-before",
@@ -79,6 +88,7 @@ MUTANTS = (
         "            self.held.forget(lane)  # it may be gone, or have another tail\n",
         "            pass\n",
         "a change that another invocation has queued falls out of its lane, and is lost",
+        test="tests/simulation/test_lambda_holds.py::test_what_another_invocation_queues_meanwhile_stays_in_its_lane",
     ),
     Mutant(
         "marks-take-no-room",
@@ -86,6 +96,7 @@ MUTANTS = (
         "                draft.room -= 1\n",
         "                pass\n",
         "a commit of many items has more actions than a transaction takes",
+        test="tests/unit/test_planning.py::test_marks_leave_the_rest_of_a_transaction_to_the_effects",
     ),
     Mutant(
         "mark-forgets-absent-handlers",
@@ -93,6 +104,7 @@ MUTANTS = (
         "for handler in self.dispatcher.handlers} | mark.lanes\n",
         "for handler in self.dispatcher.handlers}\n",
         "changes overtake those that were parked before a release without their handler",
+        test="tests/simulation/test_lambda_holds.py::test_the_lane_of_a_handler_that_a_release_does_not_have_is_still_held_when_it_is_back",
     ),
     # -- consumers that begin anew -----------------------------------------------------------------
     Mutant(
@@ -101,6 +113,7 @@ MUTANTS = (
         '    return ("mark", incarnation, name) if incarnation else ("mark", name)\n',
         '    return ("mark", name)\n',
         "a consumer that begins anew leaves out what one of the same name has done",
+        test="tests/simulation/test_lambda_anew.py::test_a_consumer_of_the_same_name_does_again_what_the_deleted_one_had_done",
     ),
     Mutant(
         "function-of-a-deleted-consumer",
@@ -108,6 +121,7 @@ MUTANTS = (
         "!= environment.incarnation:\n",
         "is None:\n",
         "of a consumer that begins anew, some functions do not: a change is done by both",
+        test="tests/simulation/test_lambda_anew.py::test_a_warm_function_of_a_deleted_consumer_begins_with_nothing",
     ),
     Mutant(
         "trials-of-a-deleted-consumer",
@@ -115,6 +129,7 @@ MUTANTS = (
         "        names = (self.incarnation, record.position)\n",
         "        names = (record.position,)\n",
         "what killed functions before is parked unrun by a release that is mended",
+        test="tests/simulation/test_lambda_anew.py::test_what_ended_functions_before_is_not_held_against_the_new_consumer",
     ),
     Mutant(
         "marks-left-for-ever",
@@ -122,6 +137,7 @@ MUTANTS = (
         "    await _delete_marks(store, lanes)\n",
         "",
         "the marks of a deleted consumer's held items stay in the table for ever",
+        test="tests/simulation/test_lambda_anew.py::test_a_deletion_leaves_no_mark_that_does_not_expire",
     ),
     Mutant(
         "marks-of-a-former-stream",
@@ -129,6 +145,7 @@ MUTANTS = (
         "    raise StreamReplaced(\n",
         "    StreamReplaced(\n",
         "one change is done under the marks of two streams",
+        test="tests/unit/test_lambda_events.py::test_events_of_another_table_or_of_a_former_stream_are_refused",
     ),
     # -- what comes again --------------------------------------------------------------------------
     Mutant(
@@ -137,6 +154,7 @@ MUTANTS = (
         "            return self.works[0].record\n",
         "            return self.works[-1].record\n",
         "Lambda goes on behind a change that is not done",
+        test="tests/simulation/test_lambda_time.py::test_a_handler_that_hangs_is_cut_off_and_what_was_done_before_is_committed",
     ),
     Mutant(
         "cut-off-is-done",
@@ -144,6 +162,7 @@ MUTANTS = (
         "            self.deadline,\n            deque(records),\n",
         '            float("inf"),\n            deque(records),\n',
         "a handler that hangs lets its function be killed, with all that was done",
+        test="tests/simulation/test_lambda_time.py::test_a_handler_that_hangs_is_cut_off_and_what_was_done_before_is_committed",
     ),
     Mutant(
         "window-without-its-state",
@@ -151,6 +170,7 @@ MUTANTS = (
         '        response["state"] = event.state\n',
         '        response["state"] = {}\n',
         "the state of a tumbling window is lost",
+        test="tests/unit/test_lambda_events.py::test_the_state_of_a_window_comes_back_as_it_was_with_the_shard_in_the_changes",
     ),
     # -- changes that end their function -----------------------------------------------------------
     Mutant(
@@ -159,6 +179,7 @@ MUTANTS = (
         "self.clock.time() - record.created_at >= YOUNG_SECONDS",
         "self.clock.time() - record.created_at >= 0",
         "each batch costs a write before it begins",
+        test="tests/simulation/test_lambda_time.py::test_a_change_that_always_hangs_is_parked_unrun_and_the_others_flow",
     ),
     Mutant(
         "deadly-never-parked",
@@ -166,6 +187,7 @@ MUTANTS = (
         '        return _number(item, "tries") > SUSPICIOUS or _number(item, "alone") > 0\n',
         '        return _number(item, "tries") < 0\n',
         "a change that kills its function stops its shard until it expires",
+        test="tests/simulation/test_lambda_time.py::test_a_change_that_always_hangs_is_parked_unrun_and_the_others_flow",
     ),
     Mutant(
         "hanging-never-counts",
@@ -173,6 +195,7 @@ MUTANTS = (
         "        if self.counted is not None and not self.batch.stalled:\n",
         "        if self.counted is not None:\n",
         "a change whose handler hangs stops its shard until it expires",
+        test="tests/simulation/test_lambda_time.py::test_a_change_that_always_hangs_is_parked_unrun_and_the_others_flow",
     ),
     Mutant(
         "blocking-counts",
@@ -180,6 +203,7 @@ MUTANTS = (
         "return self.cut and bool(waiting) and not any(blocks(o.handler) for o in waiting)",
         "return self.cut and bool(waiting)",
         "a change that is to wait for its downstream is parked unrun",
+        test="tests/simulation/test_lambda_time.py::test_a_handler_that_blocks_waits_for_ever_and_is_never_parked_unrun",
     ),
     # -- lanes -------------------------------------------------------------------------------------
     Mutant(
@@ -188,6 +212,7 @@ MUTANTS = (
         "        if self.chunks:\n",
         "        if self.chunks and not self.shard:\n",
         "of the lanes that one batch begins nobody finds more than a hundred",
+        test="tests/simulation/test_lambda_lanes.py::test_every_lane_that_one_batch_begins_is_found_again",
     ),
     Mutant(
         "maintenance-without-a-pause",
@@ -195,6 +220,7 @@ MUTANTS = (
         "                await anyio.sleep(max(pause, 0.0 if self._lanes else _PAUSE_SECONDS))\n",
         "                await anyio.sleep(0.01)\n",
         "a slow fan-out asks the table all the time",
+        test="tests/simulation/test_lambda_lanes.py::test_a_slow_fan_out_waits_between_its_recipients_instead_of_asking",
     ),
     Mutant(
         "broken-lane-ends-all",
@@ -202,6 +228,7 @@ MUTANTS = (
         "        except InvariantError:\n            log.exception",
         "        except ZeroDivisionError:\n            log.exception",
         "one broken lane stops all others",
+        test="tests/simulation/test_lambda_lanes.py::test_stuck_and_broken_lanes_stop_no_other_one",
     ),
     # -- what a mapping gave up --------------------------------------------------------------------
     Mutant(
@@ -211,6 +238,7 @@ MUTANTS = (
         "    for record in old:\n",
         "a change that was given up is lost without a trace",
         "3",
+        test="tests/simulation/test_lambda_late.py::test_what_was_never_done_is_processed_and_what_was_passed_is_parked_as_late",
     ),
     Mutant(
         "late-is-applied",
@@ -218,6 +246,7 @@ MUTANTS = (
         "        if head.error == LATE:\n",
         "        if head.error == LATE and not held.stuck:\n",
         "a person who redrives all applies what may have been applied",
+        test="tests/simulation/test_lambda_late.py::test_a_late_change_holds_nothing_up_and_is_never_applied",
     ),
     Mutant(
         "old-marks-believed",
@@ -226,6 +255,7 @@ MUTANTS = (
         "_SURE_SECONDS = KEPT_SECONDS * 10\n",
         "a payload that is older than marks live is applied again",
         "3",
+        test="tests/simulation/test_lambda_late.py::test_what_is_older_than_marks_live_is_late_even_where_there_is_no_mark",
     ),
     # -- filters -----------------------------------------------------------------------------------
     Mutant(
@@ -234,6 +264,7 @@ MUTANTS = (
         '        for image in ("NewImage", "OldImage")\n    ]\n',
         '        for image in ("NewImage",)\n    ]\n',
         "removals of items that their type tells never come",
+        test="tests/unit/test_lambda_filters.py::test_the_type_tells_where_the_table_has_one",
     ),
     Mutant(
         "filter-of-the-longest",
@@ -241,6 +272,7 @@ MUTANTS = (
         "        elif not sk:\n            self.found[pk] = set()\n",
         "        elif not sk:\n            pass\n",
         "an entity whose sort key may be anything is left out beside one with a prefix",
+        test="tests/unit/test_lambda_filters.py::test_every_wanted_record_comes_through_and_none_of_streamkits_own",
     ),
     Mutant(
         "functions-not-outlasted",
@@ -248,6 +280,7 @@ MUTANTS = (
         "        if left > 0:\n",
         "        if left > 1e9:\n",
         "a function that knows nothing of the build adds to what was emptied",
+        test="tests/simulation/test_lambda_builds.py::test_an_invocation_that_began_before_the_build_is_outlasted",
     ),
     Mutant(
         "functions-pass-over-without-a-look",
@@ -255,6 +288,7 @@ MUTANTS = (
         "    if entry is not None and entry.text is None:\n",
         "    if entry is not None:\n",
         "a change is left out whose item another function counts by its changes already",
+        test="tests/simulation/test_lambda_builds.py::test_one_that_began_while_it_was_emptied_sees_what_others_have_counted_since",
     ),
     Mutant(
         "functions-count-what-is-emptied",
@@ -262,6 +296,7 @@ MUTANTS = (
         'if build.state == "emptying" else None',
         'if build.state == "live" else None',
         "what is counted before the old contents are deleted goes with them",
+        test="tests/simulation/test_lambda_builds.py::test_a_change_that_comes_while_it_is_emptied_is_left_to_the_scan",
     ),
     Mutant(
         "ledger-believed-beside-live-functions",
@@ -269,6 +304,7 @@ MUTANTS = (
         "return 0 < self.scanned < created - TURN_SECONDS",
         "return False",
         "a change is counted from an entry that live functions have not kept",
+        test="tests/simulation/test_lambda_builds.py::test_a_day_later_those_that_count_live_and_by_the_ledger_come_to_the_same",
     ),
     Mutant(
         "functions-live-at-once",
@@ -276,6 +312,7 @@ MUTANTS = (
         "self.now > build.scanned + OUTLASTED_SECONDS",
         "self.now > build.scanned",
         "a function counts the difference of a change that the scan has counted",
+        test="tests/simulation/test_lambda_builds.py::test_changes_that_the_scan_has_met_and_come_after_it_are_counted_once",
     ),
     Mutant(
         "late-changes-of-builds-unnoticed",
@@ -283,6 +320,7 @@ MUTANTS = (
         "        await self.counting.settle(dispatcher, store, self.batch.todo)\n",
         "",
         "a payload of before the scan is counted twice in silence",
+        test="tests/simulation/test_lambda_builds.py::test_a_change_as_old_as_the_scan_that_comes_late_asks_for_another_rebuild",
     ),
     Mutant(
         "functions-sweep-too-soon",
@@ -290,6 +328,7 @@ MUTANTS = (
         "SWEPT_SECONDS if functions else",
         "0 if functions else",
         "the ledger goes while functions count by it",
+        test="tests/simulation/test_lambda_builds.py::test_the_scheduled_function_sweeps_the_ledger_when_nobody_counts_by_it_any_more",
     ),
     Mutant(
         "older-functions-count-in-a-build",
@@ -297,6 +336,7 @@ MUTANTS = (
         "    if building and found.fingerprint",
         "    if not building and found.fingerprint",
         "an older version of the app counts by its own definition into the newer one's build",
+        test="tests/simulation/test_lambda_builds.py::test_a_function_of_other_code_waits_while_an_aggregate_is_rebuilt",
     ),
     Mutant(
         "functions-heed-no-pause",
@@ -304,6 +344,7 @@ MUTANTS = (
         "    if hosted.paused:\n",
         "    if hosted.paused and not wanted:\n",
         "a paused consumer goes on",
+        test="tests/simulation/test_lambda_operations.py::test_a_paused_consumer_lets_batches_come_again_and_loses_nothing",
     ),
     Mutant(
         "rewound-marks-stay",
@@ -311,5 +352,6 @@ MUTANTS = (
         "        rewound = replace(rewound, incarnation=uuid.uuid4().hex[:8])\n",
         "        pass\n",
         "after a rewind every change finds the mark of the first time",
+        test="tests/simulation/test_lambda_operations.py::test_after_a_rewind_a_new_mapping_runs_every_change_since_the_moment_again",
     ),
 )

@@ -25,6 +25,7 @@ MUTANTS = (
         & Attr("generation")""",
         "a commit does not ask who owns the cursor",
         "A3",
+        test="tests/unit/test_commit.py::test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit",
     ),
     Mutant(
         "no-epoch-condition",
@@ -34,6 +35,7 @@ MUTANTS = (
         """        & Attr("generation")""",
         "a commit does not ask for the lease's epoch",
         "A3",
+        test="tests/unit/test_commit.py::test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit",
     ),
     Mutant(
         "no-owner-and-epoch-condition",
@@ -44,6 +46,7 @@ MUTANTS = (
         """        Attr("generation")""",
         "a commit asks neither for the owner nor for the epoch: zombies may write",
         "A3",
+        test="tests/unit/test_commit.py::test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit",
     ),
     Mutant(
         "no-generation-condition",
@@ -53,6 +56,7 @@ MUTANTS = (
         "",
         "a commit does not ask for the generation of handlers",
         "D8",
+        test="tests/unit/test_commit.py::test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit",
     ),
     Mutant(
         "no-position-and-commit-condition",
@@ -64,6 +68,7 @@ MUTANTS = (
         "\n",
         "a commit does not ask what was committed before it, so that a late one counts twice",
         "A2",
+        test="tests/unit/test_commit.py::test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit",
     ),
     Mutant(
         "no-condition-at-all",
@@ -72,6 +77,7 @@ MUTANTS = (
         "",
         "the cursor is moved without any condition",
         "A2 A3",
+        test="tests/unit/test_commit.py::test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit",
     ),
     # -- one transaction ---------------------------------------------------------------------------
     Mutant(
@@ -81,6 +87,7 @@ MUTANTS = (
         _SEND_TWICE.format(first="request[:1]", second="request[1:]"),
         "the position is moved first and the effects follow, like a consumer that checkpoints early",
         "peers",
+        test="tests/unit/test_commit.py::test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit",
     ),
     Mutant(
         "effects-before-position",
@@ -89,6 +96,7 @@ MUTANTS = (
         _SEND_TWICE.format(first="request[1:]", second="request[:1]"),
         "the effects go first and the position follows: at least once, like most consumers",
         "peers",
+        test="tests/unit/test_commit.py::test_a_commit_is_conditional_on_owner_epoch_generation_position_and_commit",
     ),
     Mutant(
         "token-reused",
@@ -97,6 +105,7 @@ MUTANTS = (
         "TransactItems=request, ClientRequestToken=self.cursor.name[:36]",
         "every commit of a cursor has the same client token",
         "peers",
+        test="tests/unit/test_commit.py::test_after_a_time_out_the_same_plan_is_sent_again_under_the_same_token",
     ),
     Mutant(
         "commit-id-not-written",
@@ -105,6 +114,7 @@ MUTANTS = (
         '            "commit": {"S": now.commit},\n',
         "the cursor does not say which commit it has last taken",
         "A6",
+        test="tests/unit/test_leases.py::test_the_cursor_names_its_commit_the_handlers_that_are_done_and_its_holds",
     ),
     Mutant(
         "losing-plan-adopted",
@@ -113,6 +123,7 @@ MUTANTS = (
         "        return self._applied(list(self._sent.values())[-1])\n",
         "after a time-out the plan sent last is taken for the one that has won",
         "A6 A7",
+        test="tests/unit/test_commit.py::test_a_plan_that_won_late_is_adopted_instead_of_the_newer_one",
     ),
     Mutant(
         "position-reached-so-adopted",
@@ -132,6 +143,7 @@ MUTANTS = (
 """,
         "the cursor is where my plan wanted it, so my plan has won",
         "A6",
+        test="tests/unit/test_commit.py::test_an_unknown_commit_under_my_own_lease_drops_the_lease",
     ),
     Mutant(
         "lost-lease-ignored",
@@ -142,6 +154,7 @@ MUTANTS = (
         "",
         "a refused cursor is not compared with the lease, only with the commits that were sent",
         "A3",
+        test="tests/unit/test_leases.py::test_a_lease_that_was_taken_after_my_commit_won_is_lost_all_the_same",
     ),
     Mutant(
         "refused-is-applied",
@@ -149,6 +162,7 @@ MUTANTS = (
         "            return Refused(tuple(refused))\n",
         "            return self._applied(batch)\n",
         "a commit refused for an effect's condition is taken for done",
+        test="tests/unit/test_commit.py::test_a_plan_that_won_late_is_adopted_instead_of_the_newer_one",
     ),
     Mutant(
         "refused-is-dropped",
@@ -156,6 +170,7 @@ MUTANTS = (
         "            await self._refused(verdict)\n",
         "            self._drop_until(batch.cursor.position)\n",
         "changes whose commit was refused are dropped",
+        test="tests/simulation/test_adversary.py::test_two_refused_effects_of_one_result_park_it_once",
     ),
     Mutant(
         "conflict-is-a-lost-lease",
@@ -168,6 +183,7 @@ MUTANTS = (
 """,
         "a transaction conflict is read as a lost lease",
         "peers",
+        test="tests/unit/test_commit.py::test_conflicts_and_throttling_are_never_a_lost_lease",
     ),
     Mutant(
         "done-mark-not-written",
@@ -176,6 +192,7 @@ MUTANTS = (
         '    sets = {"holds"',
         "which handlers are done with a change that needs several commits is not in the table",
         "D13",
+        test="tests/unit/test_leases.py::test_the_cursor_names_its_commit_the_handlers_that_are_done_and_its_holds",
     ),
     Mutant(
         "seen-too-early",
@@ -183,6 +200,7 @@ MUTANTS = (
         "        seen = self.seen if batch.changes == len(self.works) else self.cursor.seen\n",
         "        seen = self.seen\n",
         "a cursor says that its shard is read to the tip while read changes are not committed",
+        test="tests/simulation/test_protocol.py::test_a_change_that_was_read_and_never_committed_is_not_called_seen",
     ),
     # -- take and release --------------------------------------------------------------------------
     Mutant(
@@ -193,6 +211,7 @@ MUTANTS = (
         '        action.sets["epoch"] = {"N": "0"}\n',
         "a release starts the epochs again",
         "A5",
+        test="tests/unit/test_leases.py::test_each_take_has_an_epoch_of_its_own_also_after_a_release",
     ),
     Mutant(
         "epoch-not-raised",
@@ -201,6 +220,7 @@ MUTANTS = (
         '            "epoch": {"N": str(cursor.epoch)},\n',
         "a take leaves the epoch as it is",
         "A5",
+        test="tests/unit/test_leases.py::test_each_take_has_an_epoch_of_its_own_also_after_a_release",
     ),
     Mutant(
         "take-without-condition",
@@ -212,6 +232,7 @@ MUTANTS = (
             return read_cursor""",
         "a cursor is taken whoever has taken it since it was read",
         "A3",
+        test="tests/unit/test_leases.py::test_a_cursor_changed_since_it_was_read_is_not_taken",
     ),
     Mutant(
         "take-ignores-generation",
@@ -220,6 +241,7 @@ MUTANTS = (
         '        condition = Attr("epoch").eq(cursor.epoch)\n',
         "an older roll-out takes a cursor of a newer one",
         "D9",
+        test="tests/unit/test_leases.py::test_a_roll_out_does_not_take_a_cursor_of_a_newer_one",
     ),
     Mutant(
         "take-that-lost-believed",
@@ -227,6 +249,7 @@ MUTANTS = (
         "            if now is None or now.owner != owner or now.epoch != cursor.epoch + 1:\n",
         "            if now is None:\n",
         "a take that was refused is taken for one whose reply was lost",
+        test="tests/unit/test_leases.py::test_a_cursor_changed_since_it_was_read_is_not_taken",
     ),
     Mutant(
         "release-without-condition",
@@ -237,6 +260,7 @@ MUTANTS = (
         """        try:
             await self.write(action)""",
         "a worker gives up a cursor that another one has taken meanwhile",
+        test="tests/unit/test_leases.py::test_an_owner_that_was_replaced_does_not_release_its_successors_lease",
     ),
     # -- generations -------------------------------------------------------------------------------
     Mutant(
@@ -246,6 +270,7 @@ MUTANTS = (
         "        newest.rebuild - gone,\n",
         "an aggregate that missed changes is live at once",
         "D10 D11",
+        test="tests/unit/test_leases.py::test_what_missed_changes_needs_a_rebuild_until_it_is_gone",
     ),
     Mutant(
         "rebuild-forgotten",
@@ -254,6 +279,7 @@ MUTANTS = (
         "        frozenset(missed - gone),\n",
         "a later roll-out makes an aggregate live that still needs its rebuild",
         "D11",
+        test="tests/unit/test_leases.py::test_what_missed_changes_needs_a_rebuild_until_it_is_gone",
     ),
     Mutant(
         "generation-without-condition",
@@ -262,6 +288,7 @@ MUTANTS = (
         "",
         "two roll-outs at the same moment start the same generation",
         "D10",
+        test="tests/unit/test_leases.py::test_two_roll_outs_at_the_same_moment_start_one_generation_each",
     ),
     Mutant(
         "left-over-takes-over",
@@ -270,5 +297,6 @@ MUTANTS = (
         "        if newest is None and not fingerprint:\n",
         "a left-over worker of an older roll-out starts a generation and wipes out the new one",
         "D3",
+        test="tests/unit/test_leases.py::test_a_left_over_roll_out_stands_by",
     ),
 )

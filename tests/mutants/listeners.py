@@ -9,6 +9,7 @@ MUTANTS = (
         "        if self.low is None or not self.low <= position <= self.high:\n",
         "        if self.low is None or not position <= self.high:\n",
         "a consumer joins the others although what follows its position is not kept any more",
+        test="tests/unit/test_shared_reads.py::test_whatever_the_order_of_events_each_consumer_reads_everything_once_in_order",
     ),
     Mutant(
         "joined-at-the-horizon-too-late",
@@ -16,6 +17,7 @@ MUTANTS = (
         "            self.low, self.from_horizon = page.records[-1].position, False\n",
         "            self.low = page.records[-1].position\n",
         "a new consumer joins at the oldest kept page instead of the oldest record",
+        test="tests/unit/test_shared_reads.py::test_whatever_the_order_of_events_each_consumer_reads_everything_once_in_order",
     ),
     Mutant(
         "horizon-follows-on-anything",
@@ -23,6 +25,7 @@ MUTANTS = (
         "        if (begin or page.records[0].position) <= self.high < end",
         "        if begin <= self.high < end",
         "a page read at the horizon goes to a consumer that has not read what was trimmed before",
+        test="tests/unit/test_shared_reads.py::test_records_opened_at_the_horizon_follow_on_nothing_that_was_read_before",
     ),
     Mutant(
         "nobody-woken",
@@ -30,6 +33,7 @@ MUTANTS = (
         "                    other.wake()\n",
         "                    pass\n",
         "a consumer that waits sees records only when its own pause is over",
+        test="tests/unit/test_shared_reads.py::test_who_waits_at_the_tail_is_woken_by_records_and_not_by_an_empty_page",
     ),
     Mutant(
         "everybody-apart-at-once",
@@ -37,6 +41,7 @@ MUTANTS = (
         "            self.company.turns.take(reader)\n",
         "            pass\n",
         "all that fell behind read a shard at the same time",
+        test="tests/unit/test_shared_reads.py::test_of_those_that_fell_behind_one_reads_at_a_time_and_each_has_its_turn",
     ),
     Mutant(
         "turn-for-ever",
@@ -44,6 +49,7 @@ MUTANTS = (
         "        return holder is None or (not holder.calling and now - self._used >= _REST_SECONDS)\n",
         "        return holder is None\n",
         "a reader that is blocked keeps its turn, and others that fell behind never read",
+        test="tests/unit/test_shared_reads.py::test_one_that_fell_behind_and_is_blocked_gives_up_its_turn",
     ),
     Mutant(
         "dead-tail-kept",
@@ -51,6 +57,7 @@ MUTANTS = (
         "            if not passing and iterator == self.tail:\n                self._forget()\n",
         "",
         "an iterator that expired is handed to whoever opens the shard anew",
+        test="tests/unit/test_shared_reads.py::test_an_iterator_that_expired_for_all_is_opened_once",
     ),
     Mutant(
         "old-page-seen-now",
@@ -58,6 +65,7 @@ MUTANTS = (
         "                self.seen = max(self.seen, page.read_at or self.clock.time())\n",
         "                self.seen = self.clock.time()\n",
         "a page that another consumer read long ago says that everything up to now was read",
+        test="tests/unit/test_shared_reads.py::test_an_empty_page_of_another_says_when_it_was_read_and_not_now",
     ),
     Mutant(
         "follower-claims-its-share",
@@ -66,6 +74,7 @@ MUTANTS = (
         "        elif not self.uncertain:\n",
         "        if not self.uncertain:\n",
         "a listener's shards are shared without regard to where the app's are read",
+        test="tests/unit/fleet/test_coordinator.py::test_a_follower_claims_nothing_for_its_share",
     ),
     Mutant(
         "follower-takes-anything",
@@ -73,6 +82,7 @@ MUTANTS = (
         "                or not self._may_take(cursor, now)\n",
         "",
         "a listener takes free shards that another process's anchor reads",
+        test="tests/unit/fleet/test_coordinator.py::test_a_follower_takes_at_once_what_its_anchor_holds_and_the_rest_after_a_lease",
     ),
     Mutant(
         "paused-and-reading",
@@ -80,6 +90,7 @@ MUTANTS = (
         "        self.pool.pause(paused=paused)\n",
         "",
         "a paused consumer reads on",
+        test="tests/simulation/test_listeners.py::test_a_paused_consumer_makes_no_call_for_its_shards_and_nothing_waits_for_it",
     ),
     Mutant(
         "paused-and-retrying",
@@ -87,6 +98,7 @@ MUTANTS = (
         "        self.retries.pause(paused=paused)\n",
         "",
         "a paused consumer tries its parked changes",
+        test="tests/simulation/test_listeners.py::test_parked_changes_wait_while_their_consumer_is_paused",
     ),
     Mutant(
         "swept-readers-stay",
@@ -94,5 +106,6 @@ MUTANTS = (
         "            crew.shards.abandon()\n",
         "",
         "pages are kept for readers that a worker had before it was swept",
+        test="tests/simulation/test_members.py::test_a_worker_that_was_swept_goes_on_under_a_new_name",
     ),
 )

@@ -9,6 +9,7 @@ MUTANTS = (
         "    for attribute in sorted(reads - schema.key_attributes):",
         "    for attribute in sorted(reads & set()):",
         "what an application writes between the read and the write is lost",
+        test="tests/simulation/test_migration_rows.py::test_a_write_between_read_and_write_is_seen_by_the_read_set_and_by_no_version",
     ),
     Mutant(
         "refused-image-unread",
@@ -16,6 +17,7 @@ MUTANTS = (
         "            image = plain(now)\n",
         "",
         "an item that changed once is tried with what it was, until it is given up",
+        test="tests/simulation/test_migration_rows.py::test_a_write_between_read_and_write_is_seen_by_the_read_set_and_by_no_version",
     ),
     Mutant(
         "targets-of-an-unread-source",
@@ -23,6 +25,7 @@ MUTANTS = (
         "frozenset(image) if whole else rewrite.reads)",
         "frozenset())",
         "a target is made of what its source no longer is",
+        test="tests/simulation/test_migration_rows.py::test_a_target_is_written_only_while_its_source_is_what_was_read",
     ),
     Mutant(
         "turned-since-unnoticed",
@@ -30,6 +33,7 @@ MUTANTS = (
         '            condition += f" AND {terms.equals(MOVED, moved)}"\n',
         "            del moved\n",
         "a process that is late makes a part again that was deleted after the switch",
+        test="tests/simulation/test_migration_adversary.py::test_a_process_that_is_late_does_not_make_a_part_again_that_was_deleted_since",
     ),
     Mutant(
         "copies-taken-for-sources",
@@ -37,6 +41,7 @@ MUTANTS = (
         "if not transform.of(plain(source)).targets:",
         "if False:",
         "the end deletes copies whose keys look like their sources'",
+        test="tests/simulation/test_migration_adversary.py::test_the_end_deletes_no_copy_that_is_still_to_become_the_truth",
     ),
     Mutant(
         "removals-come-back",
@@ -44,6 +49,7 @@ MUTANTS = (
         'if transform.migration.mode == "rekey" and not actions:',
         "if False:",
         "a rollback brings back what was deleted after the switch",
+        test="tests/simulation/test_migration_adversary.py::test_what_was_deleted_after_the_switch_does_not_come_back_by_a_rollback",
     ),
     Mutant(
         "late-mirror",
@@ -51,6 +57,7 @@ MUTANTS = (
         "pairs.calls.transact([holds, update, *checks])",
         "pairs.calls.transact([update, *checks])",
         "a process that is late gives a contracted source its parts back",
+        test="tests/simulation/test_migration_adversary.py::test_a_process_that_is_late_gives_nothing_back_to_what_was_contracted",
     ),
     Mutant(
         "begun-anew-while-turned",
@@ -58,6 +65,7 @@ MUTANTS = (
         'phase: Phase = now.phase if stays else "capturing"',
         'phase: Phase = "capturing"',
         "lost changes lead from a rollback to rolled back, and nothing was",
+        test="tests/simulation/test_migration_adversary.py::test_lost_changes_never_lead_from_pairs_that_were_turned_to_the_beginning",
     ),
     Mutant(
         "failed-switch-passed-over",
@@ -65,6 +73,7 @@ MUTANTS = (
         "elif state.phase in _TURNING and",
         "elif state.phase == self and",
         "items that failed to switch are left behind in silence",
+        test="tests/simulation/test_migration_adversary.py::test_a_switch_that_fails_for_an_item_is_not_passed_over",
     ),
     Mutant(
         "entity-of-any-template",
@@ -72,6 +81,7 @@ MUTANTS = (
         "return self._fits(spec, pk, sk) and not any(self._fits(s, pk, sk) for s in self._nearer)",
         "return self._fits(spec, pk, sk)",
         "items of an entity with longer keys are rewritten, too",
+        test="tests/simulation/test_migration_adversary.py::test_items_of_a_more_specific_entity_are_left_alone_by_the_pass_and_the_stream",
     ),
     Mutant(
         "phase-over-unasked",
@@ -79,6 +89,7 @@ MUTANTS = (
         'if kind == "write" and self._permit is not None:',
         'if kind == "write" and self._permit is self:',
         "a process that stood still writes under a phase that is over",
+        test="tests/unit/migrate/test_view.py::test_nothing_is_written_under_a_phase_that_is_over",
     ),
     Mutant(
         "late-writes-unseen",
@@ -86,6 +97,7 @@ MUTANTS = (
         "                await self.view.look(places)",
         "                pass",
         "what was on its way while a migration was taken back stays",
+        test="tests/unit/migrate/test_view.py::test_a_write_that_was_on_its_way_for_long_is_looked_at_again",
     ),
     Mutant(
         "late-answer-new",
@@ -93,6 +105,7 @@ MUTANTS = (
         "        self._at = asked",
         "        self._at = self._clock.monotonic()",
         "a state that was on its way for long is taken for the state of now",
+        test="tests/unit/migrate/test_view.py::test_an_answer_is_as_old_as_its_question",
     ),
     Mutant(
         "made-anew-unnoticed",
@@ -100,6 +113,7 @@ MUTANTS = (
         'return f"{terms.equals(name, item[name])} AND {terms.equals(MARK, item.get(MARK))}"',
         "return terms.equals(name, item[name])",
         "a rollback that is late deletes what was made anew since",
+        test="tests/simulation/test_migration_adversary.py::test_who_is_late_with_a_rollback_deletes_nothing_that_was_made_anew",
     ),
     Mutant(
         "targets-without-source",
@@ -107,6 +121,7 @@ MUTANTS = (
         '"following" if returning else "verifying"',
         '"unturning" if returning else "verifying"',
         "what was written while nobody followed stays behind after a rollback",
+        test="tests/simulation/test_migration_freezes.py::test_what_was_written_while_nobody_ran_a_migration_comes_back_by_a_rollback",
     ),
     Mutant(
         "target-elsewhere-unfollowed",
@@ -114,5 +129,6 @@ MUTANTS = (
         "return self.moves and self.to is not None and self.reverse is not None",
         "return False",
         "items in another table are not followed back",
+        test="tests/simulation/test_migrations.py::test_items_go_to_another_table_and_come_back_with_what_was_written_there",
     ),
 )

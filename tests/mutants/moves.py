@@ -9,6 +9,7 @@ MUTANTS = (
         '    if wanted and there not in ("", wanted):\n',
         '    if wanted == WORKERS and there not in ("", wanted):\n',
         "functions go on under marks that workers do not look at",
+        test="tests/simulation/test_moving.py::test_a_consumer_moves_under_traffic_although_its_mover_is_killed",
     ),
     Mutant(
         "workers-not-shut-out",
@@ -16,6 +17,7 @@ MUTANTS = (
         "host=WORKERS",
         'host=""',
         "workers go on at cursors that functions do not look at",
+        test="tests/simulation/test_moving.py::test_a_worker_that_was_thought_dead_commits_nothing_once_positions_are_final",
     ),
     Mutant(
         "moved-to-the-oldest-record",
@@ -23,6 +25,7 @@ MUTANTS = (
         "position=reader.position, seen",
         'position="TRIM_HORIZON", seen',
         "workers do again what the functions have done",
+        test="tests/simulation/test_moving.py::test_a_consumer_moves_under_traffic_although_its_mover_is_killed",
     ),
     Mutant(
         "moved-without-holds",
@@ -30,6 +33,7 @@ MUTANTS = (
         "holds=holds)",
         "holds=frozenset())",
         "changes overtake those that the functions have parked",
+        test="tests/simulation/test_moving.py::test_a_consumer_moves_under_traffic_although_its_mover_is_killed",
     ),
     Mutant(
         "marked-once",
@@ -37,6 +41,7 @@ MUTANTS = (
         "        await self.marking.raise_all(cursors)\n        for",
         "        for",
         "what workers did while the mover waited for them is done again",
+        test="tests/simulation/test_moving.py::test_a_consumer_moves_under_traffic_although_its_mover_is_killed",
     ),
     Mutant(
         "positions-not-final",
@@ -44,6 +49,7 @@ MUTANTS = (
         "            if not theirs:",
         "            if True:",
         "a worker that was thought dead commits behind the positions that were read",
+        test="tests/simulation/test_moving.py::test_a_worker_that_was_thought_dead_commits_nothing_once_positions_are_final",
     ),
     Mutant(
         "half-done-is-not-done",
@@ -51,6 +57,7 @@ MUTANTS = (
         "            if cursor.done and not cursor.finished:",
         "            if False:",
         "handlers that were done with half of a change run again",
+        test="tests/simulation/test_moving.py::test_lambda_goes_on_with_half_of_a_change_with_lanes_and_with_an_audience",
     ),
     Mutant(
         "lanes-not-at-marks",
@@ -58,6 +65,7 @@ MUTANTS = (
         "        if key is None:\n            return\n",
         "        if lane:\n            return\n",
         "changes overtake those that the workers have parked",
+        test="tests/simulation/test_moving.py::test_lambda_goes_on_with_half_of_a_change_with_lanes_and_with_an_audience",
     ),
     Mutant(
         "lanes-not-listed",
@@ -65,6 +73,7 @@ MUTANTS = (
         "                await self._list_one(lane, fence)\n            if not elsewhere:\n",
         "                pass\n            if True:\n",
         "nobody goes on with the lanes of workers",
+        test="tests/simulation/test_moving.py::test_lambda_goes_on_with_half_of_a_change_with_lanes_and_with_an_audience",
     ),
     Mutant(
         "held-lanes-expire",
@@ -72,6 +81,7 @@ MUTANTS = (
         '            if attribute == "lanes" or mark.lanes:\n',
         "            if mark.lanes:\n",
         "a week after a move changes overtake those that the workers have parked",
+        test="tests/simulation/test_moving_rivals.py::test_lanes_go_with_their_consumer_to_workers_and_back_and_no_mark_stays_for_ever",
     ),
     Mutant(
         "lanes-listed-once",
@@ -79,6 +89,7 @@ MUTANTS = (
         "            if not elsewhere:\n                return lanes\n",
         "            return lanes\n",
         "recipients whom a fan-out parks while it is moved are never found again",
+        test="tests/simulation/test_moving_rivals.py::test_recipients_that_are_parked_while_a_fan_out_changes_hosts_are_found_again",
     ),
     Mutant(
         "fan-out-parks-where-it-was",
@@ -86,6 +97,7 @@ MUTANTS = (
         ' & Attr("chunk").eq(held.chunk)\n',
         "\n",
         "recipients whom a fan-out parks after it was moved are never found again",
+        test="tests/simulation/test_moving_rivals.py::test_recipients_that_are_parked_while_a_fan_out_changes_hosts_are_found_again",
     ),
     Mutant(
         "mover-not-fenced",
@@ -93,6 +105,7 @@ MUTANTS = (
         "            everything = [*actions, self._check]\n",
         "            everything = list(actions)\n",
         "a mover that was thought dead sets workers back to where it saw them last",
+        test="tests/simulation/test_moving_rivals.py::test_a_mover_that_was_thought_dead_changes_nothing_once_another_has_finished",
     ),
     Mutant(
         "mover-commits-at-any-time",
@@ -100,6 +113,7 @@ MUTANTS = (
         "send=fence.sending(self.environment.around)",
         "send=None",
         "a mover that was thought dead does under marks what workers have done",
+        test="tests/simulation/test_moving_rivals.py::test_a_mover_that_was_thought_dead_changes_nothing_once_another_has_finished",
     ),
     Mutant(
         "moved-from-before-its-start",
@@ -107,6 +121,7 @@ MUTANTS = (
         " and takes(r)]",
         "]",
         "changes from before the consumer's start are done by the move",
+        test="tests/simulation/test_moving_rivals.py::test_functions_that_start_late_leave_the_same_changes_out_when_workers_go_on",
     ),
     Mutant(
         "mark-lowered",
@@ -114,6 +129,7 @@ MUTANTS = (
         "        action.guards.append((Guard(before), OURS))",
         "",
         "a parent that is read after its child lets the child's changes be done again",
+        test="tests/simulation/test_moving.py::test_a_parent_that_is_read_later_than_its_child_lowers_no_mark",
     ),
     Mutant(
         "finished-shards-unmarked",
@@ -121,6 +137,7 @@ MUTANTS = (
         "upto = _ALL if cursor.finished else",
         'upto = "" if cursor.finished else',
         "shards that were read to their end are done again",
+        test="tests/simulation/test_moving.py::test_a_consumer_moves_under_traffic_although_its_mover_is_killed",
     ),
     Mutant(
         "deleted-leases-unread",
@@ -128,6 +145,7 @@ MUTANTS = (
         "                    self.passed.add(shard.id)",
         "                    pass",
         "shards whose leases a KCL has deleted, being done with them, are read again",
+        test="tests/unit/test_kcl_leases.py::test_a_shard_whose_lease_was_deleted_is_finished_if_younger_ones_were_begun",
     ),
     Mutant(
         "metrics-are-leases",
@@ -135,6 +153,7 @@ MUTANTS = (
         ' and "entityType" not in item\n',
         "\n",
         "what a KCL keeps beside its leases is taken for shards",
+        test="tests/simulation/test_kcl_import.py::test_what_the_newest_kcl_keeps_beside_its_leases_is_no_lease",
     ),
     Mutant(
         "checkpoint-comes-again",
@@ -142,6 +161,7 @@ MUTANTS = (
         "position=checkpoint.zfill(POSITION_DIGITS)",
         "position=str(int(checkpoint) - 1).zfill(POSITION_DIGITS)",
         "the change at a checkpoint is done twice",
+        test="tests/unit/test_kcl_leases.py::test_checkpoints_become_positions_and_ends_become_finished_cursors",
     ),
     Mutant(
         "imported-half",
@@ -149,5 +169,6 @@ MUTANTS = (
         "host=FROM_KCL\n",
         "host=WORKERS\n",
         "a worker begins before all checkpoints are there",
+        test="tests/simulation/test_kcl_import.py::test_an_import_that_is_killed_anywhere_lets_no_worker_begin_and_is_finished_by_the_next",
     ),
 )

@@ -19,6 +19,8 @@ class Mutant:
     new: str
     bug: str
     row: str = ""
+    test: str = ""
+    """The test that catches it, as pytest names it; it is run first."""
 
     def applied(self, package: Path = PACKAGE) -> str:
         """Return the file's text with the bug in it.

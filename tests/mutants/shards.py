@@ -20,6 +20,7 @@ MUTANTS = (
 """,
         "changes that come while a position is written alone wait for ever",
         "",
+        test="tests/unit/test_pipeline.py::test_what_comes_while_a_position_is_written_is_not_left_lying",
     ),
     # -- lineage -----------------------------------------------------------------------------------
     Mutant(
@@ -29,6 +30,7 @@ MUTANTS = (
         "",
         "a child gets a cursor while its parent is being read",
         "B5 B7",
+        test="tests/unit/test_lineage.py::test_an_unfinished_parent_holds_back_its_children_even_unlisted",
     ),
     Mutant(
         "unlisted-parent-is-gone",
@@ -37,6 +39,7 @@ MUTANTS = (
         "                probe.add(shard.parent)\n",
         "a parent that is not listed counts as trimmed, and nobody asks for it",
         "B9",
+        test="tests/unit/test_lineage.py::test_an_unlisted_parent_is_asked_about_before_its_child_begins",
     ),
     Mutant(
         "every-parent-is-gone",
@@ -45,6 +48,7 @@ MUTANTS = (
         "        raise\n    return True\n",
         "a parent that is readable but not listed is taken for trimmed",
         "B9",
+        test="tests/simulation/test_protocol.py::test_a_child_waits_for_a_parent_that_is_readable_but_not_listed",
     ),
     Mutant(
         "open-parent-blocks-children",
@@ -54,6 +58,7 @@ MUTANTS = (
         "        if parent is not None and (not parent.finished or listed_open):\n",
         "the children of a finished parent that is listed open wait until it is trimmed",
         "B8",
+        test="tests/unit/test_lineage.py::test_a_finished_parent_releases_its_children_however_it_is_listed",
     ),
     Mutant(
         "new-tree-holds-nothing",
@@ -61,6 +66,7 @@ MUTANTS = (
         "        return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]\n",
         "        return list(cursors)\n",
         "what began while nobody read overtakes what is parked of before",
+        test="tests/simulation/test_losses.py::test_a_lane_stays_held_over_shards_that_came_and_went_unread",
     ),
     Mutant(
         "late-children-forgotten",
@@ -69,6 +75,7 @@ MUTANTS = (
         "        if parent is not None and (not parent.finished or shard.parent in shards):\n",
         "what the children's look-up does not name at the parent's end never gets a cursor",
         "B2 B4",
+        test="tests/unit/test_lineage.py::test_a_finished_parent_releases_its_children_however_it_is_listed",
     ),
     Mutant(
         "empty-children-are-final",
@@ -78,6 +85,7 @@ MUTANTS = (
         "            await self._create(made)\n            created += made\n",
         "an empty answer about children is final: no lister makes their cursors later",
         "B4",
+        test="tests/simulation/test_protocol.py::test_cursors_are_created_in_a_commit_of_their_parent_or_of_the_lister",
     ),
     Mutant(
         "children-created-after-the-finish",
@@ -96,6 +104,7 @@ MUTANTS = (
 """,
         "the children's cursors are not in the transaction that finishes their parent",
         "B2",
+        test="tests/simulation/test_mutant_gaps.py::test_the_end_of_a_shard_makes_its_child_at_once_with_the_lanes_that_it_holds",
     ),
     Mutant(
         "generation-of-the-lister",
@@ -104,6 +113,7 @@ MUTANTS = (
         "",
         "a late child starts in its lister's generation instead of its parent's",
         "D12",
+        test="tests/unit/fleet/test_gaps.py::test_a_child_carries_what_its_parent_knew",
     ),
     Mutant(
         "hold-lost-at-a-late-child",
@@ -112,6 +122,7 @@ MUTANTS = (
         "",
         "a child made by the lister does not inherit its parent's holds",
         "C9",
+        test="tests/unit/fleet/test_gaps.py::test_a_child_carries_what_its_parent_knew",
     ),
     Mutant(
         "hold-lost-at-a-split",
@@ -120,6 +131,7 @@ MUTANTS = (
         "            heirs = [replace(c, holds=frozenset(), seen=finished.seen) for c in children]\n",
         "a child made by its parent's end does not inherit its holds",
         "C7",
+        test="tests/simulation/test_mutant_gaps.py::test_the_end_of_a_shard_makes_its_child_at_once_with_the_lanes_that_it_holds",
     ),
     Mutant(
         "finished-with-works-left",
@@ -128,6 +140,7 @@ MUTANTS = (
         "        if self.reader.ended and not self._broken_off:\n",
         "a shard is finished although changes of its last page are not committed",
         "B15",
+        test="tests/simulation/test_protocol.py::test_a_stopped_worker_does_not_finish_a_shard_whose_last_change_is_blocked",
     ),
     # -- the lister --------------------------------------------------------------------------------
     Mutant(
@@ -142,6 +155,7 @@ MUTANTS = (
         "            ) or Applied(Batch(then))\n",
         "what the lister creates does not commit with its own cursor: a zombie may create",
         "B11 B12",
+        test="tests/simulation/test_protocol.py::test_cursors_are_created_in_a_commit_of_their_parent_or_of_the_lister",
     ),
     Mutant(
         "swept-while-listed",
@@ -150,6 +164,7 @@ MUTANTS = (
         "        if cursor.finished and now - cursor.ended > keep_seconds\n",
         "a finished cursor goes while its shard can be listed: the shard is read again",
         "B13",
+        test="tests/unit/test_lineage.py::test_a_finished_cursor_stays_while_its_shard_can_be_listed",
     ),
     Mutant(
         "swept-at-once",
@@ -158,6 +173,7 @@ MUTANTS = (
         "        if cursor.finished and cursor.name not in ids\n",
         "a finished cursor goes when one listing lacks its shard",
         "B13",
+        test="tests/unit/test_lineage.py::test_a_finished_cursor_stays_while_its_shard_can_be_listed",
     ),
     Mutant(
         "child-put-unconditionally",
@@ -166,6 +182,7 @@ MUTANTS = (
         "",
         "a cursor is created anew although the shard has one",
         "B11",
+        test="tests/unit/test_leases.py::test_a_cursor_is_created_once",
     ),
     # -- reading -----------------------------------------------------------------------------------
     Mutant(
@@ -176,6 +193,7 @@ MUTANTS = (
         "            return\n",
         "an expired iterator is replaced by one at LATEST",
         "peers",
+        test="tests/unit/test_reader.py::test_an_expired_iterator_is_opened_again_after_the_last_record_read",
     ),
     Mutant(
         "horizon-after-expiry",
@@ -185,6 +203,7 @@ MUTANTS = (
         "            return\n",
         "an expired iterator is replaced by one at the horizon: a day is read again",
         "peers",
+        test="tests/unit/test_reader.py::test_an_expired_iterator_is_opened_again_after_the_last_record_read",
     ),
     Mutant(
         "at-instead-of-after",
@@ -193,6 +212,7 @@ MUTANTS = (
         'ShardIteratorType="AT_SEQUENCE_NUMBER"',
         "a reader opens at its position instead of after it, and fails once that is trimmed",
         "peers",
+        test="tests/unit/test_reader.py::test_an_expired_iterator_is_opened_again_after_the_last_record_read",
     ),
     Mutant(
         "overlap-not-dropped",
@@ -201,6 +221,7 @@ MUTANTS = (
         "        if not self.shard_id:\n",
         "records of a page that is served twice are processed twice",
         "peers",
+        test="tests/unit/test_reader.py::test_what_was_read_before_is_dropped_from_a_page_and_nothing_else",
     ),
     Mutant(
         "first-record-decides-overlap",
@@ -209,6 +230,7 @@ MUTANTS = (
         "            records = ()\n",
         "a page that overlaps with the last one is dropped whole",
         "peers",
+        test="tests/unit/test_reader.py::test_what_was_read_before_is_dropped_from_a_page_and_nothing_else",
     ),
     Mutant(
         "final-page-dropped",
@@ -217,6 +239,7 @@ MUTANTS = (
         "        if page is None or self.reader.ended:\n",
         "the records of a shard's last page are dropped",
         "peers",
+        test="tests/simulation/test_mutant_gaps.py::test_a_last_page_that_was_broken_off_is_gone_on_with_by_the_next_owner",
     ),
     Mutant(
         "empty-page-ends-a-shard",
@@ -225,6 +248,7 @@ MUTANTS = (
         "        self.ended = page.next_iterator is None or self._empty > 3\n",
         "some empty pages are taken for the end of a shard",
         "peers",
+        test="tests/unit/test_reader.py::test_the_last_page_carries_its_records_and_ends_the_shard",
     ),
     Mutant(
         "loss-at-the-horizon-hidden",
@@ -233,6 +257,7 @@ MUTANTS = (
         "            if trouble_of(error) is not Trouble.TRIMMED:\n",
         "records trimmed behind a position are skipped in silence",
         "peers",
+        test="tests/unit/test_reader.py::test_a_position_trimmed_on_a_shard_not_seen_lately_is_a_loss",
     ),
     Mutant(
         "loss-of-a-first-record-hidden",
@@ -241,6 +266,7 @@ MUTANTS = (
         "            if not self.clock:\n",
         "records trimmed before their shard was ever read are skipped in silence",
         "peers",
+        test="tests/unit/test_reader.py::test_a_shard_never_read_for_longer_than_the_retention_is_a_loss",
     ),
     Mutant(
         "quiet-shard-called-lost",
@@ -249,6 +275,7 @@ MUTANTS = (
         "            fresh = False\n",
         "a quiet shard, whose last record is trimmed, stops with a loss that did not happen",
         "B15",
+        test="tests/unit/test_reader.py::test_a_position_trimmed_on_a_shard_seen_at_its_tip_goes_on_at_the_horizon",
     ),
     # -- positions without effects -----------------------------------------------------------------
     Mutant(
@@ -259,6 +286,7 @@ MUTANTS = (
         "            self._pacing.checkpoint_seconds\n",
         "the position is written for pages of own records, whose write is the next page",
         "peers",
+        test="tests/simulation/test_protocol.py::test_no_page_of_own_records_moves_a_position",
     ),
     Mutant(
         "own-records-are-business",
@@ -268,6 +296,7 @@ MUTANTS = (
         "                continue\n            business += 1\n",
         "own records keep polling fast and positions moving",
         "peers",
+        test="tests/simulation/test_protocol.py::test_no_page_of_own_records_moves_a_position",
     ),
     Mutant(
         "position-written-for-every-page",
@@ -276,6 +305,7 @@ MUTANTS = (
         "        return min(seconds, 0.0)\n",
         "each page moves the position at once, whatever is in it",
         "peers",
+        test="tests/simulation/test_protocol.py::test_no_page_of_own_records_moves_a_position",
     ),
     Mutant(
         "dropped-by-number",
@@ -286,5 +316,6 @@ MUTANTS = (
         "        self._drop_until(won.cursor.position)\n",
         "a plan that wins late drops as many changes as it had, not those it had",
         "A7",
+        test="tests/simulation/test_adversary.py::test_an_earlier_plan_that_wins_when_the_shard_is_finished_is_not_taken_for_the_end",
     ),
 )

@@ -9,6 +9,7 @@ MUTANTS = (
         'return valid_parent(text) if text and (old is None or text != self._text(old)) else ""',
         'return valid_parent(text) if text else ""',
         "an update by somebody who traces nothing continues the trace of the write before",
+        test="tests/unit/test_traces.py::test_a_trace_that_the_write_has_left_as_it_was_is_of_an_earlier_one",
     ),
     Mutant(
         "trace-ends-at-the-effect",
@@ -16,6 +17,7 @@ MUTANTS = (
         "        trace = outcome.trace\n",
         '        trace = ""\n',
         "a trace does not go on through an item that a handler writes",
+        test="tests/simulation/test_telemetry.py::test_a_writers_trace_goes_on_through_handlers_effects_and_sinks",
     ),
     Mutant(
         "trace-of-any-text",
@@ -23,6 +25,7 @@ MUTANTS = (
         'if version == "ff" or (version == "00" and more) or not',
         'if version == "ff" or not',
         "what is not as the standard says is passed on",
+        test="tests/unit/test_traces.py::test_what_is_not_as_the_standard_says_is_no_trace",
     ),
     Mutant(
         "span-tells-what-errors-say",
@@ -30,6 +33,7 @@ MUTANTS = (
         "record_exception=False, set_status_on_exception=False",
         "record_exception=True, set_status_on_exception=True",
         "a span holds the text of an exception, which may hold data",
+        test="tests/unit/test_otel.py::test_an_error_is_told_by_its_class_and_never_by_what_it_says",
     ),
     Mutant(
         "conflicts-are-throttling",
@@ -37,6 +41,7 @@ MUTANTS = (
         "elif isinstance(verdict, Again) and not verdict.throttled:",
         "elif isinstance(verdict, Again):",
         "throttling is counted as conflicts of transactions",
+        test="tests/unit/test_commit.py::test_each_fate_of_a_commit_is_counted_by_itself",
     ),
     Mutant(
         "units-of-nobody",
@@ -44,6 +49,7 @@ MUTANTS = (
         'return {**params, "ReturnConsumedCapacity": "TOTAL"}',
         "return None",
         "what is used is not counted",
+        test="tests/simulation/test_telemetry.py::test_units_are_those_that_the_service_has_counted",
     ),
     Mutant(
         "lag-of-what-was-read",
@@ -51,6 +57,7 @@ MUTANTS = (
         "        if oldest is not None:\n            return max(0.0, now - oldest)\n",
         "",
         "a shard that waits for a handler seems to be up to date",
+        test="tests/simulation/test_telemetry.py::test_changes_that_wait_for_their_commit_count_although_pages_are_read_on",
     ),
     Mutant(
         "stuck-for-ever",
@@ -58,6 +65,7 @@ MUTANTS = (
         "        self._stuck.discard(report.lane)\n",
         "",
         "an item that a person has helped counts as stuck until its lane is empty",
+        test="tests/simulation/test_telemetry.py::test_an_item_is_stuck_until_a_person_lets_it_be_tried_again",
     ),
     Mutant(
         "far-behind-is-ready",
@@ -65,6 +73,7 @@ MUTANTS = (
         "and standing.lag > lag_max:",
         "and standing.lag < 0 > lag_max:",
         "a worker that is hours behind is ready",
+        test="tests/simulation/test_telemetry.py::test_lag_grows_while_a_shard_waits_and_is_gone_when_it_has_caught_up",
     ),
     Mutant(
         "page-unescaped",
@@ -72,6 +81,7 @@ MUTANTS = (
         '    return escape(child if isinstance(child, str) else f"{child:,}")\n',
         '    return child if isinstance(child, str) else f"{child:,}"\n',
         "whoever names things may write into the page",
+        test="tests/unit/test_status_page.py::test_whatever_things_are_called_the_page_stays_a_page",
     ),
     Mutant(
         "line-tells-all-again",
@@ -79,5 +89,6 @@ MUTANTS = (
         "        found, self._found = self._found, {}\n",
         "        found = self._found\n",
         "each invocation is billed for what those before it have counted",
+        test="tests/unit/test_metrics.py::test_a_line_holds_what_came_since_the_last_one_and_none_is_written_of_nothing",
     ),
 )
