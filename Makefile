@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: conformance demo test check lint types bench mutants simulate fleet migrate clean help
+.PHONY: conformance demo test check lint types bench mutants simulate fleet migrate stops clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -43,6 +43,9 @@ migrate: $(STAMP) ## migrations of many items under fire, compared one by one: I
 
 conformance: $(STAMP) ## every handler kind in every host, and moves between them: SEEDS=50
 	CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -n auto --dist worksteal tests/simulation/test_conformance.py tests/simulation/test_moving.py tests/simulation/test_lambda_rebuild.py tests/simulation/test_lambda_mirrors.py
+
+stops: $(STAMP) ## every process killed and frozen at every one of its calls, and not at a sample of them
+	STREAMKIT_EVERY_CALL=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal tests/simulation -k "any_call"
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

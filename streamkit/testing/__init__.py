@@ -7,8 +7,9 @@ with what it must come to; `recording` stands in for sinks.
 """
 
 from streamkit.testing.changes import expired, inserted, modified, removed
+from streamkit.testing.every import every_crash, every_freeze
 from streamkit.testing.final import Comparison, Final
-from streamkit.testing.harness import Harness, NotSettledError, every_crash
+from streamkit.testing.harness import Harness, NotSettledError
 from streamkit.testing.recording import Recorder, recording
 from streamkit.testing.traffic import Traffic, Writer
 from streamkit.testing.trial import Different, Trouble, trial
@@ -24,6 +25,7 @@ __all__ = [
     "Trouble",
     "Writer",
     "every_crash",
+    "every_freeze",
     "expired",
     "inserted",
     "modified",

@@ -12,12 +12,13 @@ is one order of events.
 """
 
 import asyncio
-import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
+from streamkit.actions import CONTROL_ATTRIBUTE
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cursor import CursorStore
@@ -30,16 +31,14 @@ from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
 from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
-from streamkit.testing.loop import VirtualClock, VirtualLoop
+from streamkit.testing.loop import VirtualClock, VirtualLoop, seconds_of
+from streamkit.testing.stops import Moment, Operations, Part, Thaw, Zombie, Zombies
 from streamkit.testing.world import CrashPoint, Process, World
 from streamkit.worker import Worker
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")
 
-Moment = Literal["before", "after"]
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300, look_interval=120)
 """Virtual waiting costs nothing, but each poll does: a day is some thousand calls, a second."""
 _SETTLE_SECONDS = 4 * 3600.0
@@ -50,20 +49,6 @@ _IDLE_STEP = 1.0
 
 class NotSettledError(AssertionError):
     """The worker still has something to do after hours of virtual time."""
-
-
-def seconds_of(duration: str | float) -> float:
-    """Read a duration such as `"90s"`, `"15m"`, `"25h"` or `"2d"`; a number is seconds.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    if not isinstance(duration, str):
-        return float(duration)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", duration)
-    if match is None:
-        raise ValueError(f"a duration is a number with s, m, h or d, not {duration!r}")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 class Harness:
@@ -97,9 +82,12 @@ class Harness:
         self._settings = settings or _PATIENT
         self._process = Process("worker")
         self._task: asyncio.Task[bool] | None = None
-        self._worker: Worker | None = None
+        self._workers: list[Worker] = []
         self._alive = asyncio.Event()
         self.restarts = 0
+        self._thaw: Thaw = "end"
+        self._zombies = Zombies(self.world, 2 * self._settings.lease)
+        self.operations = Operations(self.world, self._zombies)
         requests = [create_table or table_of(app, shape), *_others(app, others)]
         expiry = None if shape is None else shape.time_to_live(app.table)
         self._run(self._open(requests, expiry))
@@ -118,6 +106,9 @@ class Harness:
     def close(self) -> None:
         """End the worker without waiting, and free the loop."""
         self._drop_worker()
+        for task in self._zombies.close():
+            with suppress(asyncio.CancelledError, Exception):
+                self._loop.run_until_complete(task)
         self._run(self._clients.__aexit__(None, None, None))
         self._loop.close()
 
@@ -154,6 +145,11 @@ class Harness:
 
         return self._run(collect())
 
+    def items(self) -> list[dict[str, Any]]:
+        """Return the application's items of all its tables, in wire form."""
+        items = [i for name in (self.app.table, *self.app.tables) for i in self.world.items(name)]
+        return [item for item in items if CONTROL_ATTRIBUTE + "kind" not in item]
+
     def expire(self) -> int:
         """Delete the items whose time to live is over; return how many."""
         return self.world.control.expire(self.app.table)
@@ -173,18 +169,72 @@ class Harness:
         """Let time pass: seconds, or `"15m"`, `"25h"`, `"2d"`. The worker, if alive, runs on."""
         self._run(asyncio.sleep(seconds_of(duration)))
 
-    def crash(self, *, at: int | None = None, moment: Moment = "before") -> None:
+    def crash(
+        self, *, at: int | None = None, moment: Moment = "before", part: Part = "worker"
+    ) -> None:
         """Kill the worker as `kill -9` does; the next `settle` starts another.
 
         Args:
             at: kill it at its n-th call from now instead, while a later `settle` runs.
             moment: whether the engine applies that call.
+            part: who is killed; an operation only at a call.
         """
         if at is None:
             self._drop_worker()
             return
-        self._ensure_worker()
-        self._process.crash = CrashPoint(self._process.calls + at, moment)
+        self._stop_at(CrashPoint(at, moment), part)
+
+    def freeze(
+        self, *, at: int, moment: Moment = "before", thaw: Thaw = "lease", part: Part = "worker"
+    ) -> None:
+        """Let the worker, or an operation, stand still at its n-th call from now.
+
+        Another one takes its place. What stood still goes on later with what it was about to do.
+
+        Args:
+            at: the call, from 0.
+            moment: whether the engine applies that call before, or when it thaws.
+            thaw: when it goes on, see `streamkit.testing.stops`.
+            part: who it is.
+        """
+        self._thaw = thaw
+        self._stop_at(CrashPoint(at, moment, freezes=True), part)
+
+    def _stop_at(self, point: CrashPoint, part: Part) -> None:
+        call = point.call
+        if part == "operation":
+            there = replace(point, call=self.operations.calls + call)
+            self.operations.stop_at(there, self._thaw)
+        else:
+            self._ensure_worker()
+            self._process.crash = replace(point, call=self._process.calls + call)
+
+    def operate(self, work: Callable[[Aws], Awaitable[T]]) -> T:
+        """Run an operation beside the worker in a process of its own, as a command does.
+
+            harness.operate(lambda aws: pause_consumer(app, aws))
+
+        Where its process is stopped by `crash` or `freeze`, it is run again in another one.
+
+        Returns:
+            What the operation returns.
+
+        Raises:
+            Exception: what it raises.
+        """
+        return self._run(self.operations.run(work))
+
+    def outlive(self) -> None:
+        """Let everything that stands still go on to its end.
+
+        Raises:
+            TimeoutError: an operation goes on for hours.
+        """
+        self._zombies.thaw()
+        self._run(self._zombies.wait(_SETTLE_SECONDS))
+        if self._task is not None:
+            self.settle()
+        self.advance(self._settings.lease)
 
     def stop(self) -> None:
         """Stop the worker gracefully, as SIGTERM does."""
@@ -243,17 +293,28 @@ class Harness:
 
     async def _settle(self) -> None:
         self._ensure_worker()
-        if self._worker is not None:
-            self._worker.count_anew()
+        for worker in self._workers:
+            worker.count_anew()
         deadline = self._loop.time() + _SETTLE_SECONDS
         quiet = False
         while not quiet:
             await asyncio.sleep(_IDLE_STEP)
             if self._task is None or self._task.done():
                 self._revive()
-            quiet = self._worker is not None and self._worker.is_idle(_PAGES)
+            elif self._process.frozen is not None:
+                self._replace_frozen(self._task)
+            quiet = bool(self._workers) and all(w.is_idle(_PAGES) for w in self._workers)
+            quiet = quiet and not self._zombies.is_busy(_PAGES)
             if self._loop.time() > deadline:
                 raise NotSettledError(f"busy after {_SETTLE_SECONDS:.0f} virtual seconds")
+        self._zombies.thaw("phase")
+
+    def _replace_frozen(self, task: "asyncio.Task[bool]") -> None:
+        """Start another worker beside one that stands still."""
+        self._zombies.add(Zombie("worker", self._process, task, self._thaw, self._workers))
+        self._task = None
+        self.restarts += 1
+        self._ensure_worker()
 
     def _revive(self) -> None:
         """Start another worker after a kill; an error of the worker's own is raised."""
@@ -266,31 +327,32 @@ class Harness:
     def _ensure_worker(self) -> None:
         if self._task is None:
             self._process = Process("worker")
-            self._alive = asyncio.Event()
+            self._alive = alive = asyncio.Event()
+            self._workers = workers = []
+
+            async def started(worker: Worker) -> None:
+                workers.append(worker)
+                alive.set()
+
             self._task = self._loop.create_task(
                 self.world.run_worker(
                     self.app,
                     process=self._process,
                     settings=self._settings,
                     until_idle=False,
-                    started=self._started,
+                    started=started,
                 )
             )
 
-    async def _started(self, worker: Worker) -> None:
-        self._worker = worker
-        self._alive.set()
-
     async def _stop(self) -> None:
         await self._alive.wait()
-        task, worker = self._task, self._worker
-        self._task = self._worker = None
-        if worker is not None and task is not None:
-            worker.stop()
+        task, self._task = self._task, None
+        if task is not None:
+            self._workers[0].stop()
             await task
 
     def _drop_worker(self) -> None:
-        task, self._task, self._worker = self._task, None, None
+        task, self._task = self._task, None
         if task is None:
             return
         self._process.kill()
@@ -301,35 +363,6 @@ class Harness:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(work)
-
-
-def every_crash(
-    scenario: Callable[[Harness], None], make: Callable[[], Harness], *, reads: bool = False
-) -> Iterator[int]:
-    """Run a scenario once for each call of the worker that writes, killed before it and after it.
-
-        for _ in every_crash(scenario, lambda: Harness(make_app())):
-            pass
-
-    A death at a call that reads leaves the table as a death before the next write does.
-
-    Args:
-        scenario: what to do, and what must hold at the end.
-        make: makes the harness, the same each time.
-        reads: at the calls that only read, too: for handlers with effects outside of the table.
-
-    Yields:
-        The number of the call, after the scenario has passed both ways.
-    """
-    with make() as harness:
-        scenario(harness)
-        calls = list(range(harness.calls)) if reads else harness.writes
-    for call in calls:
-        for moment in ("before", "after"):
-            with make() as harness:
-                harness.crash(at=call, moment=moment)
-                scenario(harness)
-        yield call
 
 
 def table_of(app: App, shape: TableShape | None = None) -> dict[str, Any]:
@@ -348,4 +381,4 @@ def _others(app: App, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*given, *({**plain, "TableName": name} for name in app.tables if name not in known)]
 
 
-__all__ = ["Harness", "NotSettledError", "every_crash", "seconds_of", "table_of"]
+__all__ = ["Harness", "NotSettledError", "seconds_of", "table_of"]

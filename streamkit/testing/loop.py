@@ -7,6 +7,7 @@ and no threads: with both, time would run ahead of what they do.
 
 import asyncio
 import random
+import re
 import selectors
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -17,6 +18,9 @@ T = TypeVar("T")
 
 EPOCH = 1_800_000_000.0
 """The wall clock at the start of a run, in epoch seconds; any fixed moment will do."""
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class _VirtualSelector(selectors.SelectSelector):
@@ -87,3 +91,17 @@ def run_virtually(main: Callable[..., Awaitable[T]], *args: Any, seed: int = 0) 
         DeadlockError: every task waits for something that cannot happen.
     """
     return anyio.run(main, *args, backend_options={"loop_factory": lambda: VirtualLoop(seed)})
+
+
+def seconds_of(duration: str | float) -> float:
+    """Read a duration such as `"90s"`, `"15m"`, `"25h"` or `"2d"`; a number is seconds.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if not isinstance(duration, str):
+        return float(duration)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", duration)
+    if match is None:
+        raise ValueError(f"a duration is a number with s, m, h or d, not {duration!r}")
+    return float(match[1]) * _UNITS[match[2]]

@@ -33,10 +33,14 @@ from streamkit.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """When a process dies: at its n-th call (from 0), before or after the engine applies it."""
+    """When a process stops: at its n-th call (from 0), before or after the engine applies it.
+
+    It dies there or, if it `freezes`, stands still until somebody thaws it.
+    """
 
     call: int
     moment: Literal["before", "after"]
+    freezes: bool = False
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Process:
             all later calls wait. None while it runs.
         stood: how often calls had to wait for a thaw.
         writes: which of its calls may have written something, by number.
+        stopped: set once it has died or frozen at the call it was told to.
     """
 
     name: str
@@ -58,6 +63,7 @@ class Process:
     dead: anyio.Event = field(default_factory=anyio.Event)
     frozen: anyio.Event | None = None
     stood: int = 0
+    stopped: anyio.Event = field(default_factory=anyio.Event)
 
     def kill(self) -> None:
         """Let no further call return."""
@@ -81,15 +87,22 @@ class Process:
         if call.operation in WRITES:
             self.writes.append(number)
         if self.crash is None or number != self.crash.call:
-            try:
-                return apply() if self.faults is None else await self.faults.intercept(call, apply)
-            finally:
-                await self._runs()
-        if self.crash.moment == "after":
-            apply()
-        self.kill()
-        await anyio.sleep_forever()
-        raise AssertionError("a dead process does not go on")
+            return await self._pass(call, apply)
+        reply = apply() if self.crash.moment == "after" else None
+        if self.crash.freezes:
+            self.freeze()
+        else:
+            self.kill()
+        self.stopped.set()
+        await self._runs()
+        return await self._pass(call, apply) if reply is None else reply
+
+    async def _pass(self, call: Call, apply: Callable[[], Response]) -> Response:
+        """Let a call through, with the faults of the process; its reply waits out a freeze."""
+        try:
+            return apply() if self.faults is None else await self.faults.intercept(call, apply)
+        finally:
+            await self._runs()
 
     async def _runs(self) -> None:
         """Wait while the process stands still: for ever if it is dead."""

@@ -1,7 +1,7 @@
 """Derived items follow their source, and overwrite nobody else's."""
 
 from streamkit import App, Entity
-from streamkit.testing.harness import Harness, every_crash
+from streamkit.testing import Harness, every_crash
 
 
 class Customer(Entity, pk="CUSTOMER#{username}", sk="CUSTOMER#{username}"):

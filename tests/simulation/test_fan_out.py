@@ -5,7 +5,7 @@ import pytest
 from streamkit import App, Inserted, Key, Modified, Put, Query, Scan, Set
 from streamkit.errors import DeclarationError
 from streamkit.settings import Settings
-from streamkit.testing.harness import Harness, every_crash
+from streamkit.testing import Harness, every_crash
 from tests.simulation.watchers import (
     Deal,
     Note,

@@ -7,7 +7,7 @@ import pytest
 
 from streamkit import Add, App, Entity, Index, Key, Put, Query, Set
 from streamkit.errors import PoisonChange
-from streamkit.testing.harness import Harness, every_crash
+from streamkit.testing import Harness, every_crash
 
 
 class User(Entity, pk="USER#{user}", sk="USER#{user}"):

@@ -73,7 +73,7 @@ class Shop:
         return self.registry.total(f"streamkit_{name}", **labels)
 
     def gauges(self, harness):
-        sample([harness._worker])
+        sample([harness._workers[0]])
         names = ("lag_seconds", "time_to_loss_seconds", "parked", "stuck", "shards")
         return {name: self.total(name) for name in names}
 
@@ -147,14 +147,14 @@ def test_lag_grows_while_a_shard_waits_and_is_gone_when_it_has_caught_up(harness
     found = shop.gauges(harness)
     assert 590 <= found["lag_seconds"] <= 610
     assert found["lag_seconds"] + found["time_to_loss_seconds"] == pytest.approx(DAY)
-    (standing,) = [harness._worker.standing]
+    (standing,) = [harness._workers[0].standing]
     verdict = ready([standing], [], 300, draining=False)
     assert verdict.reasons == (f"shop: {standing.lag:.0f} s behind, and 300 s are allowed",)
     assert ready([standing], [], 0, draining=False).ok, "0 allows any lag"
     shop.broken = False
     harness.settle()
     assert shop.gauges(harness)["lag_seconds"] < 4
-    assert ready([harness._worker.standing], [], 300, draining=False).ok
+    assert ready([harness._workers[0].standing], [], 300, draining=False).ok
 
 
 def test_changes_that_wait_for_their_commit_count_although_pages_are_read_on(harness_of):
@@ -171,10 +171,10 @@ def test_changes_that_wait_for_their_commit_count_although_pages_are_read_on(har
     harness.settle()
     harness.put(Order(number=1))
     harness.advance("10m")
-    assert 590 <= harness._worker.standing.lag <= 610
+    assert 590 <= harness._workers[0].standing.lag <= 610
     broken = False
     harness.settle()
-    assert harness._worker.standing.lag < 4
+    assert harness._workers[0].standing.lag < 4
 
 
 class Nobody:

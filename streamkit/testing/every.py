@@ -1,0 +1,152 @@
+"""Every call: a scenario is played once for each call that a process makes, which stops there.
+
+    for _ in every_crash(scenario, lambda: Harness(make_app())):
+        pass
+    for _ in every_freeze(scenario, lambda: Harness(make_app()), part="operation", sample=20):
+        pass
+
+In: a scenario on a harness: what to do, and what must hold when all of it is processed. Out: the
+stops that it has passed. On failure: what the scenario raises, with a note that names the stop.
+"""
+
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from streamkit.testing.harness import Harness
+from streamkit.testing.stops import THAWS, Moment, Part, Thaw
+
+EVERY_CALL = "STREAMKIT_EVERY_CALL"
+"""The environment variable that lets no `sample` leave anything out."""
+_MOMENTS: tuple[Moment, ...] = ("before", "after")
+
+Scenario = Callable[[Harness], None]
+Make = Callable[[], Harness]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a process is killed or, if it shall `thaw`, stands still; calls count from 0."""
+
+    part: Part
+    call: int
+    moment: Moment
+    thaw: Thaw | None = None
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        how = "killed" if self.thaw is None else f"frozen until its {self.thaw},"
+        return f"the {self.part} was {how} {self.moment} its call {self.call}"
+
+    def play(self, scenario: Scenario, make: Make) -> None:
+        """Play a scenario in which the process stops here.
+
+        Raises:
+            AssertionError: a process that had stood still changed an item after the end.
+        """
+        try:
+            with make() as harness:
+                self._play(scenario, harness)
+        except BaseException as error:
+            error.add_note(str(self))
+            raise
+
+    def _play(self, scenario: Scenario, harness: Harness) -> None:
+        if self.thaw is None:
+            harness.crash(at=self.call, moment=self.moment, part=self.part)
+            scenario(harness)
+            return
+        harness.freeze(at=self.call, moment=self.moment, thaw=self.thaw, part=self.part)
+        scenario(harness)
+        before = harness.items()
+        harness.outlive()
+        if harness.items() != before:
+            raise AssertionError("what stood still has changed items after the end")
+
+
+def every_crash(
+    scenario: Scenario,
+    make: Make,
+    *,
+    reads: bool = False,
+    part: Part = "worker",
+    sample: int | None = None,
+    seed: int = 0,
+) -> Iterator[int]:
+    """Play a scenario for each call that writes, its process killed before it and after it.
+
+    A death at a call that reads leaves the table as a death before the next write does.
+
+    Args:
+        scenario: what to do, and what must hold at the end.
+        make: makes the harness, the same each time.
+        reads: at the calls that only read, too: for handlers with effects outside of the table.
+        part: who is killed: the worker, or what `Harness.operate` runs.
+        sample: so many stops only; all if the environment says STREAMKIT_EVERY_CALL=1.
+        seed: chooses them.
+
+    Yields:
+        The number of the call, after the scenario has passed its last stop there.
+    """
+    calls, writes = _counted(scenario, make, part)
+    numbers = range(calls) if reads else writes
+    stops = [Stop(part, call, moment) for call, moment in product(numbers, _MOMENTS)]
+    chosen = _chosen(stops, sample, seed)
+    for stop, after in zip(chosen, [*chosen[1:], None], strict=True):
+        stop.play(scenario, make)
+        if after is None or after.call != stop.call:
+            yield stop.call
+
+
+def every_freeze(
+    scenario: Scenario,
+    make: Make,
+    *,
+    part: Part = "worker",
+    sample: int | None = None,
+    seed: int = 0,
+) -> Iterator[Stop]:
+    """Play a scenario for each call, at which its process stands still, and later goes on.
+
+    It stands still before each call, and after each that writes: the first is also after all that
+    was read before. It thaws after its lease, with the next step of an operation, and after the
+    end; see `stops`. Then no item of the application may change any more, so the scenario has to
+    end with everything processed.
+
+    Args:
+        scenario: what to do, and what must hold at the end.
+        make: makes the harness, the same each time.
+        part: who is frozen: the worker, or what `Harness.operate` runs.
+        sample: so many stops only; all if the environment says STREAMKIT_EVERY_CALL=1.
+        seed: chooses them.
+
+    Yields:
+        The stop that the scenario has passed.
+    """
+    calls, writes = _counted(scenario, make, part)
+    places = [*product(range(calls), _MOMENTS[:1]), *product(writes, _MOMENTS[1:])]
+    stops = [Stop(part, *place, thaw) for place in sorted(places) for thaw in THAWS]
+    for stop in _chosen(stops, sample, seed):
+        stop.play(scenario, make)
+        yield stop
+
+
+def _counted(scenario: Scenario, make: Make, part: Part) -> tuple[int, list[int]]:
+    """Play a scenario without a stop; return how many calls there are, and those that write."""
+    with make() as harness:
+        scenario(harness)
+        if part == "worker":
+            return harness.calls, harness.writes
+        return harness.operations.calls, harness.operations.writes
+
+
+def _chosen(stops: Sequence[Stop], sample: int | None, seed: int) -> list[Stop]:
+    if sample is None or sample >= len(stops) or os.environ.get(EVERY_CALL):
+        return list(stops)
+    numbers = random.Random(seed).sample(range(len(stops)), sample)
+    return [stops[number] for number in sorted(numbers)]
+
+
+__all__ = ["EVERY_CALL", "Stop", "every_crash", "every_freeze"]
