@@ -8,6 +8,7 @@ import msgspec
 
 from streamkit.cli.printing import moment, say, seconds, table
 from streamkit.fan_outs.listing import FanOutStatus
+from streamkit.fleet.hosting import LAMBDA
 from streamkit.operating.inspection import Inspection
 from streamkit.operating.status import ShardStatus, Status, WorkerStatus
 from streamkit.parked.listing import HeldLane
@@ -53,7 +54,7 @@ def describe_status(status: Status) -> None:
         if shard.waits_for:
             say(f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails with a change")
     if not (status.lost or status.lost_shards):
-        say("no change is known to be lost")
+        say("; ".join(["no change is known to be lost", *_not_looked_at(status)]))
     if status.needs_rebuild:
         say(f"needs rebuild: {', '.join(status.needs_rebuild)}")
     say()
@@ -70,6 +71,8 @@ def describe_status(status: Status) -> None:
             for worker in status.workers
         ]
         table(("worker", "role", "generation", "last beat", "shards", "throttled calls"), rows)
+    elif status.host == LAMBDA:
+        say("Lambda functions run it; whether a mapping invokes them is not looked at here")
     else:
         say("no worker is running")
     say()
@@ -77,6 +80,18 @@ def describe_status(status: Status) -> None:
         describe_fan_outs(status.fan_outs)
         say()
     table(("shard", "state", "owner", "lag", "position", "parked"), _shard_rows(status.shards))
+
+
+def _not_looked_at(status: Status) -> list[str]:
+    """Say what the line about losses does not speak of."""
+    if status.host == LAMBDA:
+        return ["not looked at: the stream, of which the mapping's IteratorAge tells"]
+    open_ = [shard for shard in status.shards if shard.state != "finished"]
+    unseen = [shard.name for shard in open_ if shard.lag != "measured"]
+    if not unseen:
+        return []
+    what = "the stream" if len(unseen) == len(open_) else ", ".join(unseen)
+    return [f"not looked at: {what}"]
 
 
 def describe_fan_outs(found: Iterable[FanOutStatus]) -> None:
@@ -141,7 +156,8 @@ def describe_inspection(found: Inspection) -> None:
     say()
     for finding in found.findings:
         say(f"{finding.severity}: {finding.text}")
-    say("ok" if found.ok else "not ok")
+    but = f", but for what was not tried: {', '.join(found.not_tried)}" if found.not_tried else ""
+    say(f"ok{but}" if found.ok else "not ok")
 
 
 def _handler_rows(found: Inspection) -> Iterator[tuple[str, ...]]:

@@ -49,5 +49,5 @@ def cancel(
     loaded = app_named(app)
     if not with_aws(lambda aws: cancel_fan_out(loaded, aws, lane)):
         typer.echo("no fan-out is under way in that lane (any more)", err=True)
-        exit_with(ExitCode.UNEXPECTED)
+        exit_with(ExitCode.PROBLEMS)
     say("cancelled")

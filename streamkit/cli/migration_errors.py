@@ -52,7 +52,7 @@ def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
             print_json({**one.to_dict(), "key": one.key})
             return
     typer.echo("there is no such item (any more)", err=True)
-    exit_with(ExitCode.UNEXPECTED)
+    exit_with(ExitCode.PROBLEMS)
 
 
 @errors.command()
@@ -104,4 +104,4 @@ def waive(
     say(f"{count} items were waived")
     if count < len(set(items)):
         typer.echo("some of them have not failed (any more)", err=True)
-        exit_with(ExitCode.UNEXPECTED)
+        exit_with(ExitCode.PROBLEMS)

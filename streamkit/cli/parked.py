@@ -12,6 +12,7 @@ from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
 
 if TYPE_CHECKING:
     from streamkit.parked.listing import Selection
+    from streamkit.parked.redrive import LaneReport
 
 parked = typer.Typer(
     help="List, show, redrive or discard parked changes.",
@@ -167,7 +168,7 @@ def show(
     found = with_aws(read)
     if found is None:
         typer.echo("there is no such parked change (any more)", err=True)
-        exit_with(ExitCode.UNEXPECTED)
+        exit_with(ExitCode.PROBLEMS)
     print_json(parked_fields(found))
 
 
@@ -184,7 +185,7 @@ def redrive(
     """Run the handlers of parked changes again.
 
     A lane is redriven in order until it is empty or a change fails again, which then stays
-    first. Exits with 5 if one did.
+    first. Exits with 5 if one did, or if a lane that --lane names is not there.
     """
     from streamkit.cli.describing import describe_reports
     from streamkit.cli.exits import ExitCode
@@ -199,7 +200,7 @@ def redrive(
         print_json([report.to_dict() for report in reports])
     else:
         describe_reports(reports, "redriven")
-    if any(report.failed for report in reports):
+    if _missing(filters, reports) or any(report.failed for report in reports):
         exit_with(ExitCode.PROBLEMS)
 
 
@@ -219,11 +220,12 @@ def discard(
     """Drop the first parked change of lanes.
 
     It is not processed; what waits behind it is next then. With --older-than, --whole stops at the
-    first change that is younger.
+    first change that is younger. Exits with 5 if a lane that --lane names is not there.
     """
     from streamkit.cli.describing import describe_reports
+    from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, with_aws
+    from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.parked.redrive import discard as discard_lanes
 
     chosen = _selection(filters, required=True, every=every)
@@ -233,3 +235,13 @@ def discard(
         print_json([report.to_dict() for report in reports])
     else:
         describe_reports(reports, "discarded")
+    if _missing(filters, reports):
+        exit_with(ExitCode.PROBLEMS)
+
+
+def _missing(filters: dict[str, Any], reports: "list[LaneReport]") -> bool:
+    """Name on stderr the lanes that were asked for by name, and about which nothing was done."""
+    missing = sorted({*(filters["lane"] or ())} - {report.lane for report in reports})
+    for lane in missing:
+        typer.echo(f"lane {lane}: nothing is parked there (any more) that was asked for", err=True)
+    return bool(missing)

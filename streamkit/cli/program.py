@@ -37,11 +37,11 @@ Exit codes:
     2  wrong usage
     3  the app could not be imported
     4  AWS, or the table: missing, not fitting, not allowed, not reached
-    5  check found problems; changes are parked still; a rewind or a move was refused;
-       an aggregate is wrong
+    5  check found problems; changes are parked still; nobody works (status --exit-code);
+       a rewind or a move was refused; an aggregate is wrong; what was named is not there
     6  records may have been lost to the stream's retention
     7  a migration is blocked: items failed, and people must decide
-    8  a migration is paused
+    8  a migration, or the consumer, is paused
    70  the event loop stood still, as in a handler that never returns
   130  interrupted, or stopped before the workers had drained
 \b
@@ -125,9 +125,9 @@ def worker(
 
     Those of one table share what they read, each at its own pace.
     The first SIGTERM or SIGINT drains and releases within the grace period; the second stops at
-    once. Durations are seconds.
+    once. With --until-idle it exits with 5 if changes are parked then, 8 if a consumer is paused,
+    and 130 if it was stopped before. Durations are seconds.
     """
-    from streamkit.cli.exits import ExitCode
     from streamkit.cli.running import apps_named, exit_with, set_up_logs, settings
     from streamkit.cli.running import run as run_async
     from streamkit.cli.workers import run_workers
@@ -139,8 +139,7 @@ def worker(
     if accept_loss:
         for app in consumers_of(loaded):
             app.on_loss = "resume" if app.on_loss == "halt" else app.on_loss
-    drained = run_async(lambda: run_workers(loaded, chosen, until_idle=until_idle))
-    exit_with(ExitCode.OK if drained else ExitCode.INTERRUPTED)
+    exit_with(run_async(lambda: run_workers(loaded, chosen, until_idle=until_idle)))
 
 
 @program.command()
@@ -160,20 +159,30 @@ def status(
     looks: Annotated[
         int | None, typer.Option("--looks", min=1, help="of --watch; for ever without it")
     ] = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="exit with 5, 6 or 8 if something is not fine")
+    ] = False,
 ) -> None:
     """Show workers, shards, lag and what is parked.
 
     Shards stand as the tree of their splits, with owner, position and lag in seconds. With --watch
     it changes in place on a terminal, and is a line for each look elsewhere, also as JSON.
+
+    With --exit-code it watches, for a lease at most, whether a worker is alive, and exits with 6 if
+    records may have been lost, 8 if it is paused, and 5 if no worker is alive, changes are parked
+    or held up, the lag is not known, or an aggregate needs a rebuild; the reasons are on stderr.
     """
     from streamkit.cli.describing import describe_status
     from streamkit.cli.migration_views import describe_lines
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, with_aws
+    from streamkit.cli.verdicts import exit_by
     from streamkit.cli.watching import watch_status
     from streamkit.migrate.status import list_migrations
     from streamkit.operating.status import read_status
 
+    if watch and exit_code:
+        raise typer.BadParameter("--exit-code is of one look, and --watch takes many")
     loaded = app_named(app, listener)
 
     async def look(aws: "Aws") -> "Status":
@@ -192,6 +201,8 @@ def status(
     else:
         describe_status(found)
         describe_lines(migrations)
+    if exit_code:
+        exit_by(loaded, found)
 
 
 @program.command()

@@ -3,13 +3,15 @@
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
 
 import anyio
 import typer
 
 from streamkit import __version__
 from streamkit.app import App
-from streamkit.aws import connect
+from streamkit.aws import Aws, connect
+from streamkit.cli.exits import ExitCode
 from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
@@ -20,6 +22,7 @@ from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import join
 from streamkit.observe.otel import find_metrics
 from streamkit.observe.registry import Registry
+from streamkit.operating.remaining import read_remaining
 from streamkit.running.standing import sample_for_ever
 from streamkit.running.workers import Workers, consumers_of
 from streamkit.settings import Settings
@@ -33,11 +36,15 @@ async def run_workers(
     *,
     until_idle: bool,
     blocked_after: float | None = None,
-) -> bool:
-    """Run a worker for each app and listener; False if they were stopped before they had drained.
+) -> ExitCode:
+    """Run a worker for each app and listener, and return how the process ends.
 
     When one fails the others drain, and its error is raised. `blocked_after` is for how many
     seconds the event loop may stand still, if not for as long as follows from the settings.
+
+    Returns:
+        INTERRUPTED if they were stopped before they had drained, or, with `until_idle`, before they
+        were idle; PROBLEMS or PAUSED if they were idle, and changes are parked or were not read.
 
     Raises:
         ConfigurationError: an app does not fit its table, or may not use it.
@@ -53,11 +60,10 @@ async def run_workers(
     )
     process = _Process(apps, settings)
     with graceful(process.interrupt), watch_loop(blocked_after or blocked_seconds(settings)):
-        drained = await process.run(until_idle=until_idle)
-    log.info("process.stopped", drained=drained)
+        code = await process.run(until_idle=until_idle)
     if process.errors:
         raise process.errors[0]
-    return drained
+    return code
 
 
 class _Process:
@@ -67,6 +73,7 @@ class _Process:
         self._apps, self._settings = apps, settings
         self._workers: Workers | None = None
         self._starting = anyio.CancelScope()
+        self._interrupted = False
 
     @property
     def errors(self) -> list[Exception]:
@@ -76,12 +83,13 @@ class _Process:
     def interrupt(self) -> None:
         """Begin to drain."""
         log.info("process.draining", grace=self._settings.grace)
+        self._interrupted = True
         self._starting.cancel()
         if self._workers is not None:
             self._workers.stop()
 
-    async def run(self, *, until_idle: bool) -> bool:
-        """Run all workers; draining ends with the grace period.
+    async def run(self, *, until_idle: bool) -> ExitCode:
+        """Run all workers, and return how that ended; draining ends with the grace period.
 
         Raises:
             BotoCoreError: an endpoint cannot be reached, or there is no region or no credentials.
@@ -94,7 +102,24 @@ class _Process:
                 metrics = join(registry, find_metrics())
                 self._workers = Workers(self._apps, aws, self._settings, metrics=metrics)
                 site.attach(self._workers, aws)
-            return self._workers is None or await self._work(self._workers, until_idle)
+            workers = self._workers
+            drained = workers is None or await self._work(workers, until_idle)
+            log.info("process.stopped", drained=drained)
+            if not drained or (until_idle and self._interrupted):
+                return ExitCode.INTERRUPTED
+            if not until_idle or self.errors:
+                return ExitCode.OK
+            return await self._unfinished(aws)
+
+    async def _unfinished(self, aws: Aws) -> ExitCode:
+        """Look at what idle workers have left: an idle stream does not mean that all is done."""
+        left = [await read_remaining(app, aws) for app in consumers_of(self._apps)]
+        for one in left:
+            if one.parked or one.paused:
+                log.warning("process.unfinished", **asdict(one))
+        if any(one.paused for one in left):
+            return ExitCode.PAUSED
+        return ExitCode.PROBLEMS if any(one.parked for one in left) else ExitCode.OK
 
     @asynccontextmanager
     async def _health(self, registry: Registry) -> AsyncIterator[Site]:

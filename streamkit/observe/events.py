@@ -12,6 +12,7 @@ EVENTS: Mapping[str, str] = {
     "process.blocked": "the event loop stood still; all stacks are on stderr, and the process ends",
     "process.stalled": "the event loop stood still for seconds, as in a `def` handler that blocks",
     "process.stopped": "all workers ended, or the time for it was over",
+    "process.unfinished": "workers were idle, and changes are parked, or the consumer is paused",
     "health.listening": "probes, metrics and the status page are served at this address",
     "health.unread": "the status page could not read the table; it shows what is known without it",
     "health.failed": "a request to the health server failed; the others go on",

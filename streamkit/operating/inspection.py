@@ -5,7 +5,7 @@ whether it is allowed, the handlers, and what is wrong. Nothing is changed: whet
 allowed is asked with a transaction whose conditions can never hold.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.handler import Handler
+from streamkit.iam.place import Place
+from streamkit.iam.sinks import sink_statement
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
 from streamkit.operating.consumers import start_findings
@@ -77,9 +79,14 @@ class Inspection:
         refused = any(permission.allowed is False for permission in self.permissions)
         return not refused and all(finding.severity != "error" for finding in self.findings)
 
+    @property
+    def not_tried(self) -> tuple[str, ...]:
+        """The permissions of which nothing is known; `ok` does not speak of them."""
+        return tuple(one.action for one in self.permissions if one.allowed is None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types."""
-        return {"ok": self.ok, **asdict(self)}
+        return {"ok": self.ok, "not_tried": self.not_tried, **asdict(self)}
 
 
 async def inspect_app(app: App, aws: Aws) -> Inspection:
@@ -171,7 +178,16 @@ async def _permissions(app: App, aws: Aws, around: Surroundings) -> list[Permiss
             writes = {"TransactItems": _never_applied(there)}
             calls.append((f"the same on {name}", dynamodb.transact_write_items, writes))
     asked += [(await _try(action, call, arguments))[0] for action, call, arguments in calls]
-    return asked
+    return asked + list(_of_sinks(app))
+
+
+def _of_sinks(app: App) -> Iterator[Permission]:
+    """Name what sinks are allowed: it cannot be tried without sending."""
+    place = Place.of()
+    for sink in app.sinks:
+        statement = sink_statement(sink, place, "sink")
+        if statement is not None:
+            yield Permission(", ".join(statement.actions), None, f"the sink {sink.name!r}")
 
 
 async def _stream_permissions(aws: Aws, arn: str | None) -> list[Permission]:

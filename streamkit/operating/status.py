@@ -22,6 +22,7 @@ from streamkit.cursor import CursorStore
 from streamkit.fan_outs.listing import FanOutStatus, fan_outs
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.members import Member, Roster
 from streamkit.observe.usage import Usage
 from streamkit.parked.listing import HeldLane, held_lanes, list_parked
@@ -84,7 +85,8 @@ class Status:
 
     `time_to_loss_seconds` is what is left until the oldest unread change of any shard is trimmed.
     `since` is from when on changes count (0: all), `lost` when the stream as a whole was replaced,
-    `paused` since when it is paused (0: it is not).
+    `paused` since when it is paused (0: it is not). `host` is who runs it: workers, functions, or a
+    move for now; what functions have read is known to their mapping alone.
     """
 
     consumer: str
@@ -104,6 +106,7 @@ class Status:
     lost: int
     paused: int
     fan_outs: tuple[FanOutStatus, ...]
+    host: str = WORKERS
 
     @property
     def lost_shards(self) -> tuple[str, ...]:
@@ -160,6 +163,7 @@ async def read_status(
         lost=generation.lost if generation else 0,
         paused=seen.paused,
         fan_outs=fan_outs(app, lanes, parked),
+        host=generation.host or WORKERS if generation else WORKERS,
     )
 
 

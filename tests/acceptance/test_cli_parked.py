@@ -11,10 +11,10 @@ def parked_shop(shop):
     shop.touch("broken")
     shop.put(1, "A", "B")
     shop.put(2, "X")
-    assert shop.run("worker", "shop", "--until-idle").returncode == 0
+    assert shop.run("worker", "shop", "--until-idle").returncode == 5
     shop.put(1, "C")
     shop.remove("broken")
-    assert shop.run("worker", "shop", "--until-idle").returncode == 0
+    assert shop.run("worker", "shop", "--until-idle").returncode == 5
     return shop
 
 
@@ -81,7 +81,7 @@ def test_show_prints_the_record_and_the_error(parked_shop):
     assert "the downstream is broken" in shown["detail"]
     assert shown["record"]["dynamodb"]["NewImage"]["status"] == {"S": "X"}
     gone = parked_shop.run("parked", "show", "shop", "--lane", "nosuchlane")
-    assert gone.returncode == 1
+    assert gone.returncode == 5
     assert "no such parked change" in gone.stderr
 
 

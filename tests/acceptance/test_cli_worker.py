@@ -125,7 +125,7 @@ def endless(change: Inserted[shop.Order]) -> Add[shop.Journal]:
 if __name__ == "__main__":
     configure("json", "info")
     run = lambda: run_workers([shop.app], Settings(), until_idle=True, blocked_after=1.5)
-    raise SystemExit(0 if anyio.run(run) else 130)
+    raise SystemExit(anyio.run(run))
 """
 
 

@@ -4,6 +4,30 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "idle-is-all-done",
+        "cli/workers.py",
+        "            if not until_idle or self.errors:\n",
+        "            if self._workers is workers or self.errors:\n",
+        "a worker that ends idle exits with 0, whatever is parked or paused",
+        test="tests/acceptance/test_cli_verdicts.py::test_a_worker_that_ends_idle_with_parked_changes_exits_with_5_and_counts_them",
+    ),
+    Mutant(
+        "drained-is-idle",
+        "cli/workers.py",
+        "            if not drained or (until_idle and self._interrupted):\n",
+        "            if not drained:\n",
+        "a worker that was stopped before it was idle exits as if it had been",
+        test="tests/acceptance/test_cli_verdicts.py::test_a_worker_that_drains_before_it_was_idle_has_not_done_what_it_was_asked_for",
+    ),
+    Mutant(
+        "heartbeat-item-is-alive",
+        "operating/remaining.py",
+        "    return bool(await live_workers(await open_store(app, aws), SystemClock(), lease_seconds))\n",
+        "    return bool((await Roster(await open_store(app, aws)).look()).members)\n",
+        "a worker that was killed counts as alive, because its heartbeat item is there",
+        test="tests/acceptance/test_cli_verdicts.py::test_a_worker_that_was_killed_is_not_taken_for_alive",
+    ),
+    Mutant(
         "trace-of-an-earlier-write",
         "processing/tracing.py",
         'return valid_parent(text) if text and (old is None or text != self._text(old)) else ""',

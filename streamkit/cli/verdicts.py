@@ -1,0 +1,71 @@
+"""Verdicts: whether a status is fine, for scripts; what is not known is not fine."""
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import typer
+
+from streamkit.app import App
+from streamkit.cli.exits import ExitCode
+from streamkit.cli.printing import moment
+from streamkit.cli.running import exit_with, settings, with_aws
+from streamkit.fleet.hosting import LAMBDA, WORKERS
+from streamkit.operating.remaining import is_alive
+from streamkit.operating.status import Status
+
+
+def exit_by(app: App, status: Status) -> NoReturn:
+    """End `status --exit-code`, with the reasons on stderr."""
+    alive = with_aws(lambda aws: is_alive(app, aws, settings().lease))
+    code, reasons = verdict(status, alive=alive)
+    for reason in reasons:
+        typer.echo(f"not fine: {reason}", err=True)
+    exit_with(code)
+
+
+def verdict(status: Status, *, alive: bool) -> tuple[ExitCode, list[str]]:
+    """Return how `status --exit-code` exits, and why; the worst reason decides, all are named.
+
+    Args:
+        status: of the consumer.
+        alive: whether a worker beats, found by watching; nothing is concluded from clocks.
+    """
+    if status.generation is None:
+        return ExitCode.PROBLEMS, ["no worker has run yet"]
+    found = [*_lost(status), *_paused(status), *_problems(status, alive)]
+    code = found[0][0] if found else ExitCode.OK
+    return code, [reason for _, reason in found]
+
+
+def _lost(status: Status) -> Iterator[tuple[ExitCode, str]]:
+    if status.lost or status.lost_shards:
+        of = ", ".join(status.lost_shards) or "the whole stream"
+        yield ExitCode.RETENTION_LOST, f"changes may have been lost, of {of}"
+
+
+def _paused(status: Status) -> Iterator[tuple[ExitCode, str]]:
+    if status.paused:
+        yield ExitCode.PAUSED, f"it is paused since {moment(status.paused)} UTC"
+
+
+def _problems(status: Status, alive: bool) -> Iterator[tuple[ExitCode, str]]:
+    for reason in _reasons(status, alive):
+        yield ExitCode.PROBLEMS, reason
+
+
+def _reasons(status: Status, alive: bool) -> Iterator[str]:
+    if status.host == WORKERS:
+        if not alive:
+            yield "no worker is alive"
+        if status.lag_seconds is None:
+            yield "how far behind it is is not known"
+    elif status.host != LAMBDA:
+        yield f"it is being moved ({status.host}); the command that began that finishes it"
+    if parked := sum(status.parked.values()):
+        lanes = f"{status.held_lanes} lanes, {status.stuck_lanes} stuck"
+        yield f"{parked} changes are parked in {lanes}"
+    for shard in status.shards:
+        if shard.waits_for:
+            yield f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails with a change"
+    if status.needs_rebuild:
+        yield f"needs rebuild: {', '.join(status.needs_rebuild)}"

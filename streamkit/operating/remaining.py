@@ -1,0 +1,50 @@
+"""Remaining: what an idle consumer has not done all the same, and whether it is alive at all.
+
+In: an app and clients. Out: how many changes are parked, whether the consumer is paused, whether a
+worker of it beats. All is read from the table, whoever has parked or paused it.
+"""
+
+from dataclasses import dataclass
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import SystemClock
+from streamkit.fleet.liveness import live_workers
+from streamkit.fleet.members import Roster
+from streamkit.parked.listing import held_lanes, list_parked, open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What one consumer has left.
+
+    `parked` counts changes, `stuck` the items of them that wait for a person. `paused` is since
+    when it reads nothing (epoch seconds), 0 if it is not paused.
+    """
+
+    app: str
+    parked: int
+    stuck: int
+    paused: int
+
+
+async def read_remaining(app: App, aws: Aws) -> Remaining:
+    """Read what an app's consumer has left.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    store = await open_store(app, aws)
+    lanes = await held_lanes(store)
+    parked = await list_parked(store, lanes)
+    seen = await Roster(store).look()
+    return Remaining(app.name, len(parked), sum(lane.stuck for lane in lanes), seen.paused)
+
+
+async def is_alive(app: App, aws: Aws, lease_seconds: float) -> bool:
+    """Say whether a worker of an app's consumer beats, after watching for a lease at most.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    return bool(await live_workers(await open_store(app, aws), SystemClock(), lease_seconds))
