@@ -147,6 +147,14 @@ MUTANTS = (
         "one change is done under the marks of two streams",
         test="tests/unit/test_lambda_events.py::test_events_of_another_table_or_of_a_former_stream_are_refused",
     ),
+    Mutant(
+        "third-commit-forgets-the-first",
+        "aws_lambda/batch.py",
+        "Mark(mark.position, mark.done | plan.cursor.done, lanes)",
+        "Mark(mark.position, plan.cursor.done, lanes)",
+        "of a change in three commits, the handlers of the first one apply it twice after a death",
+        test="tests/simulation/test_several_commits.py::test_a_change_of_several_commits_is_applied_once_whichever_its_host_died_after",
+    ),
     # -- what comes again --------------------------------------------------------------------------
     Mutant(
         "later-identifier",

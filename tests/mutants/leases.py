@@ -195,6 +195,14 @@ MUTANTS = (
         test="tests/unit/test_leases.py::test_the_cursor_names_its_commit_the_handlers_that_are_done_and_its_holds",
     ),
     Mutant(
+        "third-commit-forgets-the-first-in-a-worker",
+        "processing/planning.py",
+        "                done |= self._handler_by_handler(",
+        "                done = self._handler_by_handler(",
+        "of a change in three commits, the handlers of the first one apply it twice after a death",
+        test="tests/simulation/test_several_commits.py::test_a_change_of_several_commits_is_applied_once_whichever_its_host_died_after",
+    ),
+    Mutant(
         "seen-too-early",
         "processing/committing.py",
         "        seen = self.seen if batch.changes == len(self.works) else self.cursor.seen\n",
