@@ -40,7 +40,9 @@ _SORT_VALUES = {"S": "_sk", "N": "0", "B": b"_sk"}
 class Cursor:
     """A leased position, as its item says.
 
-    `position` is zero-padded to 40 digits, or `START`. `done` holds `position:handler` for
+    `position` is zero-padded to 40 digits, or `START`. `dated` is when the change at `position` was
+    created, and of `START` the earliest moment for any; 0 is unknown, or that it is known to be
+    trimmed. `done` holds `position:handler` for
     the handlers that are done with a change after `position` whose results did not fit in one
     commit. `seen` is when the shard was last known to be read up to its tip, `since` from when on
     changes are this consumer's, `lost` when changes may have been lost, all in epoch seconds.
@@ -61,6 +63,7 @@ class Cursor:
     epoch: int = 0
     generation: int = 0
     commit: str = "-"
+    dated: int = 0
     done: frozenset[str] = frozenset()
     holds: frozenset[str] = frozenset()
     children: frozenset[str] = frozenset()
@@ -78,6 +81,11 @@ class Cursor:
     def finished(self) -> bool:
         """Whether the shard was read to its end and everything in it is committed."""
         return self.state == "finished"
+
+    @property
+    def dates_children(self) -> int:
+        """The moment before which no change of its shard's children was created; 0 is unknown."""
+        return self.seen if self.dated else 0
 
 
 @dataclass(frozen=True)
@@ -181,7 +189,8 @@ def cursor_attributes(cursor: Cursor) -> dict[str, Wire]:
     for name, text in (("parent", cursor.parent), ("owner", cursor.owner), ("seat", cursor.seat)):
         if text:
             attributes[name] = {"S": text}
-    for name, number in (("since", cursor.since), ("lost", cursor.lost)):
+    numbers = ("since", cursor.since), ("lost", cursor.lost), ("dated", cursor.dated)
+    for name, number in numbers:
         if number:
             attributes[name] = {"N": str(number)}
     for name, names in (
@@ -216,6 +225,7 @@ def read_cursor(item: Mapping[str, Any]) -> Cursor:
         epoch=number("epoch"),
         generation=number("generation"),
         commit=item["commit"]["S"],
+        dated=number("dated"),
         done=names("done"),
         holds=names("holds"),
         children=names("children"),
@@ -244,8 +254,9 @@ def child_of(
 
     A child copies what its parent's finished cursor carries: holds, for which builds it is live,
     from when on changes count, and up to when all is read, because its own records are younger than
-    its parent's. A shard whose parent is gone starts afresh, at the oldest record that is still
-    there. None starts in an older generation than its parent's, or than that of who makes it.
+    its parent's; so that moment dates its start, unless the parent's own is unknown. A shard whose
+    parent is gone starts afresh, at the oldest record that is still there. None starts in an older
+    generation than its parent's, or than that of who makes it.
 
     Args:
         name: the shard.
@@ -264,6 +275,7 @@ def child_of(
         holds=parent.holds,
         live=parent.live,
         seen=parent.seen,
+        dated=parent.dates_children,
         since=parent.since,
         seat=parent.seat if heir else name,
     )

@@ -173,7 +173,8 @@ class _Move:
             if parent is not None:
                 children = parent.children | {shard.id}
                 made[parent.name] = replace(parent, children=children)
-            cursor = replace(cursor, position=reader.position, seen=int(reader.seen), holds=holds)
+            seen, dated = int(reader.seen), int(reader.dated)
+            cursor = replace(cursor, position=reader.position, seen=seen, dated=dated, holds=holds)
             if reader.ended:
                 cursor = replace(cursor, state="finished", ended=now)
             made[shard.id] = cursor

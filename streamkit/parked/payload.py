@@ -1,7 +1,8 @@
 """Payload: the whole record of a parked change, wherever it is.
 
 In: a parked change. Out: its record; or a failure that does not heal, when the change was parked
-with its keys only and the stream does not keep its record any more (24 hours). On failure: what
+with its keys only and the stream does not keep its record any more (24 hours); or one that heals,
+while the stream serves empty pages only, which says nothing of the record. On failure: what
 throttles or does not answer is asked again; what is not allowed raises the service's own error.
 
 A change that a Lambda function parked does not say its shard: then those are looked through that
@@ -30,6 +31,12 @@ _GONE = Failure(
     0,
     heals=False,
 )
+_UNSERVED = Failure(
+    "RecordUnserved",
+    "it was parked with its keys only, and the stream has served no page with its record; it is"
+    " asked again",
+    0,
+)
 
 
 async def whole_record(aws: Aws, stream_arn: str, parked: Parked) -> Record | Failure:
@@ -43,18 +50,16 @@ async def whole_record(aws: Aws, stream_arn: str, parked: Parked) -> Record | Fa
         return record
     try:
         if parked.shard.startswith(_SHARD):
-            found = await _in_stream(aws, stream_arn, parked.shard, record.sequence_number)
-        else:
-            found = await _anywhere(aws, stream_arn, record)
+            return await _in_stream(aws, stream_arn, parked.shard, record.sequence_number)
+        return await _anywhere(aws, stream_arn, record)
     except AwsError as error:
         if trouble_of(error) in (Trouble.TRIMMED, Trouble.MISSING):
             return _GONE
         raise
-    return found or _GONE
 
 
-async def _in_stream(aws: Aws, stream_arn: str, shard: str, number: str) -> Record | None:
-    """Read one record by its sequence number; None if it is not there."""
+async def _in_stream(aws: Aws, stream_arn: str, shard: str, number: str) -> Record | Failure:
+    """Read one record by its sequence number, if the stream serves it."""
     reply = await patiently(
         lambda: aws.streams.get_shard_iterator(
             StreamArn=stream_arn,
@@ -66,17 +71,18 @@ async def _in_stream(aws: Aws, stream_arn: str, shard: str, number: str) -> Reco
     iterator: str | None = reply["ShardIterator"]
     for _ in range(_PAGES_MAX):
         if iterator is None:
-            return None
+            return _GONE
         page = await _page(aws, iterator, limit=1)
         if page.records:
             first = page.records[0]
-            return first if first.sequence_number == number else None
+            return first if first.sequence_number == number else _GONE
         iterator = page.next_iterator
-    return None
+    return _UNSERVED
 
 
-async def _anywhere(aws: Aws, stream_arn: str, record: Record) -> Record | None:
+async def _anywhere(aws: Aws, stream_arn: str, record: Record) -> Record | Failure:
     """Look for a record in every shard that may have it; numbers may be those of other shards."""
+    nowhere = _GONE
     for shard in await _shards_with(aws, stream_arn, int(record.sequence_number)):
         try:
             found = await _in_stream(aws, stream_arn, shard, record.sequence_number)
@@ -84,9 +90,10 @@ async def _anywhere(aws: Aws, stream_arn: str, record: Record) -> Record | None:
             if trouble_of(error) not in (Trouble.TRIMMED, Trouble.MISSING, Trouble.INVALID):
                 raise
         else:
-            if found is not None and found.keys == record.keys:
+            if isinstance(found, Record) and found.keys == record.keys:
                 return found
-    return None
+            nowhere = _UNSERVED if found is _UNSERVED else nowhere
+    return nowhere
 
 
 async def _shards_with(aws: Aws, stream_arn: str, number: int) -> list[str]:
@@ -128,16 +135,18 @@ async def records_between(
             page = await _page(aws, iterator, limit=1000)
             empty = 0 if page.records else empty + 1
             for record in page.records:
-                if int(record.sequence_number) > int(last):
+                if int(record.sequence_number) <= int(last):
+                    found.append(record)
+                if int(record.sequence_number) >= int(last):
                     return tuple(found)
-                found.append(record)
             iterator = page.next_iterator
     except AwsError as error:
         if trouble_of(error) not in (Trouble.TRIMMED, Trouble.MISSING):
             raise
         text = f"the stream does not keep the records from {first} to {last} any more"
         raise RetentionLost(text, shard=shard, certain=True) from error
-    return tuple(found)
+    text = f"the stream does not show the records from {first} to {last}: {len(found)} were found"
+    raise RetentionLost(text, shard=shard)
 
 
 async def _page(aws: Aws, iterator: str, *, limit: int) -> Page:

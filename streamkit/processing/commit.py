@@ -249,6 +249,7 @@ def _optional(cursor: Cursor) -> dict[str, Wire]:
     sets = {"done": cursor.done, "holds": cursor.holds, "children": cursor.children}
     sets["live"] = cursor.live
     numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}
+    numbers["dated"] = cursor.dated
     found: dict[str, Wire] = {name: {"SS": sorted(names)} for name, names in sets.items() if names}
     found |= {name: {"N": str(number)} for name, number in numbers.items() if number}
     return found | ({"trying": {"S": cursor.trying}} if cursor.trying else {})

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import anyio
 
@@ -63,7 +64,7 @@ class CommitStage:
         self._pacing = pacing
         self._budget = budget
         self._clock = clock
-        self._position = committer.cursor.position
+        self._position, self._dated = committer.cursor.position, committer.cursor.dated
         self._persisted_at = clock.monotonic()
         self._business_since = False
         self._most = ALL
@@ -89,7 +90,7 @@ class CommitStage:
 
     async def _commit_once(self) -> None:
         await self.held.learn_tails(self.works)
-        cursor = replace(self.cursor, position=self._position)
+        cursor = replace(self.cursor, position=self._position, dated=self._dated)
         plan = self._planner.plan(self.works, cursor, most=self._most, split=self._split)
         if isinstance(plan, Rerun):
             await self._rerun(plan)
@@ -152,7 +153,7 @@ class CommitStage:
         """
         while position != START and self.works and self.works[0].position <= position:
             work = self.works.popleft()
-            self._position = work.position
+            self._position, self._dated = work.position, int(work.dated)
             self._dispatcher.committed(work)
             if work.page_bytes:
                 self._budget.release(self.shard, work.page_bytes)
@@ -242,7 +243,7 @@ class CommitStage:
 
     async def persist(self) -> None:
         """Write the position alone."""
-        await self._write(lambda: replace(self.cursor, position=self._position, seen=self._known))
+        await self._write(self._here)
 
     async def note_trying(self, position: str) -> int:
         """Write down that the change at a position is about to be run; return how often it was.
@@ -251,25 +252,28 @@ class CommitStage:
         """
         tries = 1 + (self.cursor.tries if self.cursor.trying == position else 0)
         await self._write(
-            lambda: replace(
-                self.cursor, position=self._position, seen=self._known, trying=position, tries=tries
-            ),
+            lambda: self._here(trying=position, tries=tries),
             advance=False,
         )
         return tries
 
     async def turn(self, live: frozenset[str]) -> None:
         """Write down for which builds the shard is live; everything read has to be committed."""
-        await self._write(
-            lambda: replace(self.cursor, position=self._position, seen=self._known, live=live)
-        )
+        await self._write(lambda: self._here(live=live))
 
     async def note_loss(self, seen: int) -> None:
-        """Write down that records before `seen` (epoch seconds) may have been lost."""
-        self.seen = max(self.seen, seen)
+        """Write down that records before `seen` (epoch seconds) may have been lost.
+
+        That the position is trimmed is known from now on, and no loss any more.
+        """
+        self.seen, self._dated = max(self.seen, seen), 0
         now = int(self._clock.time())
-        await self._write(
-            lambda: replace(self.cursor, position=self._position, seen=self._known, lost=now)
+        await self._write(lambda: self._here(lost=now))
+
+    def _here(self, **more: Any) -> Cursor:
+        """Return the cursor at the position up to which all is done, with what else it says."""
+        return replace(
+            self.cursor, position=self._position, dated=self._dated, seen=self._known, **more
         )
 
     @property
@@ -306,7 +310,7 @@ class CommitStage:
             # Only this shard's owner held lanes in its chunks, so that an empty one stays empty.
             chunks = frozenset(await self.held.in_chunks(self.cursor.holds))
             finished = replace(
-                self._advanced(replace(self.cursor, position=self._position)),
+                self._advanced(replace(self.cursor, position=self._position, dated=self._dated)),
                 state="finished",
                 ended=now,
                 seen=self.seen,
@@ -315,7 +319,8 @@ class CommitStage:
                 children=frozenset(child.name for child in children),
             )
             # They inherit what the cursor says now: an adopted commit may have held a lane.
-            heirs = [replace(c, holds=finished.holds, seen=finished.seen) for c in children]
+            seen, dated = finished.seen, finished.dates_children
+            heirs = [replace(c, holds=finished.holds, seen=seen, dated=dated) for c in children]
             new = [child for child in heirs if child.name not in there]
             actions = [action for child in new for action in creation(self._store.space, child)]
             batch = Batch(finished, fold(actions))

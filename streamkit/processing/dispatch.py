@@ -159,7 +159,7 @@ class Dispatcher:
         entity = self.router.route(record)
         if not isinstance(entity, type):
             return []
-        work = Work(record.position, record, entity, record.item_key)
+        work = Work(record.position, record.created_at, record, entity, record.item_key)
         for listener in self._listeners.get((entity, record.kind), ()):
             handler = as_run(listener, record)
             if handler is not None and not handler.shadow:
@@ -175,7 +175,8 @@ class Dispatcher:
         shard_id: str,
         mark: Mark,
     ) -> Work:
-        work = Work(record.position, record, entity, record.item_key, mark=mark)
+        dated = record.created_at
+        work = Work(record.position, dated, record, entity, record.item_key, mark=mark)
         if self._traced:
             work.trace = self.tracing.read(record, mark)
         aim = replace(self._aim, hops=mark.hops) if mark.hops else self._aim

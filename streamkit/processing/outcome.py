@@ -118,11 +118,13 @@ class Outcome:
 class Work:
     """One change and its outcomes; without a record it only marks how far a page reaches.
 
+    `dated` is when the change at its position was created, in epoch seconds.
     `images` are the old and the new one, once a handler has wanted them. `mark` says who made it,
     `trace` is the `traceparent` of whoever did.
     """
 
     position: str
+    dated: float
     record: Record | None = None
     entity: type[Entity] | None = None
     key: ItemKey | None = None

@@ -127,7 +127,7 @@ class Planner:
         """
         draft = Draft(self.room)
         written: dict[ItemRef, tuple[Version, ...]] = {}
-        position, done, taken = cursor.position, cursor.done, 0
+        position, dated, done, taken = cursor.position, cursor.dated, cursor.done, 0
         for work in islice(works, most):
             todo = work.outcomes
             if done:
@@ -147,12 +147,12 @@ class Planner:
                 if any(_mark(work, outcome) not in done for outcome in todo):
                     break
             taken += 1
-            position, done = work.position, frozenset()
+            position, dated, done = work.position, int(work.dated), frozenset()
             for outcome in todo:
                 if not self._is_held(work, outcome, draft):
                     _note_writes(work, outcome, written)
         holds = cursor.holds | {hold.chunk for hold in draft.held.values()}
-        then = replace(cursor, position=position, done=done, holds=holds)
+        then = replace(cursor, position=position, dated=dated, done=done, holds=holds)
         batch = Batch(then, list(draft.actions.values()), taken, draft.held, sends=draft.sends)
         batch.plain = list(draft.plain.values())
         return batch

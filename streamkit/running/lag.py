@@ -153,6 +153,7 @@ async def measure(
         random.Random(),
         since=cursor.since,
         founded=founded,
+        dated=cursor.dated,
     )
     try:
         return await _behind(reader, wants, now)

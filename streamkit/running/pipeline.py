@@ -231,7 +231,7 @@ class ShardPipeline:
         stage.seen = max(stage.seen, int(self.reader.seen))
         if page.records:
             self.budget.take(self.shard, page.size)
-            works.append(Work(self.reader.position, page_bytes=page.size))
+            works.append(Work(self.reader.position, self.reader.dated, page_bytes=page.size))
             stage.enqueue(works, business=business > 0)
         if stage.works or stage.persist_due <= 0:
             self._commit_soon()
@@ -270,7 +270,8 @@ class ShardPipeline:
                 if self.dispatcher.wants(record):
                     wanted += 1
                     works = await self._try(record)
-                self.stage.enqueue([*works, Work(record.position)], business=bool(works))
+                done = Work(record.position, record.created_at)
+                self.stage.enqueue([*works, done], business=bool(works))
                 await self.stage.run()
             if self.stage.left:
                 return

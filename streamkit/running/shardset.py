@@ -232,6 +232,7 @@ class ShardSet:
             cursor.since,
             joined.founded if joined else 0,
             half_done=bool(cursor.done or cursor.trying),
+            dated=cursor.dated,
         )
         pipeline = ShardPipeline(
             reader,

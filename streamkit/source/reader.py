@@ -6,8 +6,11 @@ Records created before the consumer's start are read and dropped here, undecoded
 
 Records that may have been trimmed unread raise `RetentionLost`; nothing is skipped in silence:
 
-    position behind the horizon   a loss, unless the shard was seen at its tip within the retention:
-                                  then nothing newer can be gone, and reading goes on at the horizon
+    position behind the horizon   a loss, unless age explains it: the change at the position is
+                                  older than the retention, and the shard was seen at its tip within
+                                  it. Then nothing newer can be gone, and reading goes on at the
+                                  horizon. A younger position that is trimmed all the same says that
+                                  the stream does not keep what it promises
     never read                    a loss, if what its parent saw (or else the start of the consumer)
                                   is longer ago than the retention
     shard gone                    a loss, unless it was gone before the consumer could have read it
@@ -55,9 +58,11 @@ class ShardReader:
     `position` is where it has read to, zero-padded to 40 digits or `START`. Every record created
     before `seen` (epoch seconds) has been read, but for those that a settled loss may have taken.
 
-    Records created before `since` are dropped. `founded` is when the consumer began: from then on
-    what is trimmed unread is a loss. `half_done` says that a change after `position` is known to
-    exist, because it was begun. All times are epoch seconds, 0 for none.
+    `dated` is when the change at `position` was created, and of `START` the earliest moment for
+    any; 0 is unknown, or known to be trimmed. Records created before `since` are dropped. `founded`
+    is when the consumer began: from then on what is trimmed unread is a loss. `half_done` says that
+    a change after `position` is known to exist, because it was begun. All times are epoch seconds,
+    0 for none.
     """
 
     pages: Pages
@@ -70,6 +75,7 @@ class ShardReader:
     since: float = 0.0
     founded: float = 0.0
     half_done: bool = False
+    dated: float = 0.0
     ended: bool = False
     _empty: int = 0
     _asked: int = 0
@@ -111,6 +117,8 @@ class ShardReader:
             self._empty += 1
             if self._empty >= _TIP_PAGES:
                 self.seen = max(self.seen, page.read_at or self.clock.time())
+                if self.position == START:
+                    self.dated = self.seen
         return page
 
     def _after_position(self, page: Page) -> Page:
@@ -120,14 +128,16 @@ class ShardReader:
             records = tuple(r for r in records if r.position > self.position)
             page = msgspec.structs.replace(page, records=records)
         if records:
-            self.position = records[-1].position
+            self.position, self.dated = records[-1].position, records[-1].created_at
             self.half_done = False  # the change that was begun is read now
             self.seen = max(self.seen, records[-1].created_at)
         return page
 
     def resume(self, loss: RetentionLost) -> None:
         """Go on after a loss that was settled: at the oldest record that is still there."""
-        self.seen = max(self.seen, loss.until)
+        settled = self.clock.time() - _SETTLED_SECONDS
+        self.seen = max(self.seen, min(loss.until, settled))
+        self.dated = 0.0
         self.ended = loss.gone
         self._iterator = None
 
@@ -148,8 +158,7 @@ class ShardReader:
                 SequenceNumber=self.position.lstrip("0") or "0",
             )
         except AwsError as error:
-            fresh = self._is_fresh()
-            if trouble_of(error) is not Trouble.TRIMMED or not fresh:
+            if trouble_of(error) is not Trouble.TRIMMED or not self._is_explained():
                 raise
             return await self._iterator_at(ShardIteratorType="TRIM_HORIZON")
 
@@ -163,7 +172,7 @@ class ShardReader:
             self._iterator = None
             return
         if trouble is Trouble.TRIMMED:  # also when the horizon overtook a good iterator
-            if not self._is_fresh():
+            if not self._is_explained():
                 text = "records after its position may have been trimmed before they were read"
                 raise self._loss(text) from error
             self._iterator = None
@@ -187,19 +196,30 @@ class ShardReader:
             return True
         return self.clock.time() - self._read_up_to < _SAFE_SECONDS
 
+    def _is_explained(self) -> bool:
+        """Whether age alone explains that the position is trimmed, and nothing unread is gone."""
+        return self._is_fresh() and not self._is_young()
+
+    def _is_young(self) -> bool:
+        """Whether what was at the position should still be there."""
+        return bool(self.dated) and self.clock.time() - self.dated < _SAFE_SECONDS
+
     def _began_too_late(self) -> bool:
         """Whether the shard was never read because the consumer is younger than its end."""
         return self.position == START and not self.seen and self._is_fresh()
 
     def _loss(self, text: str, *, gone: bool = False) -> RetentionLost:
         certain = gone and self.half_done
-        known = self._read_up_to
+        known, now = self._read_up_to, self.clock.time()
+        early = self._is_young() and not gone
+        if early:
+            text += f"; they were trimmed early, {(now - self.dated) / 3600:.1f} h after its change"
         return RetentionLost(
             f"shard {self.shard_id}: {'loss' if certain else 'possible loss'}: {text}",
             shard=self.shard_id,
             after=self.position,
             since=known,
-            until=max(known, self.clock.time() - _SETTLED_SECONDS),
+            until=now if early else max(known, now - _SETTLED_SECONDS),
             certain=certain,
             gone=gone,
         )

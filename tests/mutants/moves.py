@@ -30,8 +30,8 @@ MUTANTS = (
     Mutant(
         "moved-without-holds",
         "moving/to_workers.py",
-        "holds=holds)",
-        "holds=frozenset())",
+        "dated=dated, holds=holds)",
+        "dated=dated, holds=frozenset())",
         "changes overtake those that the functions have parked",
         test="tests/simulation/test_moving.py::test_a_consumer_moves_under_traffic_although_its_mover_is_killed",
     ),

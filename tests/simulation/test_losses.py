@@ -144,6 +144,64 @@ def test_a_worker_that_halted_halts_again_until_somebody_decides():
     run_virtually(scenario)
 
 
+# A stream may lose records early: another one under the same name, an emulator, an order to trim.
+
+
+def things_counted(world):
+    (item,) = [item for item in world.items(TABLE) if item["PK"]["S"] == "THINGS"]
+    return int(item["things"]["N"])
+
+
+@pytest.mark.parametrize("moment", ["between two workers", "under a live worker"])
+def test_a_recent_position_behind_a_trim_is_a_possible_loss_and_never_a_jump(moment):
+    async def scenario():
+        world, app = make_world(), make_app(counts=True)
+
+        async def trim_unread(worker):
+            await anyio.sleep(60)
+            put(world, *"cdefg")
+            world.control.trim(TABLE)
+            await stop_soon(worker)
+
+        put(world, *"ab")
+        if moment == "between two workers":
+            await run(world, app)
+            put(world, *"cdefg")
+            world.control.trim(TABLE)
+        put(world, *"hijkl")
+        with pytest.raises(RetentionLost, match=r"possible loss.*trimmed early") as caught:
+            await run(world, app, started=trim_unread)
+        assert (caught.value.certain, caught.value.gone) == (False, False)
+        async with world.clients() as aws:
+            status = await read_status(app, aws, clock=world.clock)
+        shards = tuple(shard["id"] for shard in world.control.shards(TABLE))
+        assert (status.lost_shards, status.time_to_loss_seconds) == (shards, 0)
+        await run(world, make_app(counts=True, on_loss="resume"))
+        assert set(lost_at(world)) == set(shards)
+        await run(world, app)
+        assert things_counted(world) == 7, "of 12"
+
+    run_virtually(scenario)
+
+
+def test_an_early_trim_that_was_settled_is_not_said_again_by_the_next_worker():
+    async def scenario():
+        world, app = make_world(), make_app()
+        put(world, "seen")
+        await run(world, app)
+        put(world, "lost")
+        world.control.trim(TABLE)
+        await run(world, make_app(on_loss="resume"))
+        (first,) = lost_at(world).values()
+        await run(world, app)
+        put(world, "after")
+        await run(world, app)
+        assert noted(world) == {"seen", "after"}
+        assert list(lost_at(world).values()) == [first]
+
+    run_virtually(scenario)
+
+
 def test_a_shard_that_is_gone_unread_is_a_loss_and_its_children_go_on():
     async def scenario():
         world, app = make_world(), make_app(on_loss="resume")

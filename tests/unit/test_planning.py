@@ -57,9 +57,8 @@ def record(number, name):
 
 
 def work(number, *outcomes, name="a"):
-    return Work(
-        str(number).zfill(40), record(number, name), Thing, ItemKey(name, name), list(outcomes)
-    )
+    position, key = str(number).zfill(40), ItemKey(name, name)
+    return Work(position, 100.0 + number, record(number, name), Thing, key, list(outcomes))
 
 
 def done(number, *effects, by=None, reads=()):
@@ -151,8 +150,9 @@ def test_a_condition_on_an_item_written_before_ends_the_commit_there():
 
 
 def test_changes_without_effects_move_the_position_only():
-    batch = plan([work(1, done(1)), Work("7".zfill(40))])
+    batch = plan([work(1, done(1)), Work("7".zfill(40), 107.0)])
     assert (batch.actions, batch.changes, batch.cursor.position) == ([], 2, "7".zfill(40))
+    assert batch.cursor.dated == 107, "when the change at its position was created"
 
 
 def test_a_failed_change_is_parked_and_its_item_held():

@@ -10,7 +10,11 @@ from streamkit.control import START
 from streamkit.decode import parse_page
 from streamkit.errors import RetentionLost
 from streamkit.source.reader import ShardReader
+from streamkit.source.sharing import SharedReads
 
+GONE = "ResourceNotFoundException"
+TRIMMED = "TrimmedDataAccessException"
+EXPIRED = "ExpiredIteratorException"
 HOUR = 3600
 NOW = 1_800_000_000.0
 
@@ -109,10 +113,70 @@ async def test_a_position_trimmed_on_a_shard_not_seen_lately_is_a_loss():
         await reader(stream, padded(4), seen=NOW - 25 * HOUR).read()
 
 
-async def test_a_position_trimmed_on_a_shard_seen_at_its_tip_goes_on_at_the_horizon():
+@pytest.mark.parametrize(
+    ("hours", "lost"),
+    [(1, False), (22.9, False), (23.1, True), (23.9, True), (24.1, True), (24.9, True)],
+)
+async def test_an_old_position_is_no_loss_if_its_shard_was_at_its_tip_23_hours_ago(hours, lost):
     stream = Stream(page(9), opens=[error("TrimmedDataAccessException")])
-    assert await positions(reader(stream, padded(4), seen=NOW - HOUR), 1) == [[9]]
-    assert stream.opened[-1] == ("TRIM_HORIZON", None)
+    subject = reader(stream, padded(4), seen=NOW - hours * HOUR, dated=NOW - 30 * HOUR)
+    if lost:
+        with pytest.raises(RetentionLost):
+            await subject.read()
+    else:
+        assert await positions(subject, 1) == [[9]]
+        assert stream.opened[-1] == ("TRIM_HORIZON", None)
+
+
+async def test_a_recent_position_that_is_trimmed_is_a_possible_loss_wherever_it_is_noticed():
+    known = {"seen": NOW - 60, "dated": NOW - 60}
+    after = {"seen": NOW - 60, "dated": NOW - 30 * HOUR}
+    for reads, subject in (
+        (1, reader(Stream(opens=[error(TRIMMED)]), padded(4), **known)),
+        (1, reader(Stream(error(TRIMMED)), padded(4), **known)),
+        (2, reader(Stream(page(5), error(TRIMMED)), padded(4), **after)),
+        (
+            3,
+            reader(
+                Stream(page(5), error(EXPIRED), opens=[None, error(TRIMMED)]), padded(4), **after
+            ),
+        ),
+        (1, reader(Stream(error(TRIMMED)), **known)),
+        (11, reader(Stream(*[page()] * 10, error(TRIMMED)), founded=NOW - 60)),
+    ):
+        with pytest.raises(RetentionLost, match=r"possible loss.*early") as caught:
+            await positions(subject, reads)
+        assert (caught.value.certain, caught.value.until) == (False, NOW)
+
+
+@pytest.mark.parametrize("pages", [0, 1, 2])
+async def test_what_another_consumer_reads_from_the_horizon_on_is_no_way_past_a_trim(pages):
+    stream = Stream(page(), page(9), opens=[*[None] * (pages > 0), error(TRIMMED)])
+    shared = SharedReads(stream, Clock())
+    other = reader(shared.join("arn", "shard", lambda: None))
+    await positions(other, pages)
+    mine = shared.join("arn", "shard", lambda: None)
+    with pytest.raises(RetentionLost, match="early"):
+        await reader(mine, padded(4), NOW - 60, dated=NOW - 60).read()
+
+
+async def test_an_early_trim_that_was_settled_is_not_said_again():
+    subject = reader(
+        Stream(page(), page(9), opens=[error(TRIMMED)] * 2), padded(4), NOW - 60, dated=NOW - 60
+    )
+    with pytest.raises(RetentionLost) as caught:
+        await subject.read()
+    subject.resume(caught.value)
+    assert (subject.dated, subject.seen) == (0, NOW - 60), "what is left may be read late"
+    assert await positions(subject, 2) == [[], [9]]
+    assert subject.dated == NOW - 60
+
+
+async def test_an_early_trim_that_overtakes_a_reader_is_said_although_an_earlier_one_was_settled():
+    subject = reader(Stream(page(9), error(TRIMMED)), padded(4), NOW - 60)
+    await subject.read()
+    with pytest.raises(RetentionLost, match="early"):
+        await subject.read()
 
 
 async def test_a_shard_never_read_for_longer_than_the_retention_is_a_loss():
@@ -133,9 +197,6 @@ async def test_only_many_empty_pages_in_a_row_mean_the_tip(pages):
 
 
 # -- starts and losses -----------------------------------------------------------------------------
-
-GONE = "ResourceNotFoundException"
-TRIMMED = "TrimmedDataAccessException"
 
 
 async def test_records_before_the_start_are_dropped_and_the_position_goes_past_them():

@@ -18,7 +18,7 @@ def seen(stored, *reads):
     """What a later handler sees of an item that an earlier one renames, having read this of it."""
     outcome = Outcome(SimpleNamespace(name="rename"), reads=reads)
     outcome.actions[REF] = Action(REF, Verb.UPDATE, sets=RENAMED)
-    pending = Pending([Work("1", outcomes=[outcome])], before="2")
+    pending = Pending([Work("1", 0.0, outcomes=[outcome])], before="2")
     versions, actions = pending.of(REF)
     assert versions == (("1", "rename", 0),)
     return applied(actions, stored)
