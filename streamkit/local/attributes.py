@@ -7,7 +7,7 @@ The messages are the service's own.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from streamkit.local.arithmetic import canonical_number
@@ -18,6 +18,9 @@ Item: TypeAlias = dict[str, AttributeValue]
 
 # An attribute is level 1, so its deepest leaf may stand at level 32.
 _DEPTH = 32
+_MOST_NAME_BYTES = 65_535
+# No character takes more than four bytes.
+_SURELY_FITS = _MOST_NAME_BYTES // 4
 _INVALID = "One or more parameter values were invalid: "
 
 
@@ -25,7 +28,25 @@ def canonical_item(item: Item) -> Item:
     """Validate a whole item; return a new dict whose values are canonical."""
     if type(item) is not dict:
         raise serialization("Unexpected field type")
+    check_names(item)
     return {name: canonical(value) for name, value in item.items()}
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse names that no attribute can have, at the top of an item or in a map."""
+    for name in names:
+        complaint = name_complaint(name)
+        if complaint:
+            raise validation(complaint)
+
+
+def name_complaint(name: str) -> str | None:
+    """What is wrong with the name of an attribute, if anything."""
+    if not name:
+        return "Empty attribute name"
+    if len(name) > _SURELY_FITS and len(name.encode()) > _MOST_NAME_BYTES:
+        return f"Attribute name is too large, must be less than {_MOST_NAME_BYTES + 1} bytes"
+    return None
 
 
 def canonical(value: AttributeValue) -> AttributeValue:
@@ -81,8 +102,8 @@ def _canonical_bool(raw: Any, _depth: int) -> AttributeValue:
 
 
 def _canonical_null(raw: Any, _depth: int) -> AttributeValue:
-    # The service takes false as well, and gives true back.
-    _boolean(raw)
+    if not _boolean(raw):
+        raise validation(f"{_INVALID}Null attribute value types must have the value of true")
     return {"NULL": True}
 
 
@@ -95,6 +116,7 @@ def _canonical_map(raw: Any, depth: int) -> AttributeValue:
             else "Unexpected field type"
         )
     _check_depth(raw, depth)
+    check_names(raw)
     return {"M": {name: _canonical(value, depth + 1) for name, value in raw.items()}}
 
 
@@ -129,8 +151,6 @@ def nesting(value: AttributeValue) -> int:
 
 def _canonical_string_set(raw: Any, _depth: int) -> AttributeValue:
     members = [_text(member) for member in _members(raw, "An string set  may not be empty")]
-    if "" in members:
-        raise validation(f"{_INVALID}An string set may not have a empty string as a member")
     if len(set(members)) != len(members):
         raise validation(f"{_INVALID}Input collection [{', '.join(members)}] contains duplicates.")
     return {"SS": members}
@@ -146,8 +166,6 @@ def _canonical_number_set(raw: Any, _depth: int) -> AttributeValue:
 
 def _canonical_binary_set(raw: Any, _depth: int) -> AttributeValue:
     members = [_base64(member) for member in _members(raw, "Binary sets should not be empty")]
-    if "" in members:
-        raise validation(f"{_INVALID}Binary sets may not contain null or empty values")
     if len(set(members)) != len(members):
         raise validation(
             f"{_INVALID}Input collection [{', '.join(members)}]of type BS contains duplicates."

@@ -133,3 +133,4 @@ class Index:
                     "A value specified for a secondary index key is not supported. "
                     f"{reason} IndexName: {self.name}, IndexKey: {name}"
                 )
+            self.keys.check_size(name, value)

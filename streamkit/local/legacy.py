@@ -26,7 +26,7 @@ from streamkit.local.expressions.predicates import (
     Ordering,
 )
 from streamkit.local.expressions.projections import Projection
-from streamkit.local.values import AttributeValue, canonical, compare
+from streamkit.local.values import AttributeValue, canonical, check_names, compare
 
 _OPERATOR_NAMES = "IN NULL BETWEEN LT NOT_CONTAINS EQ GT NOT_NULL NE LE BEGINS_WITH GE CONTAINS"
 _INVALID = "One or more parameter values were invalid: "
@@ -130,6 +130,9 @@ def attributes_to_get(names: Sequence[str]) -> Projection:
             "1 validation error detected: Value '[]' at 'attributesToGet' failed to satisfy "
             "constraint: Member must have length greater than or equal to 1"
         )
+    if not all(isinstance(name, str) for name in names):
+        raise serialization("Unexpected value type in payload")
+    check_names(names)
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -140,6 +143,7 @@ def attributes_to_get(names: Sequence[str]) -> Projection:
 
 def attribute_updates(updates: Mapping[str, Any]) -> Update:
     """The update of an AttributeUpdates parameter."""
+    check_names(updates)
     changes = []
     values: dict[str, AttributeValue] = {}
     for name, entry in updates.items():
@@ -257,6 +261,7 @@ def _condition(comparisons: Mapping[str, Comparison], operator: str | None) -> C
             )
     if not comparisons:
         return None
+    check_names(comparisons)
     values: dict[str, AttributeValue] = {}
     nodes = tuple(_node(name, *comparison, values) for name, comparison in comparisons.items())
     paths = tuple((name,) for name in comparisons)

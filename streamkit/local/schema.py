@@ -67,10 +67,11 @@ class KeySchema:
         return {name: item[name] for name in self.names}
 
     def holds(self, item: Item) -> bool:
-        """Whether an item has all the key attributes, in their types and not empty."""
+        """Whether an item has all the key attributes, as they may be in a key."""
         for name, kind in self.types.items():
             value = item.get(name)
-            if value is None or not value.get(kind):
+            raw = None if value is None else value.get(kind)
+            if not raw or (len(raw) > _SURELY_FITS and self._size_complaint(name, item[name])):
                 return False
         return True
 
@@ -118,21 +119,25 @@ class KeySchema:
                 "The AttributeValue for a key attribute cannot contain an empty "
                 f"{_TYPE_NAMES[kind]} value. Key: {name}"
             )
-        if len(raw) > _SURELY_FITS:
-            self._check_size(name, value)
+        self.check_size(name, value)
 
-    def _check_size(self, name: str, value: AttributeValue) -> None:
-        size = value_size(value)
+    def check_size(self, name: str, value: AttributeValue) -> None:
+        """Refuse a value that is too long for its part of the key."""
+        complaint = self._size_complaint(name, value)
+        if complaint:
+            raise validation(f"One or more parameter values were invalid: {complaint}")
+
+    def _size_complaint(self, name: str, value: AttributeValue) -> str | None:
+        ((_, raw),) = value.items()
+        size = len(raw) if len(raw) <= _SURELY_FITS else value_size(value)
         if name == self.hash_name and size > _MOST_HASH_BYTES:
-            raise validation(
-                "One or more parameter values were invalid: Size of hashkey has exceeded the "
-                f"maximum size limit of{_MOST_HASH_BYTES} bytes"
-            )
+            return f"Size of hashkey has exceeded the maximum size limit of{_MOST_HASH_BYTES} bytes"
         if name == self.range_name and size > _MOST_RANGE_BYTES:
-            raise validation(
-                "One or more parameter values were invalid: Aggregated size of all range keys has "
-                f"exceeded the size limit of {_MOST_RANGE_BYTES} bytes"
+            return (
+                "Aggregated size of all range keys has exceeded the size limit of "
+                f"{_MOST_RANGE_BYTES} bytes"
             )
+        return None
 
 
 def key_mismatch() -> ApiError:

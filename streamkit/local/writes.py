@@ -128,6 +128,9 @@ class Upsert(Write):
         before = dict(self.key) if old is None else old
         if self.update is None:
             return before
+        if old is None and self.update.removes_only:
+            # What is not there is not looked into: `REMOVE a.b` fits an item that does not exist.
+            return None
         applied = self.update.apply(before, key_attributes=self.table.keys.name_set)
         new = applied.item
         self.paths = applied.paths

@@ -3,6 +3,7 @@
 from tests.mutants import (
     builds,
     changes,
+    engine,
     failures,
     fleet,
     kinds,
@@ -28,4 +29,5 @@ MUTANTS = (
     *migrations.MUTANTS,
     *moves.MUTANTS,
     *telemetry.MUTANTS,
+    *engine.MUTANTS,
 )

@@ -68,6 +68,11 @@ class Update:
         self._mismatch = mismatch
         self.paths: tuple[DocumentPath, ...] = tuple(change.path for change in self._changes)
 
+    @property
+    def removes_only(self) -> bool:
+        """Whether it has REMOVE and nothing else."""
+        return all(change.kind is ChangeKind.REMOVE for change in self._changes)
+
     def check_keys(self, key_attributes: frozenset[str]) -> None:
         """Refuse an update that names an attribute of the primary key."""
         for path in self.paths:

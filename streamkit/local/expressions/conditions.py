@@ -7,7 +7,13 @@ for later requests; what remains per request is looking up the values and checki
 from collections.abc import Mapping
 from functools import lru_cache
 
-from streamkit.local.expressions.operands import Operand, Path, Size, Values
+from streamkit.local.expressions.operands import (
+    Operand,
+    Path,
+    Size,
+    Values,
+    wrong_operand_type,
+)
 from streamkit.local.expressions.parser import UPDATE_FUNCTIONS, Parser, invalid
 from streamkit.local.expressions.paths import DocumentPath
 from streamkit.local.expressions.placeholders import Placeholders
@@ -26,6 +32,8 @@ from streamkit.local.values import Item
 
 _COMPARATORS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 _IN_LIMIT = 100
+# No function takes what another one returns, so that calls which nest deeper are refused anyway.
+_CALL_LIMIT = 50
 
 
 class ConditionTree:
@@ -100,58 +108,101 @@ def _parsed(
     return parser.parse()
 
 
+class _Group:
+    """What was read of a parenthesis, or of the whole text.
+
+    Attributes:
+        alternatives: the parts of its OR that are complete.
+        conjunction: the parts so far of the AND that is read.
+        negations: how many NOT stand before the term that is read.
+    """
+
+    __slots__ = ("alternatives", "conjunction", "negations")
+
+    def __init__(self) -> None:
+        self.alternatives: list[Node] = []
+        self.conjunction: list[Node] = []
+        self.negations = 0
+
+
 class _ConditionParser(Parser):
-    """Recursive descent; only once it is read is it known what a parenthesis holds."""
+    """Only once it is read is it known what a parenthesis holds: a condition or an operand."""
 
     keywords = frozenset({"AND", "BETWEEN", "IN", "NOT", "OR"})
     fault_order = ("parentheses", "function", "misuse", "reserved")
-    allows_redundant_parentheses = False
 
     def __init__(self, text: str, kind: str, names: Mapping[str, str]) -> None:
         super().__init__(text, kind, names)
         self._leaves: list[Leaf] = []
-        # What the last closed parenthesis held: if the next one closes around just that, one of
-        # the two was redundant.
-        self._parenthesized: Node | Operand | None = None
+        self._calls = 0
 
     def parse(self) -> ConditionTree:
         """Parse the whole text."""
-        root = self._as_condition(self._disjunction())
+        root = self._as_condition(self._expression())
         self.finish()
         return ConditionTree(root, tuple(self._leaves), self)
 
-    def _disjunction(self) -> Node | Operand:
-        alternatives: list[Node] = []
-        conjunction: list[Node] = []
+    def _expression(self) -> Node | Operand:
+        """Read terms; a list keeps the open parentheses, of which hundreds may nest."""
+        outer: list[_Group] = []
+        group = _Group()
         while True:
-            term = self._negation()
-            keyword = self.word()
-            if keyword not in ("AND", "OR"):
-                break
-            conjunction.append(self._as_condition(term))
-            self.advance()
-            if keyword == "OR":
-                alternatives.append(_junction("AND", conjunction))
-                conjunction = []
-        if not alternatives and not conjunction:
-            return term
-        conjunction.append(self._as_condition(term))
-        alternatives.append(_junction("AND", conjunction))
-        return _junction("OR", alternatives)
+            group.negations = self._negations()
+            if self.take("("):
+                outer.append(group)
+                group = _Group()
+                continue
+            term = self._negated(group, self._comparison(self._primary()))
+            while not self._goes_on(group, term):
+                term = self._joined(group, term)
+                if not outer:
+                    return term
+                group = outer.pop()
+                term = self._negated(group, self._comparison(self._after_parenthesis(term)))
 
-    def _negation(self) -> Node | Operand:
+    def _negations(self) -> int:
         negations = 0
         while self.word() == "NOT":
             self.advance()
+            self.count_operator()
             negations += 1
-        term = self._comparison()
-        if not negations:
+        return negations
+
+    def _negated(self, group: _Group, term: Node | Operand) -> Node | Operand:
+        if not group.negations:
             return term
         node = self._as_condition(term)
-        return Not(node) if negations % 2 else Not(Not(node))
+        return Not(node) if group.negations % 2 else Not(Not(node))
 
-    def _comparison(self) -> Node | Operand:
-        subject = self._primary()
+    def _goes_on(self, group: _Group, term: Node | Operand) -> bool:
+        """Whether AND or OR follows a term, which then becomes a part of its group."""
+        keyword = self.word()
+        if keyword not in ("AND", "OR"):
+            return False
+        group.conjunction.append(self._as_condition(term))
+        self.advance()
+        self.count_operator()
+        if keyword == "OR":
+            group.alternatives.append(_junction("AND", group.conjunction))
+            group.conjunction = []
+        return True
+
+    def _joined(self, group: _Group, term: Node | Operand) -> Node | Operand:
+        """All of a group with its last term."""
+        if not group.alternatives and not group.conjunction:
+            return term
+        group.conjunction.append(self._as_condition(term))
+        group.alternatives.append(_junction("AND", group.conjunction))
+        return _junction("OR", group.alternatives)
+
+    def _after_parenthesis(self, inner: Node | Operand) -> Node | Operand:
+        self.close_around(inner)
+        if isinstance(inner, Path) and (self.at_symbol(".") or self.at_symbol("[")):
+            self.paths.remove(inner)
+            return self.path_from(list(inner.steps), list(inner.missing))
+        return inner
+
+    def _comparison(self, subject: Node | Operand) -> Node | Operand:
         if not isinstance(subject, Leaf | Junction | Not):
             return self._comparison_of(subject)
         operator = self.word() or self.token.text
@@ -159,7 +210,7 @@ class _ConditionParser(Parser):
             return subject
         # A condition stands where only an operand can: `contains(a, b) = c`.
         if isinstance(subject, Leaf) and subject.name in FUNCTIONS:
-            self._misused(subject.name)
+            self.misused(subject.name)
             return self._comparison_of(Size(()))
         raise self.syntax_error()
 
@@ -190,63 +241,47 @@ class _ConditionParser(Parser):
         return subject
 
     def _primary(self) -> Node | Operand:
-        if self.at_symbol("("):
-            return self._in_parentheses()
         if self.at_function():
             return self._function()
-        return self._plain_operand()
+        return self.literal() if self.token.text[0] == ":" else self.path()
 
     def _operand(self) -> Operand:
         """An operand where a condition cannot stand."""
+        opened = 0
+        while self.take("("):
+            opened += 1
         term = self._primary()
+        for _ in range(opened):
+            term = self._after_parenthesis(term)
         if isinstance(term, Leaf) and term.name in FUNCTIONS:
-            self._misused(term.name)
+            self.misused(term.name)
             return Size(())
         if isinstance(term, Leaf | Junction | Not):
             raise self.syntax_error()
         return term
 
-    def _plain_operand(self) -> Operand:
-        return self.literal() if self.token.text[0] == ":" else self.path()
-
-    def _in_parentheses(self) -> Node | Operand:
-        self.expect("(")
-        self.enter()
-        inner = self._disjunction()
-        self.expect(")")
-        self.leave()
-        if inner is self._parenthesized and not self.allows_redundant_parentheses:
-            self.fault("parentheses", "The expression has redundant parentheses;")
-        if isinstance(inner, Path) and (self.at_symbol(".") or self.at_symbol("[")):
-            self.paths.remove(inner)
-            return self.path_from(list(inner.steps), list(inner.missing))
-        self._parenthesized = inner
-        return inner
-
     def _function(self) -> Leaf | Size:
         name = self.advance().text
         self.count_operator()
-        arguments = self._operands()
-        if name == "size":
-            return Size(arguments)
         make = FUNCTIONS.get(name)
-        if make is not None:
-            return self._leaf(make(name, arguments))
         if name in UPDATE_FUNCTIONS:
             message = f"The function is not allowed in a condition expression; function: {name}"
-        else:
-            message = f"Invalid function name; function: {name}"
-        self.fault("function", message)
-        return Size(arguments)
+            self.fault("function", message)
+        elif make is None and name != "size":
+            self.fault("function", f"Invalid function name; function: {name}")
+        self._calls += 1
+        if self._calls > _CALL_LIMIT:
+            raise self.first_fault() or invalid(self.kind, wrong_operand_type("size", "N"))
+        arguments = self._operands()
+        self._calls -= 1
+        return Size(arguments) if make is None else self._leaf(make(name, arguments))
 
     def _operands(self) -> tuple[Operand, ...]:
         self.expect("(")
-        self.enter()
         operands = [self._operand()]
         while self.take(","):
             operands.append(self._operand())
         self.expect(")")
-        self.leave()
         return tuple(operands)
 
     def _leaf(self, leaf: Leaf) -> Leaf:
@@ -257,16 +292,9 @@ class _ConditionParser(Parser):
         if isinstance(term, Leaf | Junction | Not):
             return term
         if isinstance(term, Size):
-            self._misused("size")
+            self.misused("size")
             return Junction("AND", ())
         raise self.syntax_error()
-
-    def _misused(self, function: str) -> None:
-        self.fault(
-            "misuse",
-            "The function is not allowed to be used this way in an expression; "
-            f"function: {function}",
-        )
 
 
 def _junction(name: str, parts: list[Node]) -> Node:

@@ -29,8 +29,10 @@ _TEXT_LIMIT = 4096
 _OPERATOR_LIMIT = 300
 _PATH_LIMIT = 32
 _INDEX_LIMIT = 2**31 - 1
-# Parentheses and calls nest on Python's own stack, which must not run out.
-_DEPTH_LIMIT = 120
+_REDUNDANT = "The expression has redundant parentheses;"
+# What nests on Python's own stack must not exhaust it: deeper than this are only expressions that
+# the service refuses, because of parentheses around parentheses or of the number of operators.
+_DEPTH_LIMIT = 300
 
 
 def invalid(kind: str, message: str) -> ApiError:
@@ -48,6 +50,7 @@ class Parser:
     """
 
     keywords: frozenset[str] = frozenset()
+    allows_redundant_parentheses = False
     fault_order: Sequence[str] = ("reserved", "name")
 
     def __init__(self, text: str, kind: str, names: Mapping[str, str]) -> None:
@@ -71,6 +74,9 @@ class Parser:
         self._faults: dict[str, str] = {}
         self._operators = 0
         self._depth = 0
+        # What the last closed parenthesis held: if the next one closes around just that, one of
+        # the two was redundant.
+        self._parenthesized: object = None
 
     def advance(self) -> Token:
         """Step over the current token and return it."""
@@ -128,31 +134,53 @@ class Parser:
         """Require the end of the text; raise the most important fault noted."""
         if self.token.kind is not TokenKind.END:
             raise self.syntax_error()
+        fault = self.first_fault()
+        if fault is not None:
+            raise fault
+
+    def first_fault(self) -> ApiError | None:
+        """The most important fault noted so far."""
         for category in self.fault_order:
             if category in self._faults:
-                raise invalid(self.kind, self._faults[category])
+                return invalid(self.kind, self._faults[category])
+        return None
+
+    def misused(self, function: str) -> None:
+        """Note that a function stands where it cannot."""
+        self.fault(
+            "misuse",
+            "The function is not allowed to be used this way in an expression; "
+            f"function: {function}",
+        )
 
     def count_operator(self) -> None:
-        """Count a comparison, arithmetic or function towards the limit of one expression."""
+        """Count an operator, `AND` and `NOT` too, or a function towards an expression's limit."""
         self._operators += 1
         if self._operators > _OPERATOR_LIMIT:
-            raise self._too_many_operators()
+            raise invalid(
+                self.kind,
+                "The expression contains too many operators; "
+                f"operator count: {_OPERATOR_LIMIT + 1}",
+            )
 
-    def enter(self) -> None:
-        """Go one parenthesis deeper."""
+    def open_parenthesis(self) -> None:
+        """Go into a parenthesis on Python's own stack."""
+        self.expect("(")
         self._depth += 1
         if self._depth > _DEPTH_LIMIT:
-            raise self._too_many_operators()
+            raise invalid(self.kind, _REDUNDANT)
 
-    def leave(self) -> None:
-        """Come one parenthesis back."""
+    def close_parenthesis(self, inner: object) -> None:
+        """Come out of a parenthesis that `open_parenthesis` went into."""
         self._depth -= 1
+        self.close_around(inner)
 
-    def _too_many_operators(self) -> ApiError:
-        return invalid(
-            self.kind,
-            f"The expression contains too many operators; operator count: {_OPERATOR_LIMIT + 1}",
-        )
+    def close_around(self, inner: object) -> None:
+        """Step over the end of a parenthesis; note a fault if it holds just another one."""
+        self.expect(")")
+        if inner is self._parenthesized and not self.allows_redundant_parentheses:
+            self.fault("parentheses", _REDUNDANT)
+        self._parenthesized = inner
 
     def literal(self) -> Literal:
         """Read a `:value`."""

@@ -5,13 +5,14 @@ remembers what was used, and `finish` refuses the rest. Values are canonical onc
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from streamkit.local.errors import ApiError, serialization, validation
-from streamkit.local.values import AttributeValue, canonical
+from streamkit.local.values import AttributeValue, canonical, name_complaint
 
 _NAME = re.compile(r"#[A-Za-z0-9_]+").fullmatch
 _VALUE = re.compile(r":[A-Za-z0-9_]+").fullmatch
+_MOST_KEY_BYTES = 255
 _WITHOUT_VALUES = frozenset({"ProjectionExpression"})
 
 
@@ -92,18 +93,25 @@ def _checked_names(names: Mapping[str, str]) -> Mapping[str, str]:
     if not names:
         raise validation("ExpressionAttributeNames must not be empty")
     for key, name in names.items():
-        if not _NAME(key):
-            raise validation(
-                f'ExpressionAttributeNames contains invalid key: Syntax error; key: "{key}"'
-            )
+        _check_key("ExpressionAttributeNames", key, _NAME)
         if not isinstance(name, str):
             raise serialization("Unexpected token received from parser")
-        if not name:
+        complaint = name_complaint(name)
+        if complaint:
             raise validation(
-                "ExpressionAttributeNames contains invalid value: "
-                f"Empty attribute name for key {key}"
+                f"ExpressionAttributeNames contains invalid value: {complaint} for key {key}"
             )
     return names
+
+
+def _check_key(parameter: str, key: str, matches: Callable[[str], object]) -> None:
+    if not matches(key):
+        raise validation(f'{parameter} contains invalid key: Syntax error; key: "{key}"')
+    if len(key) > _MOST_KEY_BYTES:
+        raise validation(
+            f"{parameter} contains invalid key: The expression attribute map contains a key that "
+            f"is too long; size of key: {len(key)}"
+        )
 
 
 def _canonical(values: Mapping[str, AttributeValue]) -> Mapping[str, AttributeValue]:
@@ -112,10 +120,7 @@ def _canonical(values: Mapping[str, AttributeValue]) -> Mapping[str, AttributeVa
     if not values:
         raise validation("ExpressionAttributeValues must not be empty")
     for key in values:
-        if not _VALUE(key):
-            raise validation(
-                f'ExpressionAttributeValues contains invalid key: Syntax error; key: "{key}"'
-            )
+        _check_key("ExpressionAttributeValues", key, _VALUE)
     checked = {}
     for key, value in values.items():
         try:

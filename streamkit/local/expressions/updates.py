@@ -139,7 +139,7 @@ class _UpdateParser(Parser):
     """Recursive descent over the clauses."""
 
     keywords = frozenset(_CLAUSES)
-    fault_order = ("reserved", "function", "section", "name")
+    fault_order = ("parentheses", "reserved", "function", "misuse", "section", "name")
 
     def __init__(self, text: str, names: Mapping[str, str]) -> None:
         super().__init__(text, _KIND, names)
@@ -185,11 +185,9 @@ class _UpdateParser(Parser):
     def _value(self) -> ValueExpression:
         if not self.at_symbol("("):
             return self._sum(self._operand())
-        self.expect("(")
-        self.enter()
+        self.open_parenthesis()
         inner = self._value()
-        self.expect(")")
-        self.leave()
+        self.close_parenthesis(inner)
         # Arithmetic does not nest, so `(a + b) + c` is left to be a syntax error.
         return inner if isinstance(inner, Sum) else self._sum(inner)
 
@@ -204,11 +202,9 @@ class _UpdateParser(Parser):
 
     def _operand(self) -> ValueExpression:
         if self.at_symbol("("):
-            self.expect("(")
-            self.enter()
+            self.open_parenthesis()
             inner = self._operand()
-            self.expect(")")
-            self.leave()
+            self.close_parenthesis(inner)
             return inner
         if self.at_function():
             return self._function()
@@ -221,12 +217,12 @@ class _UpdateParser(Parser):
         name = self.advance().text
         self.count_operator()
         self.expect("(")
-        self.enter()
         arguments = [self._operand()]
         while self.take(","):
             arguments.append(self._operand())
         self.expect(")")
-        self.leave()
+        if any(isinstance(one, ListAppend) for one in arguments):
+            self.misused("list_append")
         if name not in ("if_not_exists", "list_append"):
             if name in CONDITION_FUNCTIONS:
                 message = f"The function is not allowed in an update expression; function: {name}"

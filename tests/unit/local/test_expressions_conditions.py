@@ -221,7 +221,7 @@ def test_a_condition_tells_the_paths_it_mentions():
         ("size(a).b > a", ".", ").b"),
         ("(size(a))[0] > a", "[", ")[0"),
         ("(a = b) = c", "=", ") = c"),
-        ("a = (b = c)", "<EOF>", ")"),
+        ("a = (b = c)", "=", "b = c"),
         ("_hidden = :v", "_", "_hidden"),
         ("ü > a", "ü", "ü >"),
         ("b[:a] > a", ":a", "[:a]"),
@@ -410,7 +410,7 @@ def test_the_bounds_of_between_are_of_one_type_and_in_order():
     )
 
 
-def test_limits_of_size_operators_operands_depth_and_index():
+def test_limits_of_size_operands_depth_and_index():
     assert refusal("") == "The expression can not be empty;"
     exact = "attribute_exists(" + "a" * 4078 + ")"
     assert len(exact) == 4096
@@ -421,11 +421,6 @@ def test_limits_of_size_operators_operands_depth_and_index():
     assert refusal("a IN (" + ",".join([":v"] * 101) + ")", values=values) == (
         "The IN operator is provided with too many operands; number of operands: 101"
     )
-    parse_condition(" OR ".join(["a=:v"] * 300), placeholders(None, values))
-    too_many = "The expression contains too many operators; operator count: 301"
-    assert refusal(" OR ".join(["a=:v"] * 301), values=values) == too_many
-    assert refusal("(" * 4000) == too_many
-    assert refusal("size(" * 800) == too_many
     nested_path = ".".join(["a"] * 33)
     assert "nesting levels" in refusal(f"{nested_path} = :v", values=values)
     assert refusal("a[2147483648] = :v", values=values) == (

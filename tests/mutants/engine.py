@@ -1,0 +1,57 @@
+"""Bugs of the local engine: what it would take, and AWS refuses, or the other way round."""
+
+from tests.mutants.mutant import Mutant
+
+_REFUSALS = "tests/unit/local/test_refusals.py"
+
+MUTANTS = (
+    Mutant(
+        "engine-names-in-maps-unchecked",
+        "local/attributes.py",
+        """    _check_depth(raw, depth)
+    check_names(raw)
+""",
+        """    _check_depth(raw, depth)
+""",
+        "a map may hold an attribute without a name",
+        test=f"{_REFUSALS}::test_an_attribute_has_a_name_of_1_to_65535_bytes",
+    ),
+    Mutant(
+        "engine-index-keys-unbounded",
+        "local/indexes.py",
+        """            self.keys.check_size(name, value)
+""",
+        "",
+        "an item is stored whose key of an index AWS refuses as too long",
+        test=f"{_REFUSALS}::test_a_key_of_an_index_is_no_longer_than_a_key_of_a_table",
+    ),
+    Mutant(
+        "engine-backfill-takes-long-keys",
+        "local/schema.py",
+        "if not raw or (len(raw) > _SURELY_FITS and self._size_complaint(name, item[name])):",
+        "if not raw:",
+        "a new index holds items whose keys are too long for it",
+        test=f"{_REFUSALS}::test_a_new_index_leaves_out_items_whose_keys_are_too_long_for_it",
+    ),
+    Mutant(
+        "engine-and-is-no-operator",
+        "local/expressions/conditions.py",
+        """        self.advance()
+        self.count_operator()
+        if keyword == "OR":""",
+        """        self.advance()
+        if keyword == "OR":""",
+        "a condition may have 300 comparisons, with AND between them",
+        test=f"{_REFUSALS}::test_and_or_and_not_are_operators",
+    ),
+    Mutant(
+        "engine-list-append-nests",
+        "local/expressions/updates.py",
+        """        if any(isinstance(one, ListAppend) for one in arguments):
+            self.misused("list_append")
+""",
+        "",
+        "list_append takes what list_append returns",
+        test=f"{_REFUSALS}::test_list_append_does_not_nest",
+    ),
+)

@@ -1,0 +1,291 @@
+"""What passes here and is refused by AWS fails in production: each of these is refused here too.
+
+The messages are the service's own where they are known. What AWS takes is taken, at the bottom.
+"""
+
+import pytest
+
+from streamkit.local.errors import ApiError
+from streamkit.local.expressions import Placeholders, parse_condition, parse_update
+from streamkit.local.values import canonical
+
+INVALID = "One or more parameter values were invalid: "
+LONG = "n" * 65_536
+TOO_LARGE = "Attribute name is too large, must be less than 65536 bytes"
+HASH_TOO_LONG = f"{INVALID}Size of hashkey has exceeded the maximum size limit of2048 bytes"
+RANGE_TOO_LONG = (
+    f"{INVALID}Aggregated size of all range keys has exceeded the size limit of 1024 bytes"
+)
+KEY_TOO_LONG = "The expression attribute map contains a key that is too long; size of key: 256"
+KEY = {"pk": {"S": "a"}, "sk": {"S": "1"}}
+ONE = {"N": "1"}
+
+
+@pytest.fixture
+def table(db, build):
+    """A table with an index of each kind."""
+    return db.table(
+        GlobalSecondaryIndexes=[build.gsi("global", "g", "r")],
+        LocalSecondaryIndexes=[build.gsi("local", "pk", "l")],
+    )
+
+
+def update(text, *, names=None, **values):
+    request = {"Key": KEY, "UpdateExpression": text}
+    if values:
+        request["ExpressionAttributeValues"] = {f":{name}": one for name, one in values.items()}
+    return request | ({"ExpressionAttributeNames": names} if names else {})
+
+
+def put(**attributes):
+    return {"Item": KEY | attributes}
+
+
+# -- names of attributes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "payload", "message"),
+    [
+        ("PutItem", {"Item": KEY | {"": ONE}}, "Empty attribute name"),
+        ("PutItem", put(m={"M": {"x": {"L": [{"M": {"": ONE}}]}}}), "Empty attribute name"),
+        ("PutItem", {"Item": KEY | {LONG: ONE}}, TOO_LARGE),
+        ("PutItem", {"Item": KEY | {"ü" * 32_768: ONE}}, TOO_LARGE),
+        ("PutItem", put(m={"M": {LONG: ONE}}), TOO_LARGE),
+        (
+            "UpdateItem",
+            update("SET m = :m", m={"M": {"": ONE}}),
+            "ExpressionAttributeValues contains invalid value: Empty attribute name for key :m",
+        ),
+        (
+            "UpdateItem",
+            update("SET #n = :one", names={"#n": LONG}, one=ONE),
+            f"ExpressionAttributeNames contains invalid value: {TOO_LARGE} for key #n",
+        ),
+        (
+            "UpdateItem",
+            update("SET #n = :one", names={"#" + "n" * 255: "x"}, one=ONE),
+            f"ExpressionAttributeNames contains invalid key: {KEY_TOO_LONG}",
+        ),
+        (
+            "UpdateItem",
+            update("SET n = :one", **{"o" * 255: ONE}),
+            f"ExpressionAttributeValues contains invalid key: {KEY_TOO_LONG}",
+        ),
+        ("UpdateItem", {"Key": KEY, "AttributeUpdates": {LONG: {"Value": ONE}}}, TOO_LARGE),
+        (
+            "UpdateItem",
+            {"Key": KEY, "AttributeUpdates": {"": {"Value": ONE}}},
+            "Empty attribute name",
+        ),
+        ("GetItem", {"Key": KEY, "AttributesToGet": [LONG]}, TOO_LARGE),
+        ("GetItem", {"Key": KEY, "AttributesToGet": [""]}, "Empty attribute name"),
+        ("PutItem", put() | {"Expected": {"": {"Exists": False}}}, "Empty attribute name"),
+    ],
+)
+def test_an_attribute_has_a_name_of_1_to_65535_bytes(db, table, operation, payload, message):
+    assert db.invalid(operation, TableName=table, **payload) == message
+
+
+def test_a_batch_and_a_transaction_check_names_too(db, table):
+    item = KEY | {"": ONE}
+    batch = {table: [{"PutRequest": {"Item": item}}]}
+    assert db.invalid("BatchWriteItem", RequestItems=batch) == "Empty attribute name"
+    actions = [{"Put": {"TableName": table, "Item": item}}]
+    assert db.invalid("TransactWriteItems", TransactItems=actions) == "Empty attribute name"
+
+
+def test_a_name_of_65535_bytes_is_taken(db, table):
+    for name in (LONG[1:], "ü" * 32_767):
+        db("PutItem", TableName=table, Item=KEY | {name: ONE})
+        assert db("GetItem", TableName=table, Key=KEY)["Item"] == KEY | {name: ONE}
+
+
+# -- keys of indexes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"g": {"S": "x" * 2049}, "r": {"S": "x"}}, HASH_TOO_LONG),
+        ({"g": {"S": "x" * 2049}}, HASH_TOO_LONG),
+        ({"g": {"S": "ü" * 1025}, "r": {"S": "x"}}, HASH_TOO_LONG),
+        ({"g": {"S": "x"}, "r": {"S": "x" * 1025}}, RANGE_TOO_LONG),
+        ({"l": {"S": "x" * 1025}}, RANGE_TOO_LONG),
+    ],
+)
+def test_a_key_of_an_index_is_no_longer_than_a_key_of_a_table(db, table, attributes, message):
+    assert db.invalid("PutItem", TableName=table, **put(**attributes)) == message
+    setting = ", ".join(f"{name} = :{name}" for name in attributes)
+    refused = db.invalid("UpdateItem", TableName=table, **update(f"SET {setting}", **attributes))
+    assert refused == message
+    assert "Item" not in db("GetItem", TableName=table, Key=KEY)
+
+
+def test_keys_of_an_index_may_be_as_long_as_the_limit(db, table):
+    longest = put(g={"S": "x" * 2048}, r={"S": "x" * 1024}, l={"S": "y" * 1024})
+    db("PutItem", TableName=table, **longest)
+    assert db.everything(IndexName="global") == db.everything(IndexName="local")
+
+
+def test_a_new_index_leaves_out_items_whose_keys_are_too_long_for_it(db, build):
+    table = db.table(keys="pk:S")
+    for length in (1024, 1025, 2048, 2049):
+        db("PutItem", TableName=table, Item=build.item(pk=str(length), x="a" * length))
+    for name, keys in (("hashed", ("x",)), ("ranged", ("pk", "x"))):
+        db(
+            "UpdateTable",
+            TableName=table,
+            AttributeDefinitions=[
+                {"AttributeName": key, "AttributeType": "S"} for key in ("pk", "x")
+            ],
+            GlobalSecondaryIndexUpdates=[{"Create": build.gsi(name, *keys)}],
+        )
+    found = {
+        name: sorted(item["pk"]["S"] for item in db.everything(IndexName=name))
+        for name in ("hashed", "ranged")
+    }
+    assert found == {"hashed": ["1024", "1025", "2048"], "ranged": ["1024"]}
+
+
+# -- expressions -----------------------------------------------------------------------------------
+
+
+def refusal(parse, text, **values):
+    given = {f":{name}": one for name, one in values.items()}
+    placeholders = Placeholders(None, given or None, expressions={"ConditionExpression": text})
+    with pytest.raises(ApiError) as caught:
+        parse(text, placeholders)
+    assert caught.value.code == "ValidationException"
+    return caught.value.message.partition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET a = list_append(list_append(:l, :l), :l)",
+        "SET a = list_append(:l, list_append(:l, :l))",
+        "SET a = list_append(:l, (list_append(:l, :l)))",
+        "SET a = if_not_exists(b, list_append(:l, :l))",
+    ],
+)
+def test_list_append_does_not_nest(text):
+    assert refusal(parse_update, text, l={"L": []}) == (
+        "The function is not allowed to be used this way in an expression; function: list_append"
+    )
+
+
+def test_if_not_exists_nests(db, table):
+    text = "SET a = list_append(if_not_exists(a, if_not_exists(b, :l)), :l)"
+    db("UpdateItem", TableName=table, **update(text, l={"L": [ONE]}))
+    assert db("GetItem", TableName=table, Key=KEY)["Item"]["a"] == {"L": [ONE, ONE]}
+
+
+@pytest.mark.parametrize("text", ["SET a = ((b))", "SET a = ((b + :v))", "SET a = ((((b)))) + :v"])
+def test_an_update_has_no_redundant_parentheses_either(text):
+    expected = "The expression has redundant parentheses;"
+    assert refusal(parse_update, text, v=ONE) == expected
+
+
+def nested_or(depth):
+    return "a<b " + "or (a<b " * depth + ")" * depth
+
+
+def nested_not(depth):
+    return "not (" * depth + "a<b" + ")" * depth
+
+
+def nested_default(depth):
+    return "SET a = " + "if_not_exists(b," * depth + "c" + ")" * depth
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (parse_condition, nested_or(149)),
+        (parse_condition, nested_not(299)),
+        (parse_condition, "not " * 299 + "a<b"),
+        (parse_condition, " or ".join(["a<b"] * 150)),
+        (parse_condition, " and ".join(["a between b and c"] * 150)),
+        (parse_update, nested_default(239)),
+    ],
+)
+def test_an_expression_has_300_operators_however_they_nest(parse, text):
+    placeholders = Placeholders(None, None, expressions={"ConditionExpression": text})
+    parsed = parse(text, placeholders)
+    item = {"a": {"N": "1"}, "b": {"N": "2"}, "c": {"N": "3"}}
+    if parse is parse_condition:
+        assert parsed.matches(item) in (True, False)
+    else:
+        assert parsed.apply(item, key_attributes=frozenset()).item["a"] == {"N": "2"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        nested_or(150),
+        nested_or(454),
+        nested_not(300),
+        "not " * 300 + "a<b",
+        "not " * 1000 + "a<b",
+        " or ".join(["a<b"] * 151),
+        " and ".join(["a<b"] * 151),
+        " and ".join(["attribute_exists(a)"] * 151),
+    ],
+)
+def test_and_or_and_not_are_operators(text):
+    assert refusal(parse_condition, text) == (
+        "The expression contains too many operators; operator count: 301"
+    )
+
+
+def test_parentheses_of_any_depth_are_redundant_and_not_too_many_operators():
+    redundant = "The expression has redundant parentheses;"
+    for text in ("(" * 2046 + "a<b" + ")" * 2046, "a < " + "(" * 2000 + "b" + ")" * 2000):
+        assert refusal(parse_condition, text) == redundant
+    assert refusal(parse_update, "SET a = " + "(" * 2000 + "b" + ")" * 2000) == redundant
+    unfinished = refusal(parse_condition, "(" * 4096)
+    assert unfinished == 'Syntax error; token: "<EOF>", near: "("'
+
+
+def test_calls_that_nest_deeply_have_the_fault_of_one_that_nests_once():
+    size = "a < " + "size(" * 600 + "b" + ")" * 600
+    assert refusal(parse_condition, size) == refusal(parse_condition, "a < size(size(b))")
+    unknown = "a < " + "f(" * 1300 + "b" + ")" * 1300
+    assert refusal(parse_condition, unknown) == "Invalid function name; function: f"
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def test_a_null_is_true():
+    with pytest.raises(ApiError) as caught:
+        canonical({"L": [{"NULL": False}]})
+    assert (
+        caught.value.message == f"{INVALID}Null attribute value types must have the value of true"
+    )
+
+
+# -- what AWS takes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["x.y", "x[0]", "x.y[3].z", "x"])
+def test_removing_a_path_of_an_item_that_is_not_there_does_nothing(db, table, path):
+    assert db("UpdateItem", TableName=table, **update(f"REMOVE {path}")) == {}
+    action = {"Update": update(f"REMOVE {path}, another.one") | {"TableName": table}}
+    db("TransactWriteItems", TransactItems=[action])
+    assert "Item" not in db("GetItem", TableName=table, Key=KEY)
+    db("PutItem", TableName=table, Item=KEY)
+    if path != "x":
+        assert db.invalid("UpdateItem", TableName=table, **update(f"REMOVE {path}")) == (
+            "The document path provided in the update expression is invalid for update"
+        )
+
+
+def test_a_set_may_have_an_empty_member(db, table):
+    db("PutItem", TableName=table, **put(s={"SS": ["", "a"]}, b={"BS": ["", "YQ=="]}))
+    db("UpdateItem", TableName=table, **update("DELETE s :a", a={"SS": ["a"]}))
+    stored = db("GetItem", TableName=table, Key=KEY)["Item"]
+    assert stored == KEY | {"s": {"SS": [""]}, "b": {"BS": ["", "YQ=="]}}
+    db("UpdateItem", TableName=table, **update("DELETE s :a", a={"SS": [""]}))
+    assert "s" not in db("GetItem", TableName=table, Key=KEY)["Item"]
