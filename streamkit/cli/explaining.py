@@ -7,7 +7,8 @@ import typer
 from streamkit.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from streamkit.operating.explanation import Explanation, Listening, Sighting
+    from streamkit.operating.explanation import Explanation, Listening
+    from streamkit.operating.sightings import Sighting
 
 
 def explain(
@@ -82,7 +83,7 @@ def _row(one: "Listening") -> tuple[str, ...]:
         "|".join(one.kinds),
         one.when or "-",
         one.lane,
-        one.state,
+        f"{one.state} for {', '.join(one.waits_for)}" if one.waits_for else one.state,
         str(len(one.parked)),
         (one.parked[0].error or "waits") if one.parked else "-",
     )
@@ -98,7 +99,7 @@ def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
             one.shard,
             one.position.lstrip("0"),
             f"{one.origin} ({one.hops})" if one.hops else one.origin,
-            ", ".join(f"{name} {'done' if done else 'to come'}" for name, done in one.done.items()),
+            ", ".join(f"{name}: {state}" for name, state in one.states.items()),
         )
         for one in found
     ]
@@ -106,5 +107,7 @@ def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
         table(("made (UTC)", "change", "shard", "position", "by", "consumers"), rows)
     else:
         say("no change of it is in the stream")
+    if any("to come" in one.states.values() for one in found):
+        say("to come: the written position is before it; one that led to nothing is written later")
     if not whole:
         say("not all of the stream was looked through; --pages reads more")

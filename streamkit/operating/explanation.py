@@ -6,31 +6,36 @@ aggregates that it counts in, and, if asked for, its changes that the stream sti
 written. The item's own values are given only if asked for; groups are told by hashes of their keys.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import msgspec
 
 from streamkit.app import App
-from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.aws import Aws, patiently
 from streamkit.changes import ItemKey
-from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.decode import CONTROL, Record
 from streamkit.decode.images import ImageDecoder
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DecodeError
-from streamkit.fleet.cursors import every_cursor
 from streamkit.handler import Handler
 from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.contributions import contributions
 from streamkit.model.codec import decode_item, encode_key
 from streamkit.model.keys import Key
-from streamkit.model.origin import MARK, read_mark
+from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
-from streamkit.parked.listing import HeldLane, list_parked, read_lanes
-from streamkit.processing.parking import Parked, lane_name
+from streamkit.operating.sightings import (
+    ItemView,
+    ShardLook,
+    Sighting,
+    carriers_of,
+    sighting_of,
+    view_item,
+)
+from streamkit.processing.parking import lane_name
 from streamkit.running.workers import consumers_of
 from streamkit.source.listing import list_shards
 from streamkit.surroundings import Surroundings, survey
@@ -57,6 +62,11 @@ class Listening:
 
     `lane` names the item's lane for it, in `parked` and in logs. `due` is when its first parked
     change is tried next (epoch seconds, 0: at once; None: nothing is parked, or it is stuck).
+
+    `state` says what the item's next change meets: `held` or `stuck`, what is parked before it;
+    `paused`; `waits`, because the shard that carries it, or a parent, waits for the handlers in
+    `waits_for`; `may wait`, where some open shards do, and `records` did not show which one carries
+    the item; `unknown`, of functions with a handler that blocks; else `free`.
     """
 
     consumer: str
@@ -68,6 +78,7 @@ class Listening:
     state: str = "free"
     due: int | None = None
     parked: tuple[Waiting, ...] = ()
+    waits_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +87,6 @@ class Group:
 
     aggregate: str
     key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """A change of the item in the stream.
-
-    `done` says for each consumer whether its written position is past it; what it parked counts as
-    past. A position that led to nothing is written a minute later, of a quiet shard in an hour.
-    `origin` is who made it, or `mark only`, of which no handler hears.
-    """
-
-    shard: str
-    position: str
-    kind: str
-    created_at: float
-    origin: str
-    hops: int
-    done: dict[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +118,7 @@ class Explanation:
     @property
     def held(self) -> tuple[Listening, ...]:
         """The handlers for which changes of it are parked."""
-        return tuple(one for one in self.listening if one.state != "free")
+        return tuple(one for one in self.listening if one.state in ("held", "stuck"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types."""
@@ -198,10 +191,12 @@ class _Looking:
         known = entity if isinstance(entity, type) else None
         groups, problem = _groups(self.consumers, known, item, self.schema)
         mark = (item or {}).get(MARK, {}).get("S", "")
-        shards = await list_shards(self.aws, self.schema.stream_arn or "")
+        shards = (await list_shards(self.aws, self.schema.stream_arn or "")).shards
+        views = [await self._view(consumer, known, key) for consumer in self.consumers]
         sightings, whole = None, True
         if pages:
-            sightings, whole = await self._sightings(key, [s.id for s in shards.shards], pages)
+            sightings, whole = await self._sightings(key, [s.id for s in shards], views, pages)
+        carriers = carriers_of(shards, [one.shard for one in sightings or ()])
         return Explanation(
             table=self.schema.name,
             digest=key.digest,
@@ -211,10 +206,10 @@ class _Looking:
             attributes=tuple(sorted(item or ())),
             written_by=mark.split(":", 3)[3] if mark.count(":") > 2 else None,
             hops=int(mark.split(":")[1]) if mark.count(":") > 2 else 0,
-            listening=tuple([one async for one in self._listening(known, key)]),
+            listening=tuple(_listening_of(v, h, carriers) for v in views for h in v.handlers),
             groups=groups,
             problem=problem,
-            shards=sum(shard.ending is None for shard in shards.shards),
+            shards=sum(shard.ending is None for shard in shards),
             sightings=sightings,
             whole=whole,
             data=decode_item(item) if show_data and item is not None else None,
@@ -223,69 +218,27 @@ class _Looking:
     def _store(self, consumer: App) -> CursorStore:
         return CursorStore(self.aws.dynamodb, self.around.space(consumer))
 
-    async def _listening(
-        self, entity: type[Entity] | None, key: ItemKey
-    ) -> AsyncIterator[Listening]:
-        for consumer in self.consumers:
-            handlers = [h for h in consumer.handlers if h.entity is entity]
-            lanes = {lane_name(handler.name, key): handler for handler in handlers}
-            store = self._store(consumer)
-            held = {lane.name: lane for lane in await read_lanes(store, lanes)}
-            parked = await list_parked(store, list(held.values()))
-            for name, handler in lanes.items():
-                waiting = [change for change in parked if change.lane == name]
-                yield _listening_of(consumer, handler, name, held.get(name), waiting)
+    async def _view(self, consumer: App, entity: type[Entity] | None, key: ItemKey) -> ItemView:
+        handlers = [handler for handler in consumer.handlers if handler.entity is entity]
+        return await view_item(consumer, self._store(consumer), handlers, key)
 
     async def _sightings(
-        self, key: ItemKey, shards: Sequence[str], pages: int
+        self, key: ItemKey, shards: Sequence[str], views: Sequence[ItemView], pages: int
     ) -> tuple[tuple[Sighting, ...], bool]:
         """Look through the shards; all of them get their turn before the pages are used up."""
-        cursors = {c.name: await every_cursor(self._store(c)) for c in self.consumers}
         found: list[Sighting] = []
         whole, left = True, pages
         for number, shard in enumerate(shards):
             share = max(1, left // (len(shards) - number)) if left else 0
-            reading = _Reading(self.aws, self.schema.stream_arn or "", shard, share)
+            reading = ShardLook(self.aws, self.schema.stream_arn or "", shard, share)
             found += [
-                _sighting(shard, record, cursors)
+                sighting_of(shard, record, views)
                 async for record in reading.records()
                 if self.route(record) is not None and record.item_key == key
             ]
             left -= share - reading.pages
             whole &= reading.ended
         return tuple(sorted(found, key=lambda one: (one.created_at, one.position))), whole
-
-
-@dataclass
-class _Reading:
-    """One shard being read from its oldest record, as far as `pages` go."""
-
-    aws: Aws
-    arn: str
-    shard: str
-    pages: int
-    ended: bool = False
-
-    async def records(self) -> AsyncIterator[Record]:
-        iterator: str | None = None
-        empty = 0
-        while self.pages and not self.ended:
-            try:
-                if iterator is None:
-                    where = {"ShardId": self.shard, "ShardIteratorType": "TRIM_HORIZON"}
-                    iterator = await self.aws.get_iterator(StreamArn=self.arn, **where)
-                page = await patiently(lambda it=iterator: self.aws.get_records(it))  # type: ignore[misc]
-            except AwsError as error:
-                if trouble_of(error) not in (Trouble.MISSING, Trouble.TRIMMED, Trouble.EXPIRED):
-                    raise
-                self.ended = trouble_of(error) is Trouble.MISSING  # it is trimmed by now
-                return
-            self.pages -= 1
-            for record in page.records:
-                yield record
-            iterator = page.next_iterator
-            empty = 0 if page.records else empty + 1
-            self.ended = iterator is None or empty >= _EMPTY_MAX
 
 
 def _record(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:
@@ -296,22 +249,23 @@ def _record(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:
     return Record.from_bytes(msgspec.json.encode(record))
 
 
-def _listening_of(
-    consumer: App, handler: Handler, name: str, lane: HeldLane | None, parked: Sequence[Parked]
-) -> Listening:
-    state, due = "free", None
-    if lane is not None:
-        state, due = ("stuck", None) if lane.stuck else ("held", lane.due)
+def _listening_of(view: ItemView, handler: Handler, carriers: Sequence[Sequence[str]]) -> Listening:
+    name = lane_name(handler.name, view.key)
+    state, waits_for = view.state_of(handler, carriers)
+    lane = view.lanes.get(name)
     return Listening(
-        consumer=consumer.name,
+        consumer=view.consumer,
         handler=handler.name,
         kinds=tuple(sorted(kind.value for kind in handler.kinds)),
         when=handler.when.text if handler.when else None,
         declared=str(handler.declared),
         lane=name,
         state=state,
-        due=due,
-        parked=tuple(Waiting(p.position, p.error, p.attempts, p.at) for p in parked),
+        due=None if lane is None or lane.stuck else lane.due,
+        parked=tuple(
+            Waiting(p.position, p.error, p.attempts, p.at) for p in view.parked if p.lane == name
+        ),
+        waits_for=waits_for,
     )
 
 
@@ -338,23 +292,3 @@ def _groups_of(aggregate: type[Aggregate[Any]], item: Entity) -> Iterator[Group]
     keys: Mapping[Key[Any], Any] = contributions(aggregate, item)
     for key in keys:
         yield Group(aggregate.__name__, key.digest)
-
-
-def _sighting(shard: str, record: Record, cursors: Mapping[str, Mapping[str, Cursor]]) -> Sighting:
-    mark = read_mark(record.old_image, record.new_image)
-    return Sighting(
-        shard=shard,
-        position=record.position,
-        kind=record.kind.value,
-        created_at=record.created_at,
-        origin=mark.origin if mark else "mark only",
-        hops=mark.hops if mark else 0,
-        done={name: _passed(found.get(shard), record) for name, found in cursors.items()},
-    )
-
-
-def _passed(cursor: Cursor | None, record: Record) -> bool:
-    if cursor is None:
-        return False
-    at_start = not cursor.position.isdecimal()
-    return cursor.finished or (not at_start and record.position <= cursor.position)

@@ -215,9 +215,8 @@ def _shards(
     parked: Sequence[Parked],
     members: Mapping[str, Member],
 ) -> Iterator[ShardStatus]:
-    lanes_of = Counter(lane.chunk for lane in lanes)
+    lanes_of, waits = Counter(lane.chunk for lane in lanes), waits_by_shard(cursors, members)
     for depth, cursor in in_tree_order(cursors):
-        owner = members.get(cursor.owner or "")
         yield ShardStatus(
             name=cursor.name,
             parent=cursor.parent,
@@ -233,13 +232,21 @@ def _shards(
             parked=_by_handler(change for change in parked if change.shard == cursor.name),
             lost=cursor.lost,
             time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),
-            waits_for=_waits_for(cursor.name, owner.waits if owner else ()),
+            waits_for=waits.get(cursor.name, ()),
         )
 
 
-def _waits_for(shard: str, waits: Iterable[str]) -> tuple[str, ...]:
-    said = (text.split(" ", 1) for text in sorted(waits))
-    return tuple(handler for name, handler in said if name == shard)
+def waits_by_shard(
+    cursors: Mapping[str, Cursor], members: Mapping[str, Member]
+) -> dict[str, tuple[str, ...]]:
+    """Return the handlers that shards wait for, as the owner of each says."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, cursor in cursors.items():
+        owner = members.get(cursor.owner or "")
+        said = (text.split(" ", 1) for text in sorted(owner.waits if owner else ()))
+        if handlers := tuple(handler for shard, handler in said if shard == name):
+            found[name] = handlers
+    return found
 
 
 def in_tree_order(cursors: Mapping[str, Cursor]) -> Iterator[tuple[int, Cursor]]:

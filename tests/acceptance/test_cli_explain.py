@@ -31,7 +31,7 @@ def test_a_held_item_is_told_with_its_lane_and_error(worked_shop):
 def test_its_changes_are_found_in_the_stream_without_its_data(worked_shop):
     found = worked_shop.json("explain", "shop", "ORDER#2", "ORDER", "--records")
     assert [one["kind"] for one in found["sightings"]] == ["inserted"]
-    assert found["sightings"][0]["done"] == {"shop": True}
+    assert found["sightings"][0]["states"] == {"shop": "done"}
     assert found["data"] is None
     done = worked_shop.run("explain", "shop", "ORDER#2", "ORDER", "--records")
     assert "inserted" in done.stdout

@@ -4,6 +4,30 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "parked-is-done",
+        "operating/sightings.py",
+        "            if names:\n",
+        "            if names and self.generation is None:\n",
+        "explain shows a parked change as done, because its shard's position is past it",
+        test="tests/simulation/test_explanation.py::test_a_change_that_is_parked_is_not_done_whatever_position_its_shard_has",
+    ),
+    Mutant(
+        "a-child-of-a-shard-that-waits-is-free",
+        "operating/sightings.py",
+        "for shard in line for name in",
+        "for shard in line[:1] for name in",
+        "explain calls a lane free although the parent of its shard waits for a handler",
+        test="tests/simulation/test_explanation.py::test_a_child_is_not_free_while_its_parent_waits",
+    ),
+    Mutant(
+        "position-of-no-cursor",
+        "operating/sightings.py",
+        '            return "done" if self.mark.token >= record.position else "to come"\n',
+        "            return _by_position(self.cursors.get(shard), record)\n",
+        "explain judges what functions have done by cursors, which they do not keep",
+        test="tests/simulation/test_explanation.py::test_of_functions_the_items_own_mark_says_what_is_done",
+    ),
+    Mutant(
         "idle-is-all-done",
         "cli/workers.py",
         "            if not until_idle or self.errors:\n",

@@ -18,10 +18,17 @@ from streamkit import (
     Put,
     became,
 )
+from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
 from streamkit.errors import ConfigurationError
+from streamkit.operating.consumers import pause_consumer
 from streamkit.operating.explanation import explain_item
 from streamkit.processing.parking import lane_name
+from streamkit.settings import Settings
+from streamkit.testing.chance import repeatable
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import Process
+from tests.simulation import lambdas, watchers
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
@@ -126,13 +133,13 @@ def test_its_changes_in_the_stream_are_found_wherever_they_are(shop):
     shop.put(Order(number=7, status="LOST"))
     found = explained(shop, "ORDER#7", "ORDER", records=True)
     assert [one.kind for one in found.sightings] == ["inserted", *["modified"] * 4]
-    assert [one.done["shop"] for one in found.sightings] == [True] * 4 + [False]
+    assert [one.states["shop"] for one in found.sightings] == ["done"] * 4 + ["to come"]
     assert {one.origin for one in found.sightings} == {"application"}
     assert found.whole
     shop.settle()
     shop.stop()  # it writes the positions that led to nothing, too
     found = explained(shop, "ORDER#7", "ORDER", records=True)
-    assert all(done for one in found.sightings for done in one.done.values())
+    assert {state for one in found.sightings for state in one.states.values()} == {"done"}
 
 
 def test_a_change_that_a_handler_made_says_so_in_the_stream(shop):
@@ -174,3 +181,144 @@ def test_nothing_is_written_by_looking(shop):
     before = shop.world.items("Shop")
     explained(shop, "ORDER#7", "ORDER", records=True)
     assert shop.world.items("Shop") == before
+
+
+def states(found, consumer="shop"):
+    return [one.states[consumer] for one in found.sightings]
+
+
+def test_a_change_that_is_parked_is_not_done_whatever_position_its_shard_has(shop):
+    shop.stop()
+    found = explained(shop, "ORDER#13", "ORDER", records=True)
+    assert states(found) == ["done", "stuck for shipped", "done", "stuck for shipped"]
+    assert states(found, "shop.search") == ["done"] * 4
+
+
+def test_what_waits_behind_a_parked_change_is_held_and_not_done(harness_of):
+    app = App("shop", table="Shop", entities=[Notice])
+
+    @app.on(attempts=1)
+    async def told(change: Change[Order]) -> None:
+        raise ConnectionError("down")
+
+    harness = harness_of(app)
+    harness.settle()
+    harness.put(Order(number=1))
+    harness.put(Order(number=1, status="SHIPPED"))
+    harness.advance("1s")
+    found = explained(harness, "ORDER#1", "ORDER", records=True)
+    assert states(found) == ["held for told"] * 2
+
+
+def test_a_recipient_for_whom_a_change_is_parked_keeps_it_from_being_done(harness_of):
+    harness = harness_of(watchers.make_app(poison={"u0003"}, inline=0))
+    watchers.watch(harness, 10)
+    harness.put(watchers.Deal(deal="1", brand="acme"))
+    harness.settle()
+    harness.stop()
+    found = explained(harness, "DEAL#1", "DEAL#1", records=True)
+    assert states(found, "deals") == ["stuck for notify"]
+
+
+def blocking(down):
+    app = App("shop", table="Shop", entities=[Notice])
+
+    @app.on(on_failure="block")
+    def waits(change: Inserted[Notice]) -> None:
+        if down:
+            raise ConnectionError("its downstream is down")
+
+    @app.on
+    def told(change: Change[Order]) -> None:
+        del change
+
+    return app
+
+
+def told(found):
+    return by_handler(found)["shop/told"]
+
+
+def test_a_lane_is_not_free_while_the_shard_before_it_waits_for_a_handler(harness_of):
+    down = [True]
+    harness = harness_of(blocking(down), settings=Settings())
+    harness.settle()
+    assert told(explained(harness, "ORDER#1", "ORDER")).state == "free"
+    harness.put(Notice(number=1))
+    harness.put(Order(number=1))
+    harness.advance("1m")
+    found = explained(harness, "ORDER#1", "ORDER", records=True)
+    assert (told(found).state, told(found).waits_for) == ("waits", ("waits",))
+    assert states(found) == ["to come"]
+    assert found.held == ()
+    down.clear()
+    harness.settle()
+    harness.advance("10s")
+    assert told(explained(harness, "ORDER#1", "ORDER")).state == "free"
+
+
+def test_of_two_shards_the_one_that_carries_the_item_says_whether_it_waits(harness_of):
+    harness = harness_of(blocking([True]), settings=Settings(), shards=2)
+    harness.settle()
+    harness.put(Notice(number=1))
+    harness.put(*(Order(number=number) for number in range(8)))
+    harness.advance("1m")
+    unseen = {told(explained(harness, f"ORDER#{n}", "ORDER")).state for n in range(8)}
+    assert unseen == {"may wait"}
+    found = [explained(harness, f"ORDER#{n}", "ORDER", records=True) for n in range(8)]
+    assert {told(one).state for one in found} == {"waits", "free"}
+    for one in found:
+        assert (told(one).state == "free") == (states(one) == ["done"]), "read on, or held up"
+
+
+def test_a_child_is_not_free_while_its_parent_waits(harness_of):
+    harness = harness_of(blocking([True]), settings=Settings(), shards=1)
+    harness.settle()
+    harness.put(Notice(number=1))
+    harness.advance("1m")
+    harness.split()
+    harness.put(Order(number=1))
+    harness.advance("1m")
+    assert told(explained(harness, "ORDER#1", "ORDER")).state == "waits"
+    assert told(explained(harness, "ORDER#1", "ORDER", records=True)).state == "waits"
+
+
+def test_nothing_is_free_while_the_consumer_is_paused(shop):
+    shop.operate(lambda aws: pause_consumer(shop.app, aws, clock=shop.world.clock))
+    listening = by_handler(explained(shop, "ORDER#7", "ORDER"))
+    assert listening["shop/shipped"].state == "paused"
+    assert listening["shop.search/indexed"].state == "free"
+
+
+def test_what_came_before_the_consumers_start_was_passed_over(harness_of):
+    app = make_app()
+    harness = harness_of(app, settings=Settings())
+    harness.put(Order(number=7))
+    harness.advance("10s")
+    app.start = "latest"
+    harness.settle()
+    harness.stop()
+    found = explained(harness, "ORDER#7", "ORDER", records=True)
+    assert states(found, "shop") == ["before its start"]
+
+
+def test_of_functions_the_items_own_mark_says_what_is_done():
+    app = make_app()
+
+    async def main():
+        world = lambdas.world_of(app)
+        stream = lambdas.Stream(world, "Shop")
+        for status in ("NEW", "SHIPPED"):
+            keys = {"PK": {"S": "ORDER#7"}, "SK": {"S": "ORDER"}}
+            wire = keys | {"number": {"N": "7"}, "status": {"S": status}}
+            world.engine.call("dynamodb", "PutItem", {"TableName": "Shop", "Item": wire})
+            if status == "NEW":
+                async with lambdas.environment_of(world, app) as environment:
+                    await process_batch(environment, lambdas.event(stream.business()))
+        async with world.clients(Process("operator")) as aws:
+            return await explain_item(app, aws, "ORDER#7", "ORDER", records=True)
+
+    with repeatable(1):
+        found = run_virtually(main)
+    assert states(found) == ["done", "to come"]
+    assert states(found, "shop.search") == ["unknown"] * 2, "it has never run"
