@@ -32,7 +32,7 @@ from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.coordinator import Coordinator, Rhythm
-from streamkit.fleet.generation import Founding
+from streamkit.fleet.joining import Founding
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.members import Member, Pulse, Roster, new_worker_name

@@ -17,8 +17,9 @@ from streamkit.cost.metering import meter
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
 from streamkit.errors import ConfigurationError
-from streamkit.fleet.generation import Founding, Generation, join_generation, newest_generation
+from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA, Hosted, claim
+from streamkit.fleet.joining import Founding, join_generation
 from streamkit.observe.emf import EmfMetrics
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters

@@ -20,28 +20,34 @@ from streamkit.model.conditions import Attr
 from streamkit.source.lister import NAME as LISTER
 
 
-async def capture(store: CursorStore, number: int) -> None:
+async def capture(store: CursorStore, number: int, *, read: bool = True) -> None:
     """Raise every cursor to a generation.
+
+    Args:
+        store: the consumer's control items.
+        number: the generation's.
+        read: it has to have been read already.
 
     Raises:
         ConfigurationError: no worker of the consumer has ever run.
     """
     while True:
         lister = await store.read(LISTER)
-        if lister is None:
+        if lister is None and read:
             raise ConfigurationError(
                 f"no worker of {store.space.consumer} has read this stream yet; start one first"
             )
-        behind = [c for c in (lister, *await _open(store)) if c.generation < number]
+        listed = await _open(store)
+        behind = [c for c in (lister, *listed) if c is not None and c.generation < number]
         for cursor in behind:
             await _raise(store, cursor, number)
         after = await store.read(LISTER)
-        if not behind and after is not None and _state(after) == _state(lister):
+        if not behind and _state(after) == _state(lister):
             return
 
 
-def _state(lister: Cursor) -> tuple[int, str]:
-    return lister.epoch, lister.commit
+def _state(lister: Cursor | None) -> tuple[int, str] | None:
+    return None if lister is None else (lister.epoch, lister.commit)
 
 
 async def _open(store: CursorStore) -> Iterable[Cursor]:

@@ -7,40 +7,38 @@ that creates a generation, aggregates that are new, changed or were away are mar
 rebuild*: they have missed changes, and only a rebuild makes them right. A rebuild takes its steps
 as generations of the same handlers, see `builds`.
 
-The first generation is the consumer's founding: where it starts is resolved there and then and is
-in the table before anything is read. A consumer whose stream was replaced is founded again under
-the new stream's label, with what it knew under the old one; changes in between may be lost.
+How a worker comes into one is in `joining`.
 
 A rewind is a generation that throws all cursors away. Its one write is the whole decision; whoever
-comes next, worker or operator, deletes what older generations left before anything is read.
+comes next, worker or operator, deletes what older generations left before anything is read. It is
+asked for by a generation before that, to which every cursor is raised: then no commit is on its way
+any more, and what is parked can be counted. A worker that joins takes the question back.
+
+Every one of these writes asks for all that the decision was made on: generation, builds, host.
 """
 
-import random
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 from typing import Any
 
-import anyio
-
-from streamkit.actions import OURS, Action
-from streamkit.clock import Clock
+from streamkit.actions import OURS, Action, Wire
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.errors import LeaseLost, RetentionLost
-from streamkit.fleet.cursors import drop_cursors, every_cursor
-from streamkit.fleet.directory import enter, predecessors
-from streamkit.fleet.hosting import LAMBDA, check_host
+from streamkit.errors import LeaseLost
+from streamkit.fleet.cursors import drop_cursors
+from streamkit.fleet.hosting import LAMBDA
 from streamkit.handler import Handler
 from streamkit.model.builds import Build, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
-from streamkit.processing.transaction import transact
-from streamkit.source.loss import Losses
-from streamkit.start import Start, since_of, start_text
 
 _KNOWN_MAX = 20
 """Fingerprints remembered: more roll-outs than are ever alive at once; the item stays small."""
 _ZERO = {"N": "0"}
+_TEXTS = ("host", "incarnation", "mover", "asks")
+"""Attributes of the consumer's item that are missing where they are empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,8 @@ class Generation:
     app declared then. `rewinding`: cursors of older generations are still to be deleted. `builds`
     are the last builds of aggregates, by name. `host` says who runs the consumer, see `hosting`.
     `incarnation` is drawn when the consumer is founded: one of the same name that was deleted had
-    another, and what is kept under that does not count any more.
+    another, and what is kept under that does not count any more. `mover` is who moves it to another
+    host, `asks` who is about to rewind it; `paused` is since when functions do nothing (0: not).
     """
 
     number: int
@@ -68,20 +67,14 @@ class Generation:
     builds: Mapping[str, Build] = field(default_factory=dict)
     host: str = ""
     incarnation: str = ""
-
-
-@dataclass(frozen=True)
-class Founding:
-    """What a consumer's first generation needs to know: its table, and where it starts."""
-
-    table: str
-    start: Start
-    clock: Clock
-    losses: Losses
+    mover: str = ""
+    asks: str = ""
+    paused: int = 0
 
 
 def read_generation(item: Mapping[str, Any]) -> Generation:
     """Read the consumer's item."""
+    empty = {"S": ""}
     return Generation(
         number=int(item["generation"]["N"]),
         fingerprint=item["fingerprint"]["S"],
@@ -94,8 +87,11 @@ def read_generation(item: Mapping[str, Any]) -> Generation:
         start=item.get("start", {"S": "trim_horizon"})["S"],
         rewinding="rewinding" in item,
         builds=read_builds(item["builds"]["S"]) if "builds" in item else {},
-        host=item["host"]["S"] if "host" in item else "",
-        incarnation=item["incarnation"]["S"] if "incarnation" in item else "",
+        host=item.get("host", empty)["S"],
+        incarnation=item.get("incarnation", empty)["S"],
+        mover=item.get("mover", empty)["S"],
+        asks=item.get("asks", empty)["S"],
+        paused=int(item.get("paused", _ZERO)["N"]),
     )
 
 
@@ -133,101 +129,32 @@ async def newest_generation(store: CursorStore) -> Generation | None:
     return None if item is None else read_generation(item)
 
 
-async def join_generation(
-    store: CursorStore,
-    fingerprint: str,
-    handlers: Iterable[Handler],
-    *,
-    take_over: bool,
-    founding: Founding | None = None,
-    host: str = "",
-) -> Generation | None:
-    """Join the newest generation or start one; None means: stand by, this is an older roll-out.
+async def ask_rewind(store: CursorStore, newest: Generation) -> Generation:
+    """Start a generation in which a rewind may be decided, unless a worker joins it.
 
-    Args:
-        store: the consumer's control items.
-        fingerprint: of the handlers.
-        handlers: what the app registers.
-        take_over: let a known older fingerprint start a generation, because no worker of the
-            newest is alive or an operator said so.
-        founding: what to do if there is none yet; without it all records there are count.
-        host: who is going to run the consumer; empty if nobody is.
+    Where functions run the consumer it only shuts out who moves it: they have no cursors to raise.
 
     Raises:
-        RetentionLost: the stream was replaced, and the app's policy is to halt.
-        ConfigurationError: the app's start is still to come, or the consumer has another host.
+        LeaseLost: something of the consumer changed meanwhile.
     """
-    handlers = list(handlers)
-    while True:
-        newest = await newest_generation(store)
-        if newest is not None:
-            check_host(store.space.consumer, newest.host, host)
-        if newest is not None and newest.rewinding:
-            await finish_rewind(store, newest)
-            continue
-        if newest is not None and newest.fingerprint == fingerprint:
-            return newest
-        if newest is not None and fingerprint in newest.known and not take_over:
-            return None
-        started = next_generation(newest, fingerprint, handlers)
-        started = replace(started, host=host or started.host)
-        if newest is None and founding is not None:
-            found = await _found(store, started, handlers, founding)
-            if found is not None:
-                return found
-            continue
-        try:
-            await store.write(_action(store, newest, started))
-        except LeaseLost:
-            continue  # another worker started one at the same moment: look again
-        return started
+    asked = replace(newest, mover="")
+    if newest.host != LAMBDA:
+        asked = replace(asked, number=newest.number + 1, asks=uuid.uuid4().hex[:8])
+    if asked == newest:
+        return newest
+    await write_generation(store, newest, asked)
+    return asked
 
 
-async def _found(
-    store: CursorStore, first: Generation, handlers: list[Handler], founding: Founding
-) -> Generation | None:
-    """Found the consumer of this stream; None if another worker was faster, or a hook failed."""
-    now = int(founding.clock.time())
-    first = replace(first, incarnation=uuid.uuid4().hex[:8])
-    aggregates = frozenset(handler.name for handler in handlers if handler.is_aggregate)
-    before = await _predecessor(store, founding.table, now)
-    if before is None:
-        since = since_of(founding.start, now)
-        started = replace(first, since=since, start=start_text(founding.start), founded=now)
-        if since:  # they count from the start only, and the table may have held items before
-            started = replace(started, rebuild=aggregates)
-    else:
-        old, lost = before
-        pause = await founding.losses.settle(lost)
-        if pause is not None:
-            await anyio.sleep(pause)
-            return None
-        started = next_generation(old, first.fingerprint, handlers)
-        started = replace(started, rebuild=aggregates, founded=now, lost=now, builds={})
-        started = replace(started, host=first.host, incarnation=first.incarnation)
-    actions = [_action(store, None, started), enter(store.space, founding.table)]
-    schemas = {store.space.schema.name: store.space.schema}
-    refused = await transact(store.dynamodb, schemas, actions, random.Random())
-    return started if refused is None else None
-
-
-async def _predecessor(
-    store: CursorStore, table: str, now: int
-) -> tuple[Generation, RetentionLost] | None:
-    """Return what the consumer was under the table's last stream, and what that may have lost."""
-    for old in await predecessors(store, table):
-        generation = await newest_generation(old)
-        if generation is not None:
-            cursors = await every_cursor(old)
-            seen = [c.seen for c in cursors.values() if not c.finished]
-            lost = RetentionLost(
-                f"possible loss: the stream of table {table} is a new one; changes that were not"
-                f" read from {old.space.label}, or were made while there was none, are lost",
-                since=min(seen, default=0),
-                until=now,
-            )
-            return generation, lost
-    return None
+async def withdraw_rewind(store: CursorStore, asked: Generation) -> None:
+    """Let the generation that was asked for go on as those before it."""
+    action = store.space.update("consumer")
+    action.removes.add("asks")
+    action.guards.append((Guard(Attr("asks").eq(asked.asks)), OURS))
+    try:
+        await store.write(action)
+    except LeaseLost:
+        return  # it is decided, or somebody else has taken it back
 
 
 async def begin_rewind(store: CursorStore, newest: Generation, since: int, now: int) -> Generation:
@@ -237,17 +164,18 @@ async def begin_rewind(store: CursorStore, newest: Generation, since: int, now: 
 
     Args:
         store: the consumer's control items.
-        newest: the generation as read.
+        newest: the generation as read, or asked for.
         since: epoch second from which on changes are read again; 0 for all there are.
         now: epoch seconds.
 
     Raises:
-        LeaseLost: another generation was started meanwhile.
+        LeaseLost: a worker joined meanwhile, or something else of the consumer changed.
     """
-    rewound = replace(newest, number=newest.number + 1, since=since, founded=now, rewinding=True)
+    number = newest.number + 1
+    rewound = replace(newest, number=number, since=since, founded=now, rewinding=True, asks="")
     if newest.host == LAMBDA:  # marks of before do not count any more
         rewound = replace(rewound, incarnation=uuid.uuid4().hex[:8])
-    await store.write(_action(store, newest, rewound))
+    await write_generation(store, newest, rewound)
     return rewound
 
 
@@ -258,7 +186,7 @@ async def begin_move(store: CursorStore, newest: Generation, host: str) -> Gener
         LeaseLost: another generation was started meanwhile.
     """
     moved = replace(newest, number=newest.number + 1, host=host)
-    await store.write(_action(store, newest, moved))
+    await write_generation(store, newest, moved)
     return moved
 
 
@@ -275,7 +203,24 @@ async def finish_rewind(store: CursorStore, newest: Generation) -> int:
     return dropped
 
 
-def _action(store: CursorStore, newest: Generation | None, started: Generation) -> Action:
+async def write_generation(
+    store: CursorStore, newest: Generation | None, started: Generation
+) -> None:
+    """Let the consumer be in a generation, IF everything is as it was read.
+
+    Raises:
+        LeaseLost: it is not.
+    """
+    try:
+        await store.write(transition(store, newest, started))
+    except LeaseLost:
+        # The SDK repeats a call whose reply was lost.
+        if await newest_generation(store) != started:
+            raise
+
+
+def transition(store: CursorStore, newest: Generation | None, started: Generation) -> Action:
+    """Return what lets a consumer be in a generation, IF everything is as it was read."""
     action = store.space.update("consumer")
     action.sets |= {
         "generation": {"N": str(started.number)},
@@ -287,27 +232,34 @@ def _action(store: CursorStore, newest: Generation | None, started: Generation) 
         "lost": {"N": str(started.lost)},
         "start": {"S": started.start},
     }
-    if started.rewinding:
-        action.sets["rewinding"] = {"BOOL": True}
-    if started.rebuild:
-        action.sets["rebuild"] = {"SS": sorted(started.rebuild)}
-    elif newest is not None and newest.rebuild:
-        action.removes.add("rebuild")
-    if started.host:
-        action.sets["host"] = {"S": started.host}
-    if started.incarnation:
-        action.sets["incarnation"] = {"S": started.incarnation}
-    if started.builds:
-        action.sets["builds"] = {"S": builds_text(started.builds)}
-    elif newest is not None and newest.builds:
-        action.removes.add("builds")
-    condition: Condition = absent
+    optional: dict[str, Wire | None] = {
+        "rewinding": {"BOOL": True} if started.rewinding else None,
+        "rebuild": {"SS": sorted(started.rebuild)} if started.rebuild else None,
+        "builds": {"S": builds_text(started.builds)} if started.builds else None,
+        **{name: {"S": text} if (text := getattr(started, name)) else None for name in _TEXTS},
+    }
+    action.sets |= {name: value for name, value in optional.items() if value is not None}
     if newest is not None:
-        marks = Attr("rebuild")  # a loss may mark aggregates at any time
-        as_read = marks.eq(set(newest.rebuild)) if newest.rebuild else marks.not_exists()
-        condition = Attr("generation").eq(newest.number) & as_read & builds_are(newest.builds)
-    action.guards.append((Guard(condition), OURS))
+        action.removes |= {name for name, value in optional.items() if value is None}
+    action.guards.append((Guard(absent if newest is None else _as_read(newest)), OURS))
     return action
+
+
+def _as_read(newest: Generation) -> Condition:
+    """Return the condition that all is so on which a generation was decided."""
+    conditions: list[ConditionBase] = [builds_are(newest.builds)]
+    for name in ("rebuild", "rewinding", *_TEXTS):  # a loss may mark aggregates at any time
+        value = getattr(newest, name)
+        there = Attr(name)
+        as_read = set(value) if name == "rebuild" else value
+        conditions.append(there.eq(as_read) if value else there.not_exists())
+    if newest.host == LAMBDA:
+        conditions.append(_number_is("paused", newest.paused))
+    return reduce(and_, conditions, Attr("generation").eq(newest.number))
+
+
+def _number_is(name: str, value: int) -> ConditionBase:
+    return Attr(name).eq(value) if value else Attr(name).not_exists()
 
 
 def builds_are(builds: Mapping[str, Build]) -> ConditionBase:
@@ -339,5 +291,7 @@ async def step_builds(
     number = newest.number + 1 if advance else newest.number
     rebuild = newest.rebuild - frozenset(right)
     stepped = replace(newest, number=number, builds=builds, rebuild=rebuild)
-    await store.write(_action(store, newest, stepped))
+    if advance:  # who moves the consumer knows nothing of them
+        stepped = replace(stepped, mover="")
+    await write_generation(store, newest, stepped)
     return stepped

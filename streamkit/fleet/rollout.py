@@ -16,13 +16,9 @@ from typing import Any
 
 from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
-from streamkit.fleet.generation import (
-    Founding,
-    Generation,
-    join_generation,
-    newest_generation,
-)
+from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import WORKERS
+from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.members import Member
 from streamkit.handler import Handler
 from streamkit.observe.logger import get_logger

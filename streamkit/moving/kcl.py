@@ -14,8 +14,9 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
-from streamkit.fleet.generation import Founding, Generation, join_generation, newest_generation
+from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import FROM_KCL, WORKERS
+from streamkit.fleet.joining import Founding, join_generation
 from streamkit.moving.fence import Fence
 from streamkit.moving.leases import Positions, positions, read_leases
 from streamkit.moving.moved import Imported, MoveRefused, refuse

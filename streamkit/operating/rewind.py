@@ -5,9 +5,12 @@ oldest record and what was created before the moment is dropped; parents before 
 On failure: a refusal that lists every reason, and nothing has changed.
 
 It is refused for what would come out wrong: handlers that count twice, parked changes (they
-would be met again), workers that are alive, other code than the consumer's. The decision is one
-conditional write. A crash before it leaves the old state, one after it the new: the next worker,
-or the same command, deletes the old cursors, and no commit under them is accepted then.
+would be met again), workers that are alive, other code than the consumer's. A worker may only seem
+to be dead, and its last commit, which parks a change, may be late: so every cursor is raised to a
+new generation first, and only then is it looked whether changes are parked. The decision is one
+conditional write, which a worker that began meanwhile prevents. A crash before it leaves the old
+state, one after it the new: the next worker, or the same command, deletes the old cursors, and no
+commit under them is accepted then.
 
 Lambda functions have no cursors: marks of items say what is done. Those of before do not count in
 the new generation, which has another incarnation, and a mapping that is created anew delivers the
@@ -27,15 +30,18 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
 from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, RemoveFromSet, Set
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import (
     Generation,
+    ask_rewind,
     begin_rewind,
     finish_rewind,
     newest_generation,
+    withdraw_rewind,
 )
-from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, Hosted, look
+from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.handler import Handler
 from streamkit.parked.listing import held_lanes
@@ -109,18 +115,45 @@ async def rewind(
     if newest is None or reasons:
         raise RewindRefused(reasons)
     if not newest.rewinding:
-        if parked := len(await held_lanes(store, await every_cursor(store))):
-            reasons.append(f"{parked} lanes hold parked changes; redrive or discard them first")
+        reasons += await _parked(store)
         if alive := await live_workers(store, clock, lease_seconds):
             reasons.append(f"workers are alive, stop them first: {', '.join(alive)}")
         if newest.host == LAMBDA:
-            reasons += _of_functions(await look(store), now, in_flight)
+            reasons += _of_functions(newest, now, in_flight)
         if reasons:
             raise RewindRefused(reasons)
     since = 0 if to is None else int(to.timestamp())
-    newest = await begin_rewind(store, newest, since, int(now))
+    try:
+        if not newest.rewinding:
+            newest = await _sealed(store, newest)
+        newest = await begin_rewind(store, newest, since, int(now))
+    except LeaseLost:
+        raise RewindRefused(
+            ["a worker began meanwhile, or somebody else changed the consumer; try again"]
+        ) from None
     dropped = await finish_rewind(store, newest)
     return Rewound(app.name, newest.number, since, dropped, newest.host or WORKERS)
+
+
+async def _sealed(store: CursorStore, newest: Generation) -> Generation:
+    """Let no commit come any more of those who may seem to be dead; look what they have parked.
+
+    Raises:
+        RewindRefused: they have.
+        LeaseLost: the consumer is not as it was read any more.
+    """
+    asked = await ask_rewind(store, newest)
+    if asked.host != LAMBDA:
+        await capture(store, asked.number, read=False)
+    if reasons := await _parked(store):
+        await withdraw_rewind(store, asked)
+        raise RewindRefused(reasons)
+    return asked
+
+
+async def _parked(store: CursorStore) -> list[str]:
+    parked = len(await held_lanes(store, await every_cursor(store)))
+    return [f"{parked} lanes hold parked changes; redrive or discard them first"] if parked else []
 
 
 def _too_far(to: datetime | None, now: float) -> Iterator[str]:
@@ -143,7 +176,7 @@ def _of_code(app: App, newest: Generation | None) -> Iterator[str]:
         yield f"{app.name} runs other handlers than these; rewind with the code that is deployed"
 
 
-def _of_functions(hosted: Hosted, now: float, in_flight: float) -> Iterator[str]:
+def _of_functions(hosted: Generation, now: float, in_flight: float) -> Iterator[str]:
     if not hosted.paused:
         yield "Lambda functions run it: pause it first (`streamkit consumers pause`)"
     elif (left := hosted.paused + in_flight + _MARGIN_SECONDS - now) > 0:

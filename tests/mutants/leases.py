@@ -292,7 +292,7 @@ MUTANTS = (
     Mutant(
         "generation-without-condition",
         "fleet/generation.py",
-        "    action.guards.append((Guard(condition), OURS))\n",
+        "    action.guards.append((Guard(absent if newest is None else _as_read(newest)), OURS))\n",
         "",
         "two roll-outs at the same moment start the same generation",
         "D10",
@@ -300,7 +300,7 @@ MUTANTS = (
     ),
     Mutant(
         "left-over-takes-over",
-        "fleet/generation.py",
+        "fleet/joining.py",
         "        if newest is not None and fingerprint in newest.known and not take_over:\n",
         "        if newest is None and not fingerprint:\n",
         "a left-over worker of an older roll-out starts a generation and wipes out the new one",

@@ -3,6 +3,7 @@
 And an end to a consumer: its control items go, all of them, and nothing else.
 """
 
+from functools import partial
 from typing import Annotated
 
 import anyio
@@ -130,7 +131,7 @@ def test_a_rewind_reads_again_from_a_moment_on_through_shards_that_have_ended():
         world, app = make_world(), make_app()
         second = await written(world, app)
         done = await back(world, app, second)
-        assert (done.generation, done.cursors) == (2, 2)
+        assert (done.generation, done.cursors) == (3, 2)
         await run(world, app)
         assert app.order == [("x", 2), ("x", 3)]
         put(world, "x", 4)
@@ -159,7 +160,7 @@ def test_a_rewind_that_dies_anywhere_has_happened_or_has_not_and_can_be_repeated
         done = await back(world, app, second, process=process)
         assert (done is None) == process.dead.is_set()
         (consumer,) = (i for i in control_items(world) if i.get("_sk_kind") == {"S": "consumer"})
-        decided = consumer["_sk_generation"] == {"N": "2"}
+        decided = consumer["_sk_generation"] == {"N": "3"}
         await run(world, app)
         seen = list(app.order)
         assert seen == ([("x", 2), ("x", 3)] if decided else [])
@@ -167,10 +168,10 @@ def test_a_rewind_that_dies_anywhere_has_happened_or_has_not_and_can_be_repeated
         await back(world, app, second)
         await run(world, app)
         assert app.order == [("x", 2), ("x", 3)]
-        return process.calls, bool(seen)
+        return process.writes, bool(seen)
 
-    calls, _ = run_virtually(scenario, None)
-    outcomes = [run_virtually(scenario, CrashPoint(call, "after"))[1] for call in range(calls)]
+    writes, _ = run_virtually(scenario, None)
+    outcomes = [run_virtually(scenario, CrashPoint(call, "after"))[1] for call in (0, *writes)]
     assert outcomes == sorted(outcomes), "one call decides"
     assert set(outcomes) == {False, True}
 
@@ -253,6 +254,124 @@ def test_a_rewind_is_refused_while_a_worker_beats_and_not_for_one_that_was_kille
                 with pytest.raises(RewindRefused, match="stop them first: alive"):
                     await back(world, app, None)
                 group.cancel_scope.cancel()
+
+    run_virtually(scenario)
+
+
+class LateParker(Process):
+    """Is killed while a commit that parks is on its way, which arrives when it is let go."""
+
+    def __init__(self):
+        super().__init__("late")
+        self.sent, self.arrives = anyio.Event(), anyio.Event()
+
+    async def intercept(self, call, apply):
+        if call.operation == "TransactWriteItems" and b"#parked#" in call.payload:
+            self.sent.set()
+            await self.arrives.wait()
+            apply()
+            self.kill()
+        return await super().intercept(call, apply)
+
+
+class Deciding(Process):
+    """Stands still before the write that decides a rewind, until it is told to go on."""
+
+    def __init__(self):
+        super().__init__("deciding")
+        self.there, self.goes_on = anyio.Event(), anyio.Event()
+
+    async def intercept(self, call, apply):
+        if b"rewinding" in call.payload and b"BOOL" in call.payload and not self.there.is_set():
+            self.there.set()
+            await self.goes_on.wait()
+        return await super().intercept(call, apply)
+
+
+async def rewound_by(world, app, operator, outcome):
+    try:
+        outcome.append(await back(world, app, None, process=operator))
+    except RewindRefused as refusal:
+        outcome.append(refusal)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 3.0, None, 20.0])
+def test_a_change_that_a_dying_worker_parks_late_is_seen_by_a_rewind_or_never_parked(seconds):
+    """Otherwise the stale change runs some day after the newer ones, which are read again.
+
+    It arrives after so many seconds, or (None) between the last look and the decision.
+    """
+
+    async def scenario():
+        world, app = make_world(), make_app()
+        put(world, "x", 1)
+        await run(world, app)
+        late, operator, outcome = LateParker(), Deciding(), []
+        async with anyio.create_task_group() as group:
+            broken = make_app(poison=True)
+            group.start_soon(
+                partial(world.run_worker, broken, process=late, settings=PATIENT, until_idle=False)
+            )
+            put(world, "x", 2)
+            await late.sent.wait()
+            group.start_soon(rewound_by, world, app, operator, outcome)
+            if seconds is None:
+                await operator.there.wait()
+            else:
+                operator.goes_on.set()
+                await anyio.sleep(seconds)
+            late.arrives.set()
+            await anyio.sleep(1)
+            operator.goes_on.set()
+            await anyio.sleep(60)
+            group.cancel_scope.cancel()
+        parked = [item for item in control_items(world) if item["_sk_kind"] == {"S": "parked"}]
+        assert bool(parked) == isinstance(outcome[0], RewindRefused)
+        assert not parked or "hold parked changes" in str(outcome[0])
+
+    run_virtually(scenario)
+
+
+async def decided_late(meanwhile):
+    """Let something happen while a rewind is about to be decided; return what comes of that."""
+    world, app = make_world(), make_app()
+    put(world, "x", 1)
+    await run(world, app)
+    operator, outcome = Deciding(), []
+    async with anyio.create_task_group() as group:
+        group.start_soon(rewound_by, world, app, operator, outcome)
+        await operator.there.wait()
+        await meanwhile(world, app)
+        operator.goes_on.set()
+    return world, app, outcome[0]
+
+
+def test_a_worker_that_begins_before_a_rewind_is_decided_prevents_it():
+    async def begins(world, app):
+        put(world, "x", 2)
+        await run(world, make_app(poison=True))
+
+    async def scenario():
+        world, app, refusal = await decided_late(begins)
+        assert isinstance(refusal, RewindRefused)
+        assert "try again" in str(refusal)
+        app.order.clear()
+        put(world, "y", 3)
+        await run(world, app)
+        assert sorted(app.order) == [("x", 2), ("y", 3)], "what was parked runs, and x 1 does not"
+
+    run_virtually(scenario)
+
+
+def test_a_rewind_that_another_has_decided_and_a_worker_finished_is_not_decided_again():
+    async def others(world, app):
+        await back(world, app, None)
+        await run(world, app)
+
+    async def scenario():
+        _, app, refusal = await decided_late(others)
+        assert isinstance(refusal, RewindRefused)
+        assert app.order == [("x", 1), ("x", 1)]
 
     run_virtually(scenario)
 

@@ -13,7 +13,8 @@ from streamkit.changes import Kind
 from streamkit.control import ControlSpace, Cursor, cursor_attributes, read_cursor
 from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
-from streamkit.fleet.generation import join_generation, next_generation
+from streamkit.fleet.generation import next_generation
+from streamkit.fleet.joining import join_generation
 from streamkit.fleet.members import Member, Pulse
 from streamkit.handler import Handler
 from streamkit.local.engine import Engine

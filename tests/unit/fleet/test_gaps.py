@@ -15,7 +15,8 @@ from streamkit.errors import LeaseLost
 from streamkit.fleet.balance import Balance
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.cursors import drop_cursors
-from streamkit.fleet.generation import Founding, join_generation, newest_generation
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.members import Member, Pulse, Roster
 from streamkit.fleet.rollout import Rollout
 from streamkit.local.engine import Engine

@@ -1,0 +1,146 @@
+"""Joining: a worker, or a function, comes into the newest generation, or starts one.
+
+The first generation is the consumer's founding: where it starts is resolved there and then and is
+in the table before anything is read. A consumer whose stream was replaced is founded again under
+the new stream's label, with what it knew under the old one; changes in between may be lost.
+
+In: the consumer's control items, and the handlers that are to run. Out: the generation; None for an
+older roll-out, which has to stand by. On failure: it says what people have to decide.
+"""
+
+import random
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import anyio
+
+from streamkit.clock import Clock
+from streamkit.cursor import CursorStore
+from streamkit.errors import LeaseLost, RetentionLost
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.directory import enter, predecessors
+from streamkit.fleet.generation import (
+    Generation,
+    finish_rewind,
+    newest_generation,
+    next_generation,
+    transition,
+    withdraw_rewind,
+    write_generation,
+)
+from streamkit.fleet.hosting import check_host
+from streamkit.handler import Handler
+from streamkit.processing.transaction import transact
+from streamkit.source.loss import Losses
+from streamkit.start import Start, since_of, start_text
+
+
+@dataclass(frozen=True)
+class Founding:
+    """What a consumer's first generation needs to know: its table, and where it starts."""
+
+    table: str
+    start: Start
+    clock: Clock
+    losses: Losses
+
+
+async def join_generation(
+    store: CursorStore,
+    fingerprint: str,
+    handlers: Iterable[Handler],
+    *,
+    take_over: bool,
+    founding: Founding | None = None,
+    host: str = "",
+) -> Generation | None:
+    """Join the newest generation or start one; None means: stand by, this is an older roll-out.
+
+    Args:
+        store: the consumer's control items.
+        fingerprint: of the handlers.
+        handlers: what the app registers.
+        take_over: let a known older fingerprint start a generation, because no worker of the
+            newest is alive or an operator said so.
+        founding: what to do if there is none yet; without it all records there are count.
+        host: who is going to run the consumer; empty if nobody is.
+
+    Raises:
+        RetentionLost: the stream was replaced, and the app's policy is to halt.
+        ConfigurationError: the app's start is still to come, or the consumer has another host.
+    """
+    handlers = list(handlers)
+    while True:
+        newest = await newest_generation(store)
+        if newest is not None:
+            check_host(store.space.consumer, newest.host, host)
+        if newest is not None and newest.rewinding:
+            await finish_rewind(store, newest)
+            continue
+        if newest is not None and newest.asks:
+            await withdraw_rewind(store, newest)
+            continue
+        if newest is not None and newest.fingerprint == fingerprint:
+            return newest
+        if newest is not None and fingerprint in newest.known and not take_over:
+            return None
+        started = next_generation(newest, fingerprint, handlers)
+        started = replace(started, host=host or started.host)
+        if newest is None and founding is not None:
+            found = await _found(store, started, handlers, founding)
+            if found is not None:
+                return found
+            continue
+        try:
+            await write_generation(store, newest, started)
+        except LeaseLost:
+            continue  # another worker started one at the same moment: look again
+        return started
+
+
+async def _found(
+    store: CursorStore, first: Generation, handlers: list[Handler], founding: Founding
+) -> Generation | None:
+    """Found the consumer of this stream; None if another worker was faster, or a hook failed."""
+    now = int(founding.clock.time())
+    first = replace(first, incarnation=uuid.uuid4().hex[:8])
+    aggregates = frozenset(handler.name for handler in handlers if handler.is_aggregate)
+    before = await _predecessor(store, founding.table, now)
+    if before is None:
+        since = since_of(founding.start, now)
+        started = replace(first, since=since, start=start_text(founding.start), founded=now)
+        if since:  # they count from the start only, and the table may have held items before
+            started = replace(started, rebuild=aggregates)
+    else:
+        old, lost = before
+        pause = await founding.losses.settle(lost)
+        if pause is not None:
+            await anyio.sleep(pause)
+            return None
+        started = next_generation(old, first.fingerprint, handlers)
+        started = replace(started, rebuild=aggregates, founded=now, lost=now, builds={})
+        started = replace(started, host=first.host, incarnation=first.incarnation)
+    actions = [transition(store, None, started), enter(store.space, founding.table)]
+    schemas = {store.space.schema.name: store.space.schema}
+    refused = await transact(store.dynamodb, schemas, actions, random.Random())
+    return started if refused is None else None
+
+
+async def _predecessor(
+    store: CursorStore, table: str, now: int
+) -> tuple[Generation, RetentionLost] | None:
+    """Return what the consumer was under the table's last stream, and what that may have lost."""
+    for old in await predecessors(store, table):
+        generation = await newest_generation(old)
+        if generation is not None:
+            cursors = await every_cursor(old)
+            seen = [c.seen for c in cursors.values() if not c.finished]
+            lost = RetentionLost(
+                f"possible loss: the stream of table {table} is a new one; changes that were not"
+                f" read from {old.space.label}, or were made while there was none, are lost",
+                since=min(seen, default=0),
+                until=now,
+            )
+            return generation, lost
+    return None
