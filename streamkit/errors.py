@@ -21,6 +21,10 @@ class ConfigurationError(StreamkitError, ValueError):
     """A declaration, a setting or the table does not fit; fix it and start again."""
 
 
+class NotBegun(ConfigurationError):
+    """A migration was never begun, so there is nothing to join, pause or take back."""
+
+
 class DeclarationError(ConfigurationError):
     """An entity, handler, aggregate or app is declared wrongly; the message names its line."""
 

@@ -1,7 +1,7 @@
 """What Step Functions calls to migrate Big Time Deals; yours imports your app instead.
 
-In: `{"migration": "0003"}`. Out: whether it is done, or blocked until a person decides. On failure:
-Step Functions calls again.
+In: `{"migration": "0003"}`, which `streamkit migrate begin` has begun. Out: whether it is done, or
+blocked until a person decides. On failure: Step Functions calls again.
 """
 
 import streamkit.aws_lambda

@@ -2,11 +2,12 @@
 
     migration = streamkit.aws_lambda.migration_handler(app)
 
-In: `{"migration": "0003"}`; with `max_wcu` and `max_rcu`, units a second, for a migration that
-nobody has begun yet. Out: what `Slice` says, `done` and `segments_left` among it: whoever invokes
-it asks again until it is done. Any number of invocations may run at once.
+In: `{"migration": "0003"}`, which `streamkit migrate begin` has begun. Out: what `Slice` says,
+`done` and `segments_left` among it: whoever invokes it asks again until it is done. Any number of
+invocations may run at once. Like `streamkit migrate join`, a slice does what the table says: it
+begins nothing and ends no pause, however often it is started.
 
-On failure: as `streamkit migrate apply`; the next invocation goes on.
+On failure: as `streamkit migrate join`; the next invocation goes on.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from streamkit.aws_lambda.runtime import Context, seconds_of
 from streamkit.clock import Clock
 from streamkit.cost.metering import meter
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.commands import Limit, begin, migration_of, open_book
+from streamkit.migrate.commands import migration_of
 from streamkit.migrate.discovery import discover
 from streamkit.migrate.slices import Slice, run_slice
 
@@ -45,17 +46,14 @@ async def process_slice(
         clock: tells when.
 
     Raises:
+        NotBegun: the migration was never begun.
         ConfigurationError: there is no such migration, or the table, the permissions or the
             definition are wrong.
     """
     number = event.get("migration")
     if not isinstance(number, str):
         raise ConfigurationError('the event names no migration, as in {"migration": "0003"}')
-    migration = migration_of(app, number)
-    if (await (await open_book(app, aws)).read(number)).phase == "new":
-        limit = Limit(event.get("max_rcu"), event.get("max_wcu"))
-        await begin(app, aws, migration, limit=limit, by="lambda", clock=clock)
-    return await run_slice(app, aws, migration, seconds, clock=clock)
+    return await run_slice(app, aws, migration_of(app, number), seconds, clock=clock)
 
 
 def migration_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, Any]]:

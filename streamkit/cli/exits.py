@@ -12,7 +12,7 @@ from types import TracebackType
 
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.cli.loading import AppNotLoaded
-from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.errors import ConfigurationError, NotBegun, RetentionLost
 
 _OURS = str(Path(__file__).parents[1])
 _WRAPPING = frozenset({"typer", "click", "anyio", "asyncio", "contextlib.py"})
@@ -41,6 +41,7 @@ class ExitCode(IntEnum):
     RETENTION_LOST = 6
     WAITS_FOR_PEOPLE = 7
     PAUSED = 8
+    NOT_BEGUN = 9
     BLOCKED = 70
     INTERRUPTED = 130
 
@@ -54,6 +55,9 @@ def report(error: Exception) -> ExitCode:
     if isinstance(inner, RetentionLost):
         _say(f"error: records may be lost: {inner}")
         return ExitCode.RETENTION_LOST
+    if isinstance(inner, NotBegun):
+        _say(f"error: {inner}")
+        return ExitCode.NOT_BEGUN
     if isinstance(inner, ConfigurationError):
         _say(f"error: {inner}")
         return ExitCode.AWS

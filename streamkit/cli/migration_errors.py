@@ -75,7 +75,7 @@ def retry(
     right, wrong = with_aws(lambda aws: retry_errors(loaded, aws, number, names))
     say(f"{right} are right now, {wrong} are not")
     if right and not wrong:
-        say(f"`streamkit migrate apply {app} {number}` goes on")
+        say(f"`streamkit migrate resume {app} {number}` lets it go on, `join` works on it then")
     if wrong:
         exit_with(ExitCode.WAITS_FOR_PEOPLE)
 

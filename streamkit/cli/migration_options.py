@@ -16,12 +16,19 @@ NumberArgument = Annotated[str, typer.Argument(metavar="ID", help="the number, s
 AtOnceOption = Annotated[
     int, typer.Option("--at-once", min=1, help="segments that this process works on at a time")
 ]
+SegmentsOption = Annotated[
+    int | None, typer.Option("--segments", min=1, help="of the table; by default one for 64 MB")
+]
 PageOption = Annotated[
     int,
     typer.Option("--page", min=1, help="items that are read, or by a crash repeated, at a time"),
 ]
 StayOption = Annotated[
-    bool, typer.Option("--stay", help="follow changes when nothing else is to do, until stopped")
+    bool,
+    typer.Option(
+        "--stay",
+        help="follow changes while nothing else is to do, and through a pause, until stopped",
+    ),
 ]
 AcceptOption = Annotated[
     bool, typer.Option("--accept-change", help="go on with a definition that was changed")

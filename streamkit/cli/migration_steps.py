@@ -1,10 +1,12 @@
-"""`streamkit migrate` pause, resume, limit, switch, rollback and contract: a migration's steps.
+"""`streamkit migrate` begin, join, pause, resume, limit, switch, contract, rollback: its steps.
 
-Each is one change of its state. Those that lead to work do it, too, as `apply` does.
+Each but `join` is one change of a migration's state, made once, by people. `join` changes nothing
+that people want and does the work, so it is what a supervisor starts, and starts again. `apply`,
+`switch`, `contract` and `rollback` join after their change, for people at a terminal.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +17,7 @@ from streamkit.cli.migration_options import (
     NumberArgument,
     PageOption,
     RequiredApp,
+    SegmentsOption,
     StayOption,
     with_limits,
 )
@@ -26,18 +29,117 @@ if TYPE_CHECKING:
     from streamkit.migrate.state import State
 
 
+@with_limits
+def begin(
+    app: RequiredApp,
+    number: NumberArgument,
+    *,
+    segments: SegmentsOption = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="once more, after it was rolled back")
+    ] = False,
+    **limits: Any,
+) -> None:
+    """Begin a migration; processes that `join` it do the work.
+
+    Refused if it was begun before; after a rollback it takes --again.
+    """
+    from streamkit.cli.migration_options import limit_of
+    from streamkit.migrate.commands import begin as begin_it
+    from streamkit.migrate.commands import migration_of
+
+    async def change(loaded: "App", aws: "Aws") -> "State":
+        migration = migration_of(loaded, number)
+        limit = await limit_of(loaded, aws, limits)
+        return await begin_it(loaded, aws, migration, limit=limit, segments=segments, again=again)
+
+    _told(app, number, change)
+
+
+def join(
+    app: RequiredApp,
+    number: NumberArgument,
+    *,
+    at_once: AtOnceOption = 4,
+    page: PageOption = 200,
+    stay: StayOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Work on a migration that was begun, until nothing happens by itself.
+
+    Any number of processes may. It is what a supervisor runs, and restarts: it begins nothing, ends
+    no pause, and repeats no pass that is blocked. Exits with 0 when the migration is done, ready,
+    soaking or rolled back, 7 if items failed, 8 if it is paused, 9 if it was never begun, 130 if it
+    was stopped before the end.
+    """
+    from streamkit.cli.migration_options import app_with_migrations
+
+    loaded = app_with_migrations(app)
+    _change_and_join(loaded, number, None, at_once=at_once, page=page, stay=stay, as_json=json)
+
+
+@with_limits
+def apply(
+    app: RequiredApp,
+    number: NumberArgument,
+    *,
+    segments: SegmentsOption = None,
+    at_once: AtOnceOption = 4,
+    page: PageOption = 200,
+    stay: StayOption = False,
+    json: JsonOption = False,
+    **limits: Any,
+) -> None:
+    """Begin a migration if it was never begun, and join it: `begin` and `join` in one.
+
+    Exits as `join` does. Limits and segments are those that it was begun with.
+    """
+    from streamkit.cli.migration_options import app_with_migrations, limit_of
+    from streamkit.cli.migration_views import limits_of
+    from streamkit.migrate.commands import AlreadyBegun, migration_of
+    from streamkit.migrate.commands import begin as begin_it
+
+    loaded = app_with_migrations(app)
+    migration = migration_of(loaded, number)
+
+    async def begin_once(aws: "Aws") -> None:
+        limit = await limit_of(loaded, aws, limits)
+        try:
+            await begin_it(loaded, aws, migration, limit=limit, segments=segments)
+        except AlreadyBegun as known:
+            if segments is not None or any(value is not None for value in limits.values()):
+                typer.echo(
+                    f"migration {number} was begun before, with {limits_of(known.state)}, and that"
+                    f" stays; `streamkit migrate limit {app} {number}` changes it for all",
+                    err=True,
+                )
+
+    _change_and_join(
+        loaded, number, begin_once, at_once=at_once, page=page, stay=stay, as_json=json
+    )
+
+
 def pause(app: RequiredApp, number: NumberArgument) -> None:
-    """Let every process stop passing over the table; changes are still captured."""
+    """Let every process stop passing over the table; those that run still follow changes."""
     from streamkit.migrate.steps import pause as pause_it
 
     _told(app, number, lambda loaded, aws: pause_it(loaded, aws, number))
 
 
-def resume(app: RequiredApp, number: NumberArgument) -> None:
-    """Let the processes of a paused migration go on; `apply` adds one."""
+def resume(
+    app: RequiredApp, number: NumberArgument, *, accept_change: AcceptOption = False
+) -> None:
+    """Let a paused migration go on, and one that is blocked be verified once more.
+
+    The processes that still run it go on; `join` adds one.
+    """
     from streamkit.migrate.steps import resume as resume_it
 
-    _told(app, number, lambda loaded, aws: resume_it(loaded, aws, number))
+    _told(
+        app,
+        number,
+        lambda loaded, aws: resume_it(loaded, aws, number, accept_change=accept_change),
+    )
 
 
 @with_limits
@@ -76,9 +178,8 @@ def switch(
     def change(aws: "Aws") -> "Awaitable[State]":
         return switch_it(loaded, aws, number)
 
-    run_change(
-        loaded, number, change, at_once=at_once, page=page, stay=stay, detach=detach, json=json
-    )
+    manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
+    _change_and_join(loaded, number, change, detach=detach, **manner)
 
 
 def rollback(
@@ -98,7 +199,8 @@ def rollback(
     from streamkit.migrate.steps import rollback as take_back
 
     roll_back = partial(take_back, accept_change=accept_change)
-    _step(app, number, roll_back, at_once=at_once, page=page, stay=stay, detach=detach, json=json)
+    manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
+    _step(app, number, roll_back, detach=detach, **manner)
 
 
 def contract(
@@ -114,7 +216,8 @@ def contract(
     """Delete the old items of a migration that soaks; there is no way back afterwards."""
     from streamkit.migrate.steps import contract as contract_it
 
-    _step(app, number, contract_it, at_once=at_once, page=page, stay=stay, detach=detach, json=json)
+    manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
+    _step(app, number, contract_it, detach=detach, **manner)
 
 
 # -- the parts of it -------------------------------------------------------------------------------
@@ -123,39 +226,36 @@ def contract(
 def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]]") -> None:
     """Change a state, and say what it is then."""
     from streamkit.cli.migration_options import app_with_migrations
-    from streamkit.cli.migration_views import phase_of
+    from streamkit.cli.migration_views import limits_of, phase_of
     from streamkit.cli.printing import say
     from streamkit.cli.running import with_aws
 
     loaded = app_with_migrations(name)
     state = with_aws(lambda aws: change(loaded, aws))
-    limits = [
-        f"{units} {limit:g} a second"
-        for units, limit in (("WCU", state.max_writes), ("RCU", state.max_reads))
-        if limit is not None
-    ]
-    say(", ".join([f"migration {number} is {phase_of(state)}", *limits]))
+    say(f"migration {number} is {phase_of(state)}, with {limits_of(state)}")
 
 
-def _step(name: str, number: str, change: Any, **manner: Any) -> None:
+def _step(name: str, number: str, change: Any, *, detach: bool, **manner: Any) -> None:
     from streamkit.cli.migration_options import app_with_migrations
 
     loaded = app_with_migrations(name)
-    run_change(loaded, number, lambda aws: change(loaded, aws, number), **manner)
+
+    def step(aws: "Aws") -> "Awaitable[State]":
+        state: Awaitable[State] = change(loaded, aws, number)
+        return state
+
+    _change_and_join(loaded, number, step, detach=detach, **manner)
 
 
-def run_change(
+def _change_and_join(
     loaded: "App",
     number: str,
-    change: "Callable[[Aws], Awaitable[State]]",
+    change: "Callable[[Aws], Awaitable[State | None]] | None",
     *,
-    at_once: int,
-    page: int,
-    stay: bool,
-    detach: bool,
-    json: bool,
+    detach: bool = False,
+    **manner: Any,
 ) -> None:
-    """Change a migration's state, and run it to its rest; exit as that ends."""
+    """Change a migration's state, work on it until it rests, and exit as that ends."""
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migrating import Manner, exit_code_of, run_to_rest
     from streamkit.cli.migration_views import phase_of
@@ -166,11 +266,13 @@ def run_change(
     migration, chosen = migration_of(loaded, number), settings()
 
     async def work(aws: "Aws") -> ExitCode:
-        state = await change(aws)
-        if detach:
-            say(f"migration {number} is {phase_of(state)}; whoever runs it goes on")
+        state = await change(aws) if change else None
+        if detach and state is not None:
+            say(f"migration {number} is {phase_of(state)}; the processes that run it go on")
             return ExitCode.OK
-        manner = Manner(at_once=at_once, page=page, stay=stay, as_json=json)
-        return exit_code_of(await run_to_rest(loaded, aws, migration, chosen, manner))
+        return exit_code_of(await run_to_rest(loaded, aws, migration, chosen, Manner(**manner)))
 
-    exit_with(with_aws(work))
+    code = with_aws(work)
+    if code in (ExitCode.PAUSED, ExitCode.WAITS_FOR_PEOPLE):
+        typer.echo("`streamkit migrate resume` lets it go on, `join` works on it then", err=True)
+    exit_with(code)

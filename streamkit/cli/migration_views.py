@@ -121,6 +121,16 @@ def phase_of(now: Progress | State) -> str:
     return f"{text}, paused" if now.desired == "pause" else text
 
 
+def limits_of(state: State) -> str:
+    """Return what a migration may take, in words."""
+    limits = [
+        f"{units} {limit:g} a second"
+        for units, limit in (("WCU", state.max_writes), ("RCU", state.max_reads))
+        if limit is not None
+    ]
+    return ", ".join(limits) or "no limit"
+
+
 def _units(now: Progress) -> str:
     def one(speed: float, limit: float | None) -> str:
         return f"{speed:,.0f}" + ("" if limit is None else f"/{limit:,.0f}")

@@ -5,23 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamkit.cli.migration_errors import errors
-from streamkit.cli.migration_options import (
-    AcceptOption,
-    AtOnceOption,
-    DetachOption,
-    NumberArgument,
-    PageOption,
-    RequiredApp,
-    StayOption,
-    with_limits,
-)
+from streamkit.cli.migration_options import NumberArgument, RequiredApp, with_limits
 from streamkit.cli.migration_steps import (
+    apply,
+    begin,
     contract,
+    join,
     limit,
     pause,
     resume,
     rollback,
-    run_change,
     switch,
 )
 from streamkit.cli.options import AppArgument, JsonOption
@@ -141,51 +134,6 @@ def plan(
 
 
 @migrate.command()
-@with_limits
-def apply(
-    app: RequiredApp,
-    number: NumberArgument,
-    *,
-    segments: Annotated[
-        int | None,
-        typer.Option("--segments", min=1, help="of the table; by default one for 64 MB"),
-    ] = None,
-    at_once: AtOnceOption = 4,
-    page: PageOption = 200,
-    stay: StayOption = False,
-    accept_change: AcceptOption = False,
-    detach: DetachOption = False,
-    json: JsonOption = False,
-    **limits: Any,
-) -> None:
-    """Begin a migration, or go on with it, until nothing happens by itself.
-
-    Any number of processes may run it at once, each by this command. It can be stopped or killed at
-    any time. Exits with 0 when it is done, ready or soaking, 7 if items failed, 8 if it is paused,
-    130 if it was stopped before its end.
-    """
-    from streamkit.cli.migration_options import app_with_migrations, limit_of
-    from streamkit.migrate.commands import begin, migration_of
-
-    loaded = app_with_migrations(app)
-    migration = migration_of(loaded, number)
-
-    async def start(aws: "Aws") -> "State":
-        return await begin(
-            loaded,
-            aws,
-            migration,
-            limit=await limit_of(loaded, aws, limits),
-            segments=segments,
-            accept_change=accept_change,
-        )
-
-    run_change(
-        loaded, number, start, at_once=at_once, page=page, stay=stay, detach=detach, json=json
-    )
-
-
-@migrate.command()
 def status(
     app: AppArgument = None,
     number: Annotated[
@@ -288,5 +236,5 @@ def history(app: RequiredApp, number: NumberArgument, *, json: JsonOption = Fals
         describe_history(state)
 
 
-for step in (pause, resume, limit, switch, rollback, contract):
+for step in (begin, join, apply, pause, resume, limit, switch, contract, rollback):
     migrate.command()(step)

@@ -20,7 +20,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.commands import open_book, operator, require_begun
+from streamkit.migrate.commands import open_book, operator, require_begun, require_same
 from streamkit.migrate.state import RESTING, State, StateBook
 
 _FOLLOW_SECONDS = 2.0
@@ -38,6 +38,8 @@ async def run_aggregate(
 ) -> State:
     """Count an aggregate anew, or go on with that, until it is done or stopped.
 
+    One that is paused is left alone; one that is paused meanwhile is waited for.
+
     Args:
         app: whose migration; its workers have to run.
         aws: open clients.
@@ -51,10 +53,14 @@ async def run_aggregate(
         The state then.
 
     Raises:
-        ConfigurationError: it was never begun, or the aggregate cannot be rebuilt.
+        NotBegun: there is nothing to work on.
+        ConfigurationError: its definition was changed, or the aggregate cannot be rebuilt.
     """
     book = await open_book(app, aws)
-    require_begun(await book.read(migration.id))
+    state = require_begun(await book.read(migration.id))
+    require_same(migration, state, accept_change=False)
+    if state.waits:
+        return state
     counting = _Counting(
         app,
         aws,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.state import Phase, State, StateBook
 from streamkit.surroundings import survey
@@ -71,6 +71,17 @@ async def share_of(app: App, aws: Aws, share: float) -> Limit:
             " --max-wcu and --max-rcu"
         )
     return Limit(max_reads=reads * share, max_writes=writes * share)
+
+
+class AlreadyBegun(ConfigurationError):
+    """A migration was begun before; `state` is where it is."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(
+            f"migration {state.id} was begun before, and is {state.phase!r}; `streamkit migrate"
+            " join` works on it, `streamkit migrate resume` ends a pause"
+        )
+        self.state = state
 
 
 def operator() -> str:
@@ -143,11 +154,11 @@ async def begin(
     *,
     limit: Limit | None = None,
     segments: int | None = None,
-    accept_change: bool = False,
+    again: bool = False,
     by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
-    """Let a migration run: from its beginning, or from where it is; whoever runs it goes on.
+    """Begin a migration; the processes that join it do the work.
 
     Args:
         app: whose migration.
@@ -155,43 +166,38 @@ async def begin(
         migration: the one.
         limit: units a second.
         segments: of the table, a power of two; by default one for 64 MB. It never changes later.
-        accept_change: go on although the definition is another than the one that was begun.
+        again: begin one once more that was rolled back.
         by: who says so, for the audit trail.
         clock: tells when.
 
     Raises:
-        ConfigurationError: an earlier migration is not applied, or this one was changed.
+        AlreadyBegun: it was begun before, and nothing was changed.
+        ConfigurationError: an earlier migration is not applied, or this one was rolled back.
     """
     clock, who = clock or SystemClock(), by or operator()
     book = await open_book(app, aws)
+    require_free(await book.read(migration.id), again=again)
     await require_earlier(app, book, migration)
     total = segments or await _segments(app, aws)
 
     def begun(state: State) -> State:
-        require_same(migration, state, accept_change=accept_change)
+        require_free(state, again=again)
         now = clock.time()
-        if state.phase in ("new", "rolled back"):
-            fresh = replace(
-                state,
-                digest=migration.digest,
-                mode=migration.mode,
-                phase="capturing",
-                desired="run",
-                direction="forward",
-                run=state.run + 1,
-                attempt=0,
-                segments=total,
-                began=now,
-                note="",
-                verified={},
-            )
-            return limited(fresh, limit).noted(now, who, "apply")
-        resumed = limited(replace(state, desired="run", digest=migration.digest), limit)
-        if state.phase == "blocked":
-            resumed = replace(resumed, phase="verifying", attempt=state.attempt + 1, note="")
-        if resumed == state:
-            return state
-        return resumed.noted(now, who, "apply")
+        fresh = replace(
+            state,
+            digest=migration.digest,
+            mode=migration.mode,
+            phase="capturing",
+            desired="run",
+            direction="forward",
+            run=state.run + 1,
+            attempt=0,
+            segments=total,
+            began=now,
+            note="",
+            verified={},
+        )
+        return limited(fresh, limit).noted(now, who, "begin")
 
     return await book.change(migration.id, begun)
 
@@ -199,14 +205,30 @@ async def begin(
 # -- the parts of it -------------------------------------------------------------------------------
 
 
+def require_free(state: State, *, again: bool) -> None:
+    """See that a migration can be begun: it never was, or is to be once more.
+
+    Raises:
+        AlreadyBegun: it is on its way, or done.
+        ConfigurationError: it was rolled back, and nobody has said that it is to be begun again.
+    """
+    if state.phase not in ("new", "rolled back"):
+        raise AlreadyBegun(state)
+    if state.phase == "rolled back" and not again:
+        raise ConfigurationError(
+            f"migration {state.id} was rolled back; `streamkit migrate begin --again` begins it"
+            " once more"
+        )
+
+
 def require_begun(state: State) -> State:
     """Return a state that is not that of a migration which was never begun.
 
     Raises:
-        ConfigurationError: it is.
+        NotBegun: it is.
     """
     if state.phase == "new":
-        raise ConfigurationError(f"migration {state.id} was never applied")
+        raise NotBegun(f"migration {state.id} was never begun; `streamkit migrate begin` begins it")
     return state
 
 
@@ -229,7 +251,7 @@ def require_same(migration: Migration, state: State, *, accept_change: bool) -> 
         return
     raise ConfigurationError(
         f"{migration.declared}: migration {migration.id} was begun with another definition; write a"
-        " new migration, or say --accept-change if both do the same"
+        " new migration, or say `streamkit migrate resume --accept-change` if both do the same"
     )
 
 

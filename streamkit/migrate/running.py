@@ -31,7 +31,7 @@ from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.capturing import Capturing
-from streamkit.migrate.commands import require_same
+from streamkit.migrate.commands import require_begun, require_same
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.others import Others
@@ -39,7 +39,7 @@ from streamkit.migrate.passing import ERRORS_MAX, Pace, Passing, TooManyErrors
 from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Limits, Rate
 from streamkit.migrate.segments import Segments
-from streamkit.migrate.state import PASSES, RESTING, SWITCHED, Phase, State, StateBook
+from streamkit.migrate.state import FOLLOWED, PASSES, RESTING, SWITCHED, Phase, State, StateBook
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import PhaseOver, Place, View
 from streamkit.migrate.work import Schemas, Work
@@ -67,8 +67,6 @@ _NEXT: dict[str, Phase] = {
     "unturning": "dropping",
     "dropping": "rolled back",
 }
-
-
 _LEFT = "{} items could not be migrated; see `streamkit migrate errors list`"
 _TURNING = frozenset({"switching", "contracting", "following", "unturning"})
 """The phases that go on to the next one only when every item is right, or waived."""
@@ -99,6 +97,7 @@ class Runner:
         self._changed = anyio.Event()
         self._captured = anyio.Event()
         self._stays = False
+        self._catches_up = False
         self._work: Work | None = None
 
     def stop(self) -> None:
@@ -110,14 +109,18 @@ class Runner:
     async def run(self, *, stay: bool = False) -> State:
         """Work until nothing happens by itself; with `stay`, follow changes until stopped.
 
-        Returns:
-            The state then.
+        It leaves a migration that is paused at once, and stays with one that is paused later.
+
+        Returns: the state then.
 
         Raises:
-            ConfigurationError: the table, the permissions or the definition are wrong.
+            ConfigurationError: never begun; or the table, permissions or definition are wrong.
         """
         self._stays = stay
         await self._open()
+        if not stay and self.state.waits:
+            return self.state
+        self._catches_up = not stay and self.state.phase in FOLLOWED
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._follow)
@@ -160,8 +163,7 @@ class Runner:
         )
         self.view = View(self.state, self._read, self._look_again, self.clock)
         await self._read()
-        if self.state.phase == "new":
-            raise ConfigurationError(f"migration {self.migration.id} was not begun")
+        require_begun(self.state)
 
     # -- following -----------------------------------------------------------------------------
 
@@ -276,8 +278,10 @@ class Runner:
         while not self.stopping.is_set():
             self._interrupt = anyio.Event()
             state = self.state
-            if state.desired == "pause" and state.phase not in RESTING:
+            if state.waits:
                 await self._next_change()
+            elif self._catches_up:
+                self._catches_up = not await self.capturing.caught_up(state)
             elif state.phase in RESTING:
                 if not stay:
                     return

@@ -17,7 +17,6 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.aggregates import run_aggregate
-from streamkit.migrate.commands import open_book
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
@@ -69,7 +68,7 @@ async def run_slice(
 ) -> Slice:
     """Run a migration until nothing happens by itself, or the time is over.
 
-    A paused one is left alone.
+    It does what the table says: one that is paused, or rests, is left alone.
 
     Args:
         app: whose migration.
@@ -81,16 +80,14 @@ async def run_slice(
         clock: tells when.
 
     Raises:
-        ConfigurationError: it was never begun, or the table, the permissions or the definition are
-            wrong.
+        NotBegun: there is nothing to work on.
+        ConfigurationError: the table, the permissions or the definition are wrong.
     """
     clock = clock or SystemClock()
-    state = await (await open_book(app, aws)).read(migration.id)
-    if state.phase not in RESTING and state.desired == "run":
-        chosen = prompt(settings or Settings())
-        runner = Runner(app, aws, migration, chosen, clock, pace=Pace(segments=at_once))
-        with anyio.move_on_after(seconds):  # where the end itself takes too long
-            state = await _run(runner, 0.85 * seconds)
+    chosen = prompt(settings or Settings())
+    runner = Runner(app, aws, migration, chosen, clock, pace=Pace(segments=at_once))
+    with anyio.move_on_after(seconds):  # where the end itself takes too long
+        await _run(runner, 0.85 * seconds)
     found = await ProgressReader(app, aws, clock).read(migration.id)
     return Slice(
         migration.id,

@@ -62,6 +62,8 @@ PASSES: Final = frozenset(
 """The phases in which the table is read in segments."""
 RESTING: Final = frozenset({"new", "ready", "soaking", "done", "rolled back", "blocked"})
 """The phases in which nothing happens until somebody says so."""
+FOLLOWED: Final = frozenset({"ready", "soaking"})
+"""The resting phases in which changes are still followed, while a process runs."""
 SWITCHED: Final = frozenset({"switching", "soaking", "contracting", "returning", "following"})
 """The phases in which targets are the truth."""
 
@@ -109,6 +111,11 @@ class State:
     def consumer(self) -> str:
         """The part of its capture's consumer name that is its own."""
         return f"{self.id}-{self.run}"
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to do, and people want it to wait."""
+        return self.desired == "pause" and self.phase not in RESTING
 
     @property
     def course(self) -> tuple[int, str, str]:

@@ -6,7 +6,6 @@ follow it. On failure: `ConfigurationError` says what is in the way.
 """
 
 from dataclasses import replace
-from typing import Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -33,18 +32,50 @@ async def pause(
     Raises:
         ConfigurationError: there is no such migration, or it was never begun.
     """
-    return await _want(app, aws, number, "pause", by, clock)
+    clock, who = clock or SystemClock(), by or operator()
+
+    def paused(state: State) -> State:
+        if require_begun(state).desired == "pause":
+            return state
+        return replace(state, desired="pause").noted(clock.time(), who, "pause")
+
+    return await (await open_book(app, aws)).change(migration_of(app, number).id, paused)
 
 
 async def resume(
-    app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
+    app: App,
+    aws: Aws,
+    number: str,
+    *,
+    accept_change: bool = False,
+    by: str | None = None,
+    clock: Clock | None = None,
 ) -> State:
-    """Let the processes go on.
+    """Let a paused migration go on, and one that is blocked be verified once more.
+
+    Args:
+        app: whose migration.
+        aws: open clients.
+        number: the migration's.
+        accept_change: go on although the definition is another than the one that was begun.
+        by: who says so, for the audit trail.
+        clock: tells when.
 
     Raises:
-        ConfigurationError: there is no such migration, or it was never begun.
+        ConfigurationError: there is no such migration, it was never begun, or changed since.
     """
-    return await _want(app, aws, number, "run", by, clock)
+    migration, clock, who = migration_of(app, number), clock or SystemClock(), by or operator()
+
+    def resumed(state: State) -> State:
+        require_same(migration, require_begun(state), accept_change=accept_change)
+        later = replace(state, desired="run", digest=migration.digest)
+        if state.phase == "blocked":
+            later = replace(later, phase="verifying", attempt=state.attempt + 1)
+        return (
+            state if later == state else replace(later, note="").noted(clock.time(), who, "resume")
+        )
+
+    return await (await open_book(app, aws)).change(migration.id, resumed)
 
 
 async def set_limit(
@@ -143,25 +174,6 @@ async def rollback(
 # -- the parts of it -------------------------------------------------------------------------------
 
 
-async def _want(
-    app: App,
-    aws: Aws,
-    number: str,
-    wanted: Literal["run", "pause"],
-    by: str | None,
-    clock: Clock | None,
-) -> State:
-    clock, who = clock or SystemClock(), by or operator()
-    what = "pause" if wanted == "pause" else "resume"
-
-    def changed(state: State) -> State:
-        if require_begun(state).desired == wanted:
-            return state
-        return replace(state, desired=wanted).noted(clock.time(), who, what)
-
-    return await (await open_book(app, aws)).change(migration_of(app, number).id, changed)
-
-
 async def _go(
     app: App,
     aws: Aws,
@@ -183,6 +195,10 @@ async def _go(
                 f"migration {migration.id} is {state.phase!r}; {what} is for"
                 f" {' or '.join(sorted(allowed))}"
             )
-        return replace(state, phase=phase, desired="run", attempt=0).noted(clock.time(), who, what)
+        if state.desired == "pause":
+            raise ConfigurationError(
+                f"migration {migration.id} is paused; `streamkit migrate resume` ends that first"
+            )
+        return replace(state, phase=phase, attempt=0).noted(clock.time(), who, what)
 
     return await (await open_book(app, aws)).change(migration.id, gone)

@@ -236,7 +236,7 @@ class _Blaze:
         match step:
             case "apply":
                 await commands.begin(
-                    self.app, self.aws, migration, segments=segments, by=by, clock=clock
+                    self.app, self.aws, migration, segments=segments, again=True, by=by, clock=clock
                 )
             case _:
                 change = {"switch": switch, "contract": contract, "rollback": rollback}[step]

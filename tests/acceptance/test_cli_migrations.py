@@ -75,6 +75,10 @@ def apply(shop, *options):
     return shop.run("migrate", "apply", "shop:app", "0001", "--segments", "4", *options)
 
 
+def join(shop):
+    return shop.run("migrate", "join", "shop:app", "0001")
+
+
 def test_a_migration_from_its_file_to_its_rollback(shop):
     for number in range(30):
         shop.put(number, "NEW")
@@ -95,6 +99,10 @@ def test_a_migration_from_its_file_to_its_rollback(shop):
     assert "+ status: 'S-NEW'" in shown.stdout
     assert "ORDER#" not in shown.stdout
 
+    assert join(shop).returncode == 9
+    begun = shop.run("migrate", "begin", "shop:app", "0001", "--max-wcu", "900")
+    assert (begun.returncode, "WCU 900 a second" in begun.stdout) == (0, True), begun.stderr
+    assert shop.run("migrate", "begin", "shop:app", "0001").returncode == 4
     done = apply(shop)
     assert done.returncode == 0, done.stderr
     assert {status_of(shop, number) for number in range(30)} == {"S-NEW"}
@@ -116,8 +124,12 @@ def test_a_migration_from_its_file_to_its_rollback(shop):
     write(shop, RIGHT)
     assert shop.run("migrate", "rollback", "shop:app", "0001").returncode == 0
     assert {status_of(shop, number) for number in range(30)} == {"NEW"}
+    assert join(shop).returncode == 0
+    refused = apply(shop)
+    assert (refused.returncode, "begin --again" in refused.stderr) == (4, True)
+    assert status_of(shop, 1) == "NEW"
     history = shop.run("migrate", "history", "shop:app", "0001").stdout
-    assert history.index("apply") < history.index("done") < history.index("rollback")
+    assert history.index("begin") < history.index("done") < history.index("rollback")
 
 
 def test_items_that_fail_wait_for_people(shop):
@@ -136,7 +148,9 @@ def test_items_that_fail_wait_for_people(shop):
     assert "blocked" in shop.run("status", "shop:app", "--no-stream").stdout
     waive = ("migrate", "errors", "waive", "shop:app", "0001", error["id"])
     assert shop.run(*waive, "--reason", "it is a test order").returncode == 0
-    assert apply(shop).returncode == 0
+    assert apply(shop).returncode == 7  # which decides nothing
+    assert shop.run("migrate", "resume", "shop:app", "0001").returncode == 0
+    assert join(shop).returncode == 0
     assert (status_of(shop, 1), status_of(shop, 2)) == ("BAD", "S-NEW")
     assert shop.run("migrate", "verify", "shop:app", "0001").returncode == 0
 
@@ -156,8 +170,12 @@ def test_what_is_paused_and_killed_is_taken_on_by_another_process(shop):
     paused = shop.json("migrate", "status", "shop:app", "0001")
     assert (paused["phase"], paused["desired"]) == ("scanning", "pause")
     assert shop.run("migrate", "limit", "shop:app", "0001", "--max-wcu", "0").returncode == 0
+    still = apply(shop, "--max-wcu", "900")
+    assert (still.returncode, "no limit, and that stays" in still.stderr) == (8, True)
+    assert "migrate resume" in still.stderr
+    assert join(shop).returncode == 8
     assert shop.run("migrate", "resume", "shop:app", "0001").returncode == 0
-    done = apply(shop)
+    done = join(shop)
     assert done.returncode == 0, done.stderr
     assert status_count(shop) == 100
 
@@ -228,7 +246,7 @@ def moved_to_where_it_soaks(shop):
         assert (refused.returncode, "'ready'" in refused.stderr) == (4, True)
         assert parcel(shop, 3)["_sk_copy"]
         told = shop.run("migrate", "switch", "shop:app", "0001", "--detach")
-        assert (told.returncode, "whoever runs it goes on" in told.stdout) == (0, True)
+        assert (told.returncode, "the processes that run it go on" in told.stdout) == (0, True)
         stays.wait_for('"soaking"')
         assert shop.run("migrate", "switch", "shop:app", "0001").returncode == 4
         deliver(shop, 30)  # by an application of after
@@ -278,7 +296,7 @@ def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(sho
     told = shop.run("migrate", "history", "shop:app", "0001", "--json").stdout
     said = dict.fromkeys(entry["what"] for entry in json.loads(told))
     assert [one for one in said if one != "once more"] == [
-        *("apply", "scanning", "catching up", "verifying", "ready"),
+        *("begin", "scanning", "catching up", "verifying", "ready"),
         *("switch", "soaking", "contract", "done"),
     ]
     assert shop.run("migrate", "check", "shop:app").returncode == 0

@@ -41,9 +41,10 @@ def label(number: int) -> Set[Order]:
     return Set(label=f"{number}")
 
 
-def at_table(test, *, orders):
+def at_table(test, *, orders, **options):
+    """Run a test at a table with orders, of an app whose migration labels them."""
     app = App("shop", table="Shop")
-    app.migration("0001", Order)(label)
+    app.migration("0001", Order, **options)(label)
 
     async def main():
         world = World.create(1)
@@ -66,7 +67,9 @@ def labels(world):
 
 def test_slices_go_on_until_a_migration_is_done():
     async def test(app, aws, world):
-        found, event = [], {"migration": "0001", "max_wcu": 2}
+        found, event, limit = [], {"migration": "0001"}, commands.Limit(max_writes=2)
+        migration = app.migrations["0001"]
+        await commands.begin(app, aws, migration, limit=limit, by="op", clock=world.clock)
         while not found or not found[-1].done:
             found.append(await process_slice(app, aws, event, 10.0, clock=world.clock))
         return found, labels(world)
