@@ -23,8 +23,8 @@ from streamkit.aws_lambda.marks import Marks
 from streamkit.changes import ItemKey
 from streamkit.control import Cursor
 from streamkit.decode import Page, Record
-from streamkit.errors import InvariantError
 from streamkit.model.tables import Tables
+from streamkit.observe.logger import get_logger
 from streamkit.processing.commit import Batch, Invalid, Refused
 from streamkit.processing.dispatch import AsRun, Dispatcher, as_registered
 from streamkit.processing.holds import HeldLanes
@@ -32,10 +32,12 @@ from streamkit.processing.mark import Mark
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure, Hold, lane_name
 from streamkit.processing.plain import write_plainly
-from streamkit.processing.planning import ALL, Planner, Rerun
+from streamkit.processing.planning import ALL, Planner, Rerun, TooLarge
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
 from streamkit.processing.transaction import Send, transact
+
+log = get_logger("streamkit.lambda")
 
 _CONTENDED_SECONDS = 0.02
 """Before a result is made again that was refused for what it read; twice as long each time."""
@@ -164,6 +166,9 @@ class BatchRun:
         plan = self.planner.plan(self.works, Cursor("batch"), most=self._most, split=self._split)
         if isinstance(plan, Rerun):
             return not self.cut and await self._rerun(plan)
+        if isinstance(plan, TooLarge):
+            self.dispatcher.failures.too_large(plan.outcome, self.planner.shard)
+            return True
         if plan.sends and not await self._deliver(plan):
             return not self.cut and not any(outcome.waiting for _, outcome in plan.sends)
         then = self._marks_after(plan)
@@ -223,7 +228,7 @@ class BatchRun:
                 await write_plainly(dynamodb, self.tables, plan.plain)
             return True
         if isinstance(verdict, Invalid):
-            return self._narrow(plan)
+            return self._narrow(plan, verdict.code)
         return await self._refused(verdict)
 
     def _taken(self, plan: Batch, then: dict[ItemKey, tuple[str, Mark]]) -> None:
@@ -285,7 +290,7 @@ class BatchRun:
         self._hold()
         self._drop_done(self.works)
 
-    def _narrow(self, plan: Batch) -> bool:
+    def _narrow(self, plan: Batch, code: str) -> bool:
         """Halve the transaction until the handler is alone whose result cannot be stored."""
         self._narrowing = True
         if plan.changes > 1:
@@ -293,11 +298,12 @@ class BatchRun:
         elif not self._split:
             self._most, self._split = 1, True
         else:
-            culprit = next((o for o in self.works[0].outcomes if o.actions or o.failure), None)
-            if culprit is None or culprit.failure is not None:
-                raise InvariantError("the table finds a parking transaction invalid")
-            text = "DynamoDB finds an effect of this result invalid"
-            failure = Failure("ValidationError", text)
+            culprit = next((o for o in self.works[0].outcomes if o.parks or o.items), None)
+            if culprit is None or culprit.parks:
+                log.error("parking.refused", shard=self.planner.shard, code=code)
+                return False
+            log.warning("effect.invalid", handler=culprit.handler.name, code=code)
+            failure = Failure(code, "DynamoDB finds an effect of this result invalid")
             self.dispatcher.failures.give_up(culprit, failure, self.planner.shard)
             return not culprit.waiting
         return True

@@ -28,7 +28,7 @@ from streamkit.processing.fold import fold
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Outcome, Work
 from streamkit.processing.parking import Failure
-from streamkit.processing.planning import ALL, Planner, Rerun
+from streamkit.processing.planning import ALL, Planner, Rerun, TooLarge
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
 
@@ -94,6 +94,8 @@ class CommitStage:
         plan = self._planner.plan(self.works, cursor, most=self._most, split=self._split)
         if isinstance(plan, Rerun):
             await self._rerun(plan)
+        elif isinstance(plan, TooLarge):
+            self._dispatcher.failures.too_large(plan.outcome, self.shard)
         elif plan.sends and not await self._deliver(plan):
             return
         elif plan.actions or plan.cursor.done or plan.sends or plan.plain:
@@ -206,19 +208,25 @@ class CommitStage:
         else:
             work = self.works[0]
             culprit = next((o for o in work.outcomes if self._sends(work, o)), None)
-            if culprit is None or culprit.failure is not None:
-                raise InvariantError(f"the table finds a parking commit invalid: {verdict.code}")
+            if culprit is None or culprit.parks:
+                log.error("parking.refused", shard=self.shard, code=verdict.code)
+                await self._wait()
+                return
             log.warning("effect.invalid", handler=culprit.handler.name, code=verdict.code)
             text = "DynamoDB finds an effect of this result invalid"
             failure = Failure(verdict.code, text)
             self._dispatcher.failures.give_up(culprit, failure, self.shard)
             if culprit.waiting:
-                self.left = self.stopping.is_set()
-                await anyio.sleep(self._pacing.contended(throttled=True))
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Let the shard wait, as where a handler blocks: another owner may go on with it."""
+        self.left = self.stopping.is_set()
+        await anyio.sleep(self._pacing.contended(throttled=True))
 
     def _sends(self, work: Work, outcome: Outcome) -> bool:
         done = f"{work.position}:{outcome.handler.name}" in self.cursor.done
-        return not done and bool(outcome.actions or outcome.failure)
+        return not done and bool(outcome.parks or outcome.items)
 
     # -- positions without effects -------------------------------------------------------------
 

@@ -94,7 +94,10 @@ class Failures:
     def end_loop(self, outcome: Outcome, hops: int, shard: str) -> None:
         """Park a change that came through too many handlers, for good and whatever the policy."""
         text = f"{hops} handlers' effects led to this change, one after the other"
-        failure = Failure.of(TooManyHops(text), 0)
+        self._park(outcome, Failure.of(TooManyHops(text), 0), shard)
+
+    def _park(self, outcome: Outcome, failure: Failure, shard: str) -> None:
+        """Park a change that its handler has not failed with."""
         self.counts.failures += 1
         log.warning(
             "handler.failed",
@@ -105,6 +108,20 @@ class Failures:
             policy="park",
         )
         outcome.fail(failure)
+
+    def too_large(self, outcome: Outcome, shard: str) -> None:
+        """Park a change whose result this host has no room for, whatever the policy.
+
+        It is tried again from its lane, where there is room for it.
+        """
+        if outcome.handler.broadcast is not None:
+            outcome.defer()  # in the lane each recipient's effects go by themselves
+            return
+        text = (
+            f"its result of {len(outcome.items)} items does not fit in one transaction beside"
+            " what a move of the consumer writes with it; it is tried again on its own"
+        )
+        self._park(outcome, Failure("TooLarge", text, 0), shard)
 
     def settle(self, outcome: Outcome, failure: Failure, shard: str) -> None:
         """Park or drop a change that failed and does not block."""

@@ -86,6 +86,11 @@ class Outcome:
         """Whether the change goes into its lane."""
         return self.deferred or self.failure is not None
 
+    @property
+    def items(self) -> set[ItemRef]:
+        """The items that it writes or checks in a commit."""
+        return {*self.actions, *(read.ref for read in self.reads if read.conditions)}
+
     def give_up(self, failure: Failure) -> None:
         """Do what the handler's policy says of a failure: park, drop, or run until it succeeds."""
         policy = self.handler.policy.on_failure

@@ -2,9 +2,9 @@
 
 In: the works of a shard that are not committed yet, in order, and its cursor. Out: a `Batch` that
 ends at a change border and holds at most 99 items and 4 MB (or, where each item of its changes has
-a mark, 100 with these); or a `Rerun`, when an outcome has to
-be made (again) before anything behind it can go. When the handlers of *one* change do not fit
-together they go in several commits, and the cursor names the ones that are done.
+a mark, 100 with these); or a `Rerun`, when an outcome has to be made (again) before anything behind
+it can go; or a result that is `TooLarge`. When the handlers of *one* change do not fit together
+they go in several commits, and the cursor names the ones that are done.
 
 Decided here, because it depends on everything before: whether a change meets a held lane and
 queues, and whether what a handler read is still what the works before it leave behind.
@@ -51,6 +51,16 @@ class Rerun:
     """This outcome has to be made (again), now that all works before it are settled."""
 
     work: Work
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """This result has no room, alone, in a commit of this host: it has to be parked.
+
+    One that no host has room for has failed before; but a mover's commits hold its token, too.
+    """
+
     outcome: Outcome
 
 
@@ -116,7 +126,7 @@ class Planner:
 
     def plan(
         self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
-    ) -> Batch | Rerun:
+    ) -> Batch | Rerun | TooLarge:
         """Plan the next commit of the works.
 
         Args:
@@ -143,7 +153,10 @@ class Planner:
             if split or not self._offer(work, todo, draft):
                 if draft.actions or draft.sends or (self.marks and taken):
                     break
-                done |= self._handler_by_handler(work, todo, draft, only_one=split)
+                offered = self._handler_by_handler(work, todo, draft, only_one=split)
+                if isinstance(offered, TooLarge):
+                    return offered
+                done |= offered
                 if any(_mark(work, outcome) not in done for outcome in todo):
                     break
             taken += 1
@@ -204,14 +217,16 @@ class Planner:
 
     def _handler_by_handler(
         self, work: Work, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
-    ) -> frozenset[str]:
+    ) -> frozenset[str] | TooLarge:
         """Take as many handlers of one work as fit; return the marks of those that are done."""
         done: set[str] = set()
         for outcome in todo:
             if not self._offer(work, [outcome], draft):
-                if not done:
-                    raise InvariantError(f"one result of {outcome.handler.name} does not fit")
-                break
+                if done:
+                    break
+                if outcome.parks or self._is_held(work, outcome, draft):
+                    raise InvariantError(f"a parked change of {outcome.handler.name} does not fit")
+                return TooLarge(outcome)
             done.add(_mark(work, outcome))
             if only_one and draft.actions:
                 break

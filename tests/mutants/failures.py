@@ -3,6 +3,30 @@
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    Mutant(
+        "reads-take-no-place",
+        "processing/outcome.py",
+        "    if len(refs) > ITEMS_MAX:\n",
+        "    if len(actions) > ITEMS_MAX:\n",
+        "what is read beside 99 writes makes a transaction of 101 places, for ever",
+        test="tests/simulation/test_full_transactions.py::test_one_place_more_is_parked_with_a_sentence_and_holds_up_nothing",
+    ),
+    Mutant(
+        "invalid-reads-have-no-culprit",
+        "processing/committing.py",
+        "        return not done and bool(outcome.parks or outcome.items)\n",
+        "        return not done and bool(outcome.parks or outcome.actions)\n",
+        "a read that cannot be checked, and leads to no effect, stops its shard for ever",
+        test="tests/simulation/test_full_transactions.py::test_a_read_that_cannot_be_checked_is_parked_although_it_leads_to_no_effect",
+    ),
+    Mutant(
+        "invalid-reads-have-no-culprit-on-lambda",
+        "aws_lambda/batch.py",
+        "if o.parks or o.items), None)",
+        "if o.parks or o.actions), None)",
+        "a read that cannot be checked, and leads to no effect, stops its batch for ever",
+        test="tests/simulation/test_full_transactions.py::test_a_read_that_cannot_be_checked_is_parked_although_it_leads_to_no_effect",
+    ),
     # -- a change that kills its workers -----------------------------------------------------------
     Mutant(
         "waits-in-silence",

@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "no-room-beside-the-movers-token",
+        "processing/planning.py",
+        "                return TooLarge(outcome)\n",
+        '                raise InvariantError(f"a result of {outcome.handler.name} does not fit")\n',
+        "a result that fills a transaction ends the move of its consumer",
+        test="tests/simulation/test_full_transactions.py::test_a_result_that_has_no_room_beside_a_moves_token_is_parked_and_applied_after_the_move",
+    ),
+    Mutant(
+        "no-room-is-a-failure-of-the-audience",
+        "processing/failures.py",
+        "            outcome.defer()  # in the lane each recipient's effects go by themselves\n",
+        "            outcome.drop()\n",
+        "nobody is served whose effects together leave no room for a move's token",
+        test="tests/simulation/test_full_transactions.py::test_a_fan_out_that_has_no_room_beside_a_moves_token_goes_on_in_its_lane",
+    ),
+    Mutant(
         "functions-not-shut-out",
         "fleet/hosting.py",
         '    if wanted and there not in ("", wanted):\n',
