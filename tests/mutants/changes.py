@@ -127,10 +127,10 @@ MUTANTS = (
     Mutant(
         "result-cut-in-two",
         "processing/planning.py",
-        "                done |= self._handler_by_handler(work, todo, draft, only_one=split)\n"
+        "                done |= offered\n"
         "                if any(_mark(work, outcome) not in done for outcome in todo):\n"
         "                    break\n",
-        "                done |= self._handler_by_handler(work, todo, draft, only_one=split)\n",
+        "                done |= offered\n",
         "the position passes a change whose last handlers did not fit",
         "D13",
         test="tests/unit/test_planning.py::test_handlers_of_one_change_that_do_not_fit_together_go_in_several_commits",

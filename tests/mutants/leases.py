@@ -197,8 +197,8 @@ MUTANTS = (
     Mutant(
         "third-commit-forgets-the-first-in-a-worker",
         "processing/planning.py",
-        "                done |= self._handler_by_handler(",
-        "                done = self._handler_by_handler(",
+        "                done |= offered\n",
+        "                done = offered\n",
         "of a change in three commits, the handlers of the first one apply it twice after a death",
         test="tests/simulation/test_several_commits.py::test_a_change_of_several_commits_is_applied_once_whichever_its_host_died_after",
     ),
