@@ -129,6 +129,7 @@ def _keys(
             is_global=title[0] == "G",
             on_demand=on_demand,
         )
+    spec.check_projected(indexes.values())
     return keys, list(indexes.values())
 
 
@@ -146,6 +147,7 @@ def _options(payload: Payload) -> TableOptions:
             "PROVISIONED"
         )
     units = {} if throughput is None else spec.units_of(throughput, "provisionedThroughput")
+    spec.check_on_demand(payload.get("OnDemandThroughput"), on_demand=mode == "PAY_PER_REQUEST")
     return TableOptions(
         billing_mode=mode,
         throughput=units,
@@ -159,11 +161,19 @@ def _options(payload: Payload) -> TableOptions:
 
 def sse_description(given: Any) -> dict[str, Any] | None:
     """What is shown of an `SSESpecification`; None for the default encryption."""
-    if given is None or structure(given).get("Enabled") is not True:
+    if given is None:
         return None
+    kind, key = structure(given).get("SSEType"), given.get("KMSMasterKeyId")
+    if given.get("Enabled") is not True:
+        for name, value in (("SSEType", kind), ("KMSMasterKeyId", key)):
+            if value is not None:
+                raise spec.invalid(f"{name} can not be specified if Enabled is false")
+        return None
+    if kind == "AES256":
+        raise spec.invalid("SSEType AES256 is not supported")
     description = {"Status": "ENABLED", "SSEType": "KMS"}
-    if given.get("KMSMasterKeyId") is not None:
-        description["KMSMasterKeyArn"] = given["KMSMasterKeyId"]
+    if key is not None:
+        description["KMSMasterKeyArn"] = key
     return description
 
 

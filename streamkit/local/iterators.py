@@ -21,6 +21,13 @@ TYPES = (
 )
 
 
+_FOR = {
+    "SequenceNumber": ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"),
+    "Timestamp": ("AT_TIMESTAMP",),
+}
+"""The types for which a parameter says where to begin; with another one it is refused."""
+
+
 class ShardIterator(NamedTuple):
     """A position.
 
@@ -82,6 +89,9 @@ def position(shard: Shard, payload: dict[str, Any], now: float, published: float
         ApiError: the request makes no sense for this shard, or asks for what is trimmed.
     """
     kind = payload["ShardIteratorType"]
+    for name, kinds in _FOR.items():
+        if payload.get(name) is not None and kind not in kinds:
+            raise validation(f"{name} must not be specified for ShardIteratorType {kind}")
     if kind == "TRIM_HORIZON":
         return max(shard.start, shard.trimmed)
     if kind == "LATEST":

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from streamkit.local.errors import validation
+from streamkit.local.errors import ApiError, validation
 from streamkit.local.expressions import (
     Condition,
     KeyCondition,
@@ -23,7 +23,6 @@ from streamkit.local.ordering import LAST, Entry
 from streamkit.local.pages import (
     Reading,
     check_select,
-    invalid_start,
     plan,
     read_page,
     starting_key,
@@ -31,6 +30,7 @@ from streamkit.local.pages import (
 from streamkit.local.parameters import Payload, required
 from streamkit.local.schema import KeySchema
 from streamkit.local.tables import Table
+from streamkit.local.values import Item
 
 if TYPE_CHECKING:
     from streamkit.local.engine import Engine
@@ -122,17 +122,31 @@ def _range(reading: Reading, wanted: KeyCondition, payload: Payload) -> tuple[En
     if given is None:
         return start, stop
     key = starting_key(reading, given)
-    keys = reading.table.keys if reading.index is None else reading.index.keys
-    if key[keys.hash_name] != wanted.hash_value:
-        raise invalid_start()
     entry = reading.place(key)[1]
-    if keys.range_name is not None and not wanted.holds(entry[0]):
-        raise validation(
-            "The provided starting key is outside query boundaries based on provided conditions"
-        )
+    _check_start(reading, wanted, key, entry)
     if payload.get("ScanIndexForward") is False:
         return start, entry
     return (*entry, LAST), stop
+
+
+def _check_start(reading: Reading, wanted: KeyCondition, key: Item, entry: Entry) -> None:
+    """Refuse a starting key that a page of this query cannot have ended with."""
+    keys = reading.table.keys if reading.index is None else reading.index.keys
+    same_hash = key[keys.hash_name] == wanted.hash_value
+    if wanted.ranged and not wanted.holds(entry[0]):
+        raise validation("The provided starting key does not match the range key predicate")
+    if wanted.ranged and not same_hash:
+        raise _only_one_row()
+    if not same_hash:
+        raise validation(
+            "The provided starting key is outside query boundaries based on provided conditions"
+        )
+    if reading.index is None and (keys.range_name is None or wanted.exact):
+        raise _only_one_row()
+
+
+def _only_one_row() -> ApiError:
+    return validation("The query can return at most one row and cannot be restarted")
 
 
 OPERATIONS: dict[str, Callable[["Engine", Payload], Payload]] = {"Query": query}

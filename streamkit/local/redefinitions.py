@@ -11,7 +11,6 @@ from streamkit.local import specification as spec
 from streamkit.local.definitions import described_table, sse_description, start_stream
 from streamkit.local.descriptions import describe
 from streamkit.local.errors import ApiError, validation
-from streamkit.local.indexes import Index
 from streamkit.local.parameters import Payload, array, required, structure
 from streamkit.local.tables import Table
 
@@ -31,6 +30,12 @@ _PARAMETERS = (
     "TableClass",
 )
 
+_ALONE = {
+    "SSESpecification": "Server-Side Encryption",
+    "TableClass": "TableClass",
+    "DeletionProtectionEnabled": "DeletionProtection",
+}
+
 
 def update_table(engine: "Engine", payload: Payload) -> Payload:
     """`UpdateTable`."""
@@ -44,6 +49,7 @@ def update_table(engine: "Engine", payload: Payload) -> Payload:
             "DeletionProtectionEnabled, OnDemandThroughput, WarmThroughput or TableClass is "
             "required"
         )
+    _check_alone(payload)
     steps = [
         *_billing(engine, table, payload),
         *_options(table, payload),
@@ -53,6 +59,39 @@ def update_table(engine: "Engine", payload: Payload) -> Payload:
     for step in steps:
         step()
     return {"TableDescription": describe(table)}
+
+
+def _check_alone(payload: Payload) -> None:
+    """Refuse changes that one request cannot make together."""
+    given = {name for name in _PARAMETERS if payload.get(name) is not None}
+    for name, title in _ALONE.items():
+        if name in given and len(given) > 1:
+            raise spec.invalid(f"{title} modification must be the only operation in the request")
+    if "OnDemandThroughput" in given and given - {"OnDemandThroughput", "BillingMode"}:
+        raise spec.invalid(
+            "OnDemandThroughput can only be combined with BillingMode in an UpdateTable request"
+        )
+    updates = payload.get("GlobalSecondaryIndexUpdates") or []
+    resizes = any(
+        structure(update).get(name) is not None
+        for update in array(updates)
+        for name in ("Create", "Delete")
+    )
+    for name, clashes, message in (
+        ("ProvisionedThroughput", resizes, "create or delete index while updating table IOPS"),
+        ("StreamSpecification", resizes, "create or delete index while changing stream status"),
+        (
+            "ProvisionedThroughput",
+            "StreamSpecification" in given,
+            "modify stream status while updating table IOPS",
+        ),
+    ):
+        if name in given and clashes:
+            raise spec.invalid(f"You cannot {message}")
+
+
+def _will_be_on_demand(table: Table, payload: Payload) -> bool:
+    return (payload.get("BillingMode") or table.options.billing_mode) == "PAY_PER_REQUEST"
 
 
 def _billing(engine: "Engine", table: Table, payload: Payload) -> list[_Step]:
@@ -74,16 +113,37 @@ def _billing(engine: "Engine", table: Table, payload: Payload) -> list[_Step]:
         return []
     units = spec.units_of(given, "provisionedThroughput")
     if units == table.options.throughput:
-        read, write = units["ReadCapacityUnits"], units["WriteCapacityUnits"]
-        raise validation(
-            "The provisioned throughput for the table will not change. The requested value "
-            "equals the current value. Current ReadCapacityUnits provisioned for the table: "
-            f"{read}. Requested ReadCapacityUnits: {read}. Current WriteCapacityUnits "
-            f"provisioned for the table: {write}. Requested WriteCapacityUnits: {write}. Refer "
-            "to the Amazon DynamoDB Developer Guide for current limits and how to request higher "
-            "limits."
-        )
+        raise _will_not_change("table", "table", units)
+    if table.options.billing_mode == "PAY_PER_REQUEST":
+        _check_indexes_get_units(table, payload)
     return [lambda: _to_provisioned(table, units)]
+
+
+def _check_indexes_get_units(table: Table, payload: Payload) -> None:
+    """Refuse to end on-demand billing while an index is left without units."""
+    given = {
+        structure(update["Update"]).get("IndexName")
+        for update in map(structure, array(payload.get("GlobalSecondaryIndexUpdates") or []))
+        if update.get("Update") is not None
+    }
+    missing = [name for name, index in table.indexes.items() if index.is_global]
+    missing = [name for name in missing if name not in given]
+    if missing:
+        raise spec.invalid(
+            f"ProvisionedThroughput must be specified for index: {','.join(missing)}"
+        )
+
+
+def _will_not_change(subject: str, kind: str, units: dict[str, int]) -> ApiError:
+    read, write = units["ReadCapacityUnits"], units["WriteCapacityUnits"]
+    return validation(
+        f"The provisioned throughput for the {subject} will not change. The requested value "
+        f"equals the current value. Current ReadCapacityUnits provisioned for the {kind}: "
+        f"{read}. Requested ReadCapacityUnits: {read}. Current WriteCapacityUnits "
+        f"provisioned for the {kind}: {write}. Requested WriteCapacityUnits: {write}. Refer "
+        "to the Amazon DynamoDB Developer Guide for current limits and how to request higher "
+        "limits."
+    )
 
 
 def _to_on_demand(table: Table, now: float) -> None:
@@ -110,9 +170,12 @@ def _options(table: Table, payload: Payload) -> list[_Step]:
         steps.append(lambda: setattr(options, "table_class", payload["TableClass"]))
     if payload.get("OnDemandThroughput") is not None:
         limits = structure(payload["OnDemandThroughput"])
+        spec.check_on_demand(limits, on_demand=_will_be_on_demand(table, payload))
         steps.append(lambda: setattr(options, "on_demand", limits))
     if payload.get("SSESpecification") is not None:
         encryption = sse_description(payload["SSESpecification"])
+        if encryption is None and options.sse is None:
+            raise spec.invalid("Table is already encrypted by default")
         steps.append(lambda: setattr(options, "sse", encryption))
     return steps
 
@@ -121,7 +184,7 @@ def _stream(engine: "Engine", table: Table, payload: Payload) -> list[_Step]:
     given = payload.get("StreamSpecification")
     if given is None:
         return []
-    view = spec.view_type(given)
+    view = spec.view_type(given, created=False)
     current = table.stream
     if view is None:
         if current is None:
@@ -139,12 +202,38 @@ def _indexes(table: Table, payload: Payload) -> list[_Step]:
     updates = [structure(update) for update in array(given)]
     if not updates:
         raise spec.invalid("List of GlobalSecondaryIndexUpdates is empty")
-    # An attribute that is in use keeps its type, whatever the request says.
     given_types = payload.get("AttributeDefinitions")
-    types = ({} if given_types is None else spec.attribute_types(given_types)) | table.types
-    on_demand = (payload.get("BillingMode") or table.options.billing_mode) == "PAY_PER_REQUEST"
+    types = {} if given_types is None else spec.attribute_types(given_types)
+    on_demand = _will_be_on_demand(table, payload)
     steps: list[_Step] = []
+    if sum(update.get(name) is not None for update in updates for name in ("Create", "Delete")) > 1:
+        _check_actions(updates)
+        raise ApiError(
+            "LimitExceededException",
+            "Subscriber limit exceeded: Only 1 online index can be created or deleted "
+            "simultaneously per table",
+        )
     seen: set[str] = set()
+    for action, request in _check_actions(updates):
+        required(request, "IndexName")
+        name = request["IndexName"]
+        if name in seen:
+            raise spec.invalid(
+                "Only one global secondary index update per index is allowed simultaneously. "
+                f"Index: {name}"
+            )
+        seen.add(name)
+        if action == "Create":
+            steps.append(_create(table, request, types, on_demand=on_demand))
+        else:
+            steps.append(_change(table, request, action, on_demand=on_demand))
+    steps.append(lambda: _keep_used_types(table, types | table.types))
+    return steps
+
+
+def _check_actions(updates: list[Payload]) -> list[tuple[str, Payload]]:
+    """What each update does, which must be one thing, and to which index."""
+    found = []
     for update in updates:
         actions = [name for name in ("Create", "Update", "Delete") if update.get(name) is not None]
         if len(actions) != 1:
@@ -155,21 +244,8 @@ def _indexes(table: Table, payload: Payload) -> list[_Step]:
                 else "One of GlobalSecondaryIndexUpdate.Update, GlobalSecondaryIndexUpdate.Create, "
                 "GlobalSecondaryIndexUpdate.Delete must not be null"
             )
-        request = structure(update[actions[0]])
-        required(request, "IndexName")
-        name = request["IndexName"]
-        if name in seen:
-            raise spec.invalid(
-                "Only one global secondary index update per index is allowed simultaneously. "
-                f"Index: {name}"
-            )
-        seen.add(name)
-        if actions[0] == "Create":
-            steps.append(_create(table, request, types, on_demand=on_demand))
-        else:
-            steps.append(_change(table, request, actions[0]))
-    steps.append(lambda: _keep_used_types(table, types))
-    return steps
+        found.append((actions[0], structure(update[actions[0]])))
+    return found
 
 
 def _create(table: Table, request: Payload, types: dict[str, str], *, on_demand: bool) -> _Step:
@@ -186,13 +262,43 @@ def _create(table: Table, request: Payload, types: dict[str, str], *, on_demand:
         raise spec.invalid(
             f"AttributeDefinitions is not specified for index: {request['IndexName']}"
         )
+    _check_not_redefined(table, elements, types)
     index = spec.build_index(
         request, elements, types, table.keys, is_global=True, on_demand=on_demand
     )
+    spec.check_projected([*table.indexes.values(), index])
     return lambda: table.add_index(index)
 
 
-def _change(table: Table, request: Payload, action: str) -> _Step:
+def _check_not_redefined(
+    table: Table, elements: list[dict[str, str]], types: dict[str, str]
+) -> None:
+    """Refuse an index that gives an attribute in use another type."""
+    if all(types[name] == kind for name, kind in table.types.items() if name in types):
+        return
+    used = [table.keys, *(index.keys for index in table.indexes.values())]
+    existing = next(
+        keys
+        for keys in used
+        if any(types.get(name, kind) != kind for name, kind in keys.types.items())
+    )
+    raise spec.invalid(
+        "Attributes cannot be redefined. Please check that your attribute has the same type as "
+        f"previously defined. Existing schema: {_shown(existing.elements, existing.types)} "
+        f"New schema: {_shown(elements, types)}"
+    )
+
+
+def _shown(elements: list[dict[str, str]], types: dict[str, str]) -> str:
+    keys = [
+        f"SchemaElement: key{{{name}:{types[name]}:{element['KeyType']}}}"
+        for element in elements
+        for name in [element["AttributeName"]]
+    ]
+    return f"Schema:[{', '.join(keys)}]"
+
+
+def _change(table: Table, request: Payload, action: str, *, on_demand: bool) -> _Step:
     index = table.indexes.get(request["IndexName"])
     if index is None:
         raise ApiError("ResourceNotFoundException", "Requested resource not found")
@@ -202,12 +308,24 @@ def _change(table: Table, request: Payload, action: str) -> _Step:
     if action == "Delete":
         return lambda: table.remove_index(index.name)
     given = request.get("ProvisionedThroughput")
-    units = None if given is None else spec.units_of(given, "provisionedThroughput")
-    return lambda: _set_throughput(index, units)
-
-
-def _set_throughput(index: Index, units: dict[str, int] | None) -> None:
-    index.throughput = units or index.throughput
+    if on_demand:
+        raise spec.invalid(
+            "The only Updates for index: "
+            f"{index.name} when TableThroughputMode is PAY_PER_REQUEST can be to "
+            "OnDemandThroughput, WarmThroughput"
+            if given is None
+            else "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified for index: "
+            f"{index.name} when BillingMode is PAY_PER_REQUEST"
+        )
+    if given is None:
+        raise spec.invalid(
+            "Both ReadCapacityUnits and WriteCapacityUnits must be specified for index: "
+            f"{index.name}"
+        )
+    units = spec.units_of(given, "provisionedThroughput")
+    if units == index.throughput:
+        raise _will_not_change(f"index {index.name}", "index", units)
+    return lambda: setattr(index, "throughput", units)
 
 
 def _keep_used_types(table: Table, types: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ These functions read key schemas, attribute types, indexes, throughput and strea
 from a request, and refuse what contradicts itself in the service's words. They know no tables.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from streamkit.local.errors import ApiError, validation
@@ -27,6 +28,9 @@ from streamkit.local.streams import VIEW_TYPES
 INVALID = "One or more parameter values were invalid: "
 
 MOST_GLOBAL_INDEXES = 20
+MOST_NAME_BYTES = 255
+_MOST_PROJECTED = 20
+_MOST_PROJECTED_OF_TABLE = 100
 _MOST_LOCAL_INDEXES = 5
 _KEY_TYPE = one_of("HASH", "RANGE")
 _ATTRIBUTE_TYPE = one_of("B", "N", "S")
@@ -63,7 +67,7 @@ def attribute_types(given: Any) -> dict[str, str]:
         where = f"attributeDefinitions.{number}.member"
         name, kind = structure(definition).get("AttributeName"), definition.get("AttributeType")
         refuse(
-            (name, f"{where}.attributeName", _not_null(name)),
+            (name, f"{where}.attributeName", _name_violation(name)),
             (kind, f"{where}.attributeType", _not_null(kind) or _ATTRIBUTE_TYPE(kind)),
         )
         if name in types:
@@ -74,6 +78,13 @@ def attribute_types(given: Any) -> dict[str, str]:
 
 def _not_null(value: Any) -> str | None:
     return "Member must not be null" if value is None else None
+
+
+def _name_violation(name: Any) -> str | None:
+    """The constraint that the name of an attribute of a key, or of a projection, breaks."""
+    if name is None:
+        return _not_null(name)
+    return at_least_length(text(name), 1) or at_most_length(name, MOST_NAME_BYTES)
 
 
 def key_elements(given: Any, where: str) -> list[dict[str, str]]:
@@ -89,7 +100,7 @@ def key_elements(given: Any, where: str) -> list[dict[str, str]]:
         place = f"{where}.{number}.member"
         name, kind = element.get("AttributeName"), element.get("KeyType")
         refuse(
-            (name, f"{place}.attributeName", _not_null(name)),
+            (name, f"{place}.attributeName", _name_violation(name)),
             (kind, f"{place}.keyType", _not_null(kind) or _KEY_TYPE(kind)),
         )
     if elements[0]["KeyType"] != "HASH":
@@ -145,13 +156,36 @@ def index_requests(given: Any, title: str) -> list[Payload]:
 
 
 def parse_index_keys(request: Payload, where: str) -> list[dict[str, str]]:
-    """The key schema of an index definition, and a check of its name."""
+    """The key schema of an index definition, and a check of the names in it."""
     name = request.get("IndexName")
     refuse((name, f"{where}.indexName", _not_null(name)))
     check_name(text(name), f"{where}.indexName")
     schema = request.get("KeySchema")
     refuse((schema, f"{where}.keySchema", _not_null(schema)))
+    projection = request.get("Projection")
+    if projection is not None:
+        _check_projected_names(structure(projection).get("NonKeyAttributes"), where)
     return key_elements(schema, f"{where}.keySchema")
+
+
+def _check_projected_names(given: Any, where: str) -> None:
+    if given is None:
+        return
+    names, place = array(given), f"{where}.projection.nonKeyAttributes"
+    shown = f"[{', '.join(map(str, names))}]"
+    refuse((shown, place, at_least_length(names, 1) or at_most_length(names, _MOST_PROJECTED)))
+    for number, name in enumerate(names, 1):
+        refuse((name, f"{place}.{number}.member", _name_violation(name)))
+
+
+def check_projected(indexes: Iterable[Index]) -> None:
+    """Refuse the indexes of a table that name too many attributes together."""
+    count = sum(len(index.projection.get("NonKeyAttributes") or ()) for index in indexes)
+    if count > _MOST_PROJECTED_OF_TABLE:
+        raise invalid(
+            f"The number of NonKeyAttributes over all indexes of a table, {count}, exceeds the "
+            f"limit of {_MOST_PROJECTED_OF_TABLE}"
+        )
 
 
 def build_index(
@@ -221,8 +255,33 @@ def units_of(given: Any, where: str) -> dict[str, int]:
     return units
 
 
-def view_type(given: Any) -> str | None:
-    """The view type of a `StreamSpecification`; None when it turns the stream off."""
+def check_on_demand(given: Any, *, on_demand: bool) -> None:
+    """Refuse an `OnDemandThroughput` that does not fit the billing mode, or is out of range."""
+    if given is None:
+        return
+    for name in ("MaxReadRequestUnits", "MaxWriteRequestUnits"):
+        units = structure(given).get(name)
+        if units is None:
+            continue
+        if not on_demand:
+            raise invalid(
+                f"{name} for OnDemandThroughput cannot be specified when the table BillingMode is "
+                "PROVISIONED"
+            )
+        # -1 takes a limit away.
+        if type(units) is not int or (units < 1 and units != -1):
+            raise invalid(
+                f"Requested {name} for OnDemandThroughput for table is outside of valid range"
+            )
+
+
+def view_type(given: Any, *, created: bool = True) -> str | None:
+    """The view type of a `StreamSpecification`; None when it turns the stream off.
+
+    Args:
+        given: the specification.
+        created: whether the table is created with it; an update has its own messages.
+    """
     specification = structure(given)
     enabled, view = specification.get("StreamEnabled"), specification.get("StreamViewType")
     refuse(
@@ -236,10 +295,16 @@ def view_type(given: Any) -> str | None:
     if enabled is not True:
         if view is not None:
             raise invalid(
-                "Table is being created with a stream disabled, UpdateViewType should "
-                "not be specified"
+                "Table is being created with a stream disabled, UpdateViewType should not be "
+                "specified"
+                if created
+                else "If stream is being disabled, then UpdateViewType must not be specified"
             )
         return None
     if view is None:
-        raise invalid("Table is being created with a stream enabled, UpdateViewType is required")
+        raise invalid(
+            "Table is being created with a stream enabled, UpdateViewType is required"
+            if created
+            else "If stream is being enabled then UpdateViewType is required"
+        )
     return str(view)

@@ -16,6 +16,16 @@ import msgspec
 from streamkit.local.errors import ApiError, serialization, validation
 from streamkit.local.iterators import TYPES, ShardIterator, expired, position, trimmed
 from streamkit.local.limits import described_too_often, read_too_often, too_many_readers
+from streamkit.local.parameters import (
+    at_least_length,
+    at_most_length,
+    member,
+    one_of,
+    structure,
+    violation,
+    violations,
+    whole,
+)
 from streamkit.local.records import Record
 from streamkit.local.shards import Shard
 from streamkit.local.stream_settings import StreamSettings
@@ -57,7 +67,7 @@ def describe_stream(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
     settings = engine.streams.settings
     limit = min(_limit(payload, 100), settings.listing_page)
     stream = _stream(engine, payload)
-    start = _text(payload, "ExclusiveStartShardId")
+    start = _shard_id(payload, "ExclusiveStartShardId")
     parent_id = _filtered_parent(payload)
     now = engine.streams.clock()
     if not stream.described.grants(now, settings.describe_rate):
@@ -82,13 +92,10 @@ def describe_stream(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
 
 def get_shard_iterator(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
     """`GetShardIterator`: a position in a shard, listed or not."""
-    kind = _text(payload, "ShardIteratorType")
-    shard_id = _required(payload, "ShardId")
-    if kind not in TYPES:
-        raise validation(
-            f"1 validation error detected: Value '{kind}' at 'shardIteratorType' failed to satisfy"
-            f" constraint: Member must satisfy enum value set: [{', '.join(TYPES)}]"
-        )
+    kind = _required(payload, "ShardIteratorType")
+    _required(payload, "ShardId")
+    shard_id = _shard_id(payload, "ShardId") or ""
+    _refuse(kind, "shardIteratorType", one_of(*TYPES)(kind))
     stream = _stream(engine, payload)
     shard = _shard(stream, shard_id)
     now = engine.streams.clock()
@@ -201,15 +208,28 @@ def _filtered_parent(payload: _Payload) -> str | None:
     shard_filter = payload.get("ShardFilter")
     if shard_filter is None:
         return None
-    if not isinstance(shard_filter, dict):
-        raise serialization("Unexpected value type in payload")
-    kind = _text(shard_filter, "Type")
-    if kind != "CHILD_SHARDS":
-        raise validation(
-            f"1 validation error detected: Value '{kind}' at 'shardFilter.type' failed to satisfy"
-            " constraint: Member must satisfy enum value set: [CHILD_SHARDS]"
-        )
-    return _required(shard_filter, "ShardId")
+    kind = _text(structure(shard_filter), "Type")
+    if kind is not None:
+        _refuse(kind, "shardFilter.type", one_of("CHILD_SHARDS")(kind))
+    shard_id = _shard_id(shard_filter, "ShardId", "shardFilter.shardId")
+    if kind is None or shard_id is None:
+        missing = "Type" if kind is None else "ShardId"
+        raise validation(f"{missing} must be specified in a ShardFilter")
+    return shard_id
+
+
+def _shard_id(payload: _Payload, name: str, where: str | None = None) -> str | None:
+    """A shard's id, which is of 28 to 65 characters."""
+    value = _text(payload, name)
+    if value is not None:
+        constraint = at_least_length(value, 28) or at_most_length(value, 65)
+        _refuse(value, where or member(name), constraint)
+    return value
+
+
+def _refuse(value: object, where: str, constraint: str | None) -> None:
+    if constraint:
+        raise violations([violation(value, where, constraint)])
 
 
 def _by_age(shard_id: str) -> str:
@@ -244,17 +264,10 @@ def _shard(stream: Stream, shard_id: str) -> Shard:
 
 
 def _limit(payload: _Payload, maximum: int) -> int:
-    limit = payload.get("Limit")
+    limit: int | None = payload.get("Limit")
     if limit is None:
         return maximum
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise serialization("Unexpected value type in payload")
-    if not 1 <= limit <= maximum:
-        bound = "greater than or equal to 1" if limit < 1 else f"less than or equal to {maximum}"
-        raise validation(
-            f"1 validation error detected: Value '{limit}' at 'limit' failed to satisfy"
-            f" constraint: Member must have value {bound}"
-        )
+    _refuse(limit, "limit", whole(1, maximum)(limit))
     return limit
 
 
@@ -268,9 +281,5 @@ def _text(payload: _Payload, name: str) -> str | None:
 def _required(payload: _Payload, name: str) -> str:
     value = _text(payload, name)
     if value is None:
-        member = name[0].lower() + name[1:]
-        raise validation(
-            f"1 validation error detected: Value null at '{member}' failed to satisfy constraint:"
-            " Member must not be null"
-        )
+        raise violations([violation(None, member(name), "Member must not be null")])
     return value

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from streamkit.local.errors import ApiError, validation
 from streamkit.local.lookup import plain_name
@@ -12,17 +13,17 @@ if TYPE_CHECKING:
     from streamkit.local.engine import Engine
 
 _MOST_TAGS = 50
+_SIGNS = "+-=._:/@"
 
 
 def parse_tags(given: Any) -> dict[str, str]:
     """The tags of a request, by key."""
     tags: dict[str, str] = {}
     for tag in array(given):
-        key, value = structure(tag).get("Key"), tag.get("Value")
-        if not key or len(text(key)) > 128:
-            raise validation(f"The Tag Key provided is invalid, Key: {key}")
-        if value is None or len(text(value)) > 256:
-            raise validation(f"The Tag Value provided is invalid, Value: {value}")
+        key, value = _checked_key(structure(tag).get("Key")), tag.get("Value")
+        if value is None or len(text(value)) > 256 or not _has_tag_characters(value):
+            shown = "null" if value is None else value
+            raise validation(f"The Tag Value provided is invalid, Value: {shown}")
         if key.startswith("aws:"):
             raise validation(f"Tag Key cannot be prefixed with aws:, Key: {key}")
         if key in tags:
@@ -31,6 +32,19 @@ def parse_tags(given: Any) -> dict[str, str]:
     if len(tags) > _MOST_TAGS:
         raise _too_many()
     return tags
+
+
+def _checked_key(given: Any) -> str:
+    key = "" if given is None else text(given)
+    if not key or len(key) > 128 or not _has_tag_characters(key):
+        shown = "null" if given is None else key
+        raise validation(f"The Tag Key provided is invalid, Key: {shown}")
+    return key
+
+
+def _has_tag_characters(given: str) -> bool:
+    """Whether there are only letters, digits and spaces, of any script, and a few signs."""
+    return all(one in _SIGNS or category(one)[0] in "LNZ" for one in given)
 
 
 def tag_resource(engine: "Engine", payload: Payload) -> Payload:
@@ -50,9 +64,13 @@ def tag_resource(engine: "Engine", payload: Payload) -> Payload:
 def untag_resource(engine: "Engine", payload: Payload) -> Payload:
     """`UntagResource`."""
     required(payload, "ResourceArn", "TagKeys")
-    removed = set(array(payload["TagKeys"]))
+    removed = set(map(text, array(payload["TagKeys"])))
     if not removed:
         raise validation("Atleast one Tag Key needs to be provided as Input.")
+    for key in sorted(removed):
+        _checked_key(key)
+    if len(removed) > _MOST_TAGS:
+        raise _too_many()
     options = _tagged(engine, payload, "UntagResource").options
     options.tags = {key: value for key, value in options.tags.items() if key not in removed}
     return {}

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 from streamkit.local.definitions import described_table
 from streamkit.local.errors import validation
-from streamkit.local.parameters import Payload, required, structure, text, violation, violations
+from streamkit.local.parameters import (
+    Payload,
+    at_least_length,
+    at_most_length,
+    required,
+    structure,
+    text,
+    violation,
+    violations,
+)
+from streamkit.local.specification import MOST_NAME_BYTES
 from streamkit.local.tables import Table
 
 if TYPE_CHECKING:
@@ -27,16 +37,9 @@ def update_time_to_live(engine: "Engine", payload: Payload) -> Payload:
         missing = "attributeName" if name is None else "enabled"
         where = f"timeToLiveSpecification.{missing}"
         raise violations([violation(None, where, "Member must not be null")])
-    if not text(name):
-        raise violations(
-            [
-                violation(
-                    "",
-                    "timeToLiveSpecification.attributeName",
-                    "Member must have length greater than or equal to 1",
-                )
-            ]
-        )
+    constraint = at_least_length(text(name), 1) or at_most_length(name, MOST_NAME_BYTES)
+    if constraint:
+        raise violations([violation(name, "timeToLiveSpecification.attributeName", constraint)])
     table = described_table(engine, payload["TableName"])
     _switch(table, name, enabled=enabled is True)
     return {"TimeToLiveSpecification": {"AttributeName": name, "Enabled": enabled}}

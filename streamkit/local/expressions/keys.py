@@ -54,9 +54,19 @@ class KeyCondition:
     upper_inclusive: bool = True
 
     @property
+    def ranged(self) -> bool:
+        """Whether it asks for something of the sort key."""
+        return self.lower is not None or self.upper is not None
+
+    @property
+    def exact(self) -> bool:
+        """Whether it asks for one value of the sort key."""
+        return self.lower is not None and self.lower == self.upper
+
+    @property
     def range_matches(self) -> Callable[[AttributeValue], bool] | None:
         """Whether a sort key is in the range; None when the query asks nothing of it."""
-        if self.lower is None and self.upper is None:
+        if not self.ranged:
             return None
         return lambda value: self.holds(sort_token(value))
 

@@ -131,12 +131,155 @@ def test_a_refused_update_changes_nothing(db, build):
 
 
 def test_an_attribute_in_use_keeps_its_type(db, build):
+    db.table(GlobalSecondaryIndexes=[build.gsi("old", "v", "w")])
+    before = describe(db)
+
+    def redefine(name, *keys):
+        request = create_index(build, *keys)
+        for definition in request["AttributeDefinitions"]:
+            if definition["AttributeName"] == name:
+                definition["AttributeType"] = "N"
+        return db.invalid("UpdateTable", **request)
+
+    redefined = (
+        INVALID + "Attributes cannot be redefined. Please check that your attribute has the same "
+        "type as previously defined. Existing schema: Schema:[SchemaElement: "
+    )
+    assert redefine("w", "w") == (
+        redefined + "key{v:S:HASH}, SchemaElement: key{w:S:RANGE}] "
+        "New schema: Schema:[SchemaElement: key{w:N:HASH}]"
+    )
+    assert redefine("pk", "x", "pk") == (
+        redefined + "key{pk:S:HASH}, SchemaElement: key{sk:S:RANGE}] "
+        "New schema: Schema:[SchemaElement: key{x:S:HASH}, SchemaElement: key{pk:N:RANGE}]"
+    )
+    assert describe(db) == before
+
+
+def test_a_new_index_needs_the_types_of_its_keys_though_they_are_known(db, build):
     db.table()
-    request = create_index(build, "v")
-    request["AttributeDefinitions"].append({"AttributeName": "pk", "AttributeType": "N"})
-    db("UpdateTable", **request)
-    kinds = {
-        part["AttributeName"]: part["AttributeType"]
-        for part in describe(db)["AttributeDefinitions"]
-    }
-    assert kinds == {"pk": "S", "sk": "S", "v": "S"}
+    request = create_index(build, "sk", "pk")
+    del request["AttributeDefinitions"][1]
+    missing = INVALID + "AttributeDefinitions is not specified for index: new"
+    assert db.invalid("UpdateTable", **request) == missing
+    del request["AttributeDefinitions"]
+    assert db.invalid("UpdateTable", **request) == missing
+    db("UpdateTable", **create_index(build, "sk", "pk"))
+
+
+def test_one_index_comes_or_goes_at_a_time(db, build):
+    db.table(GlobalSecondaryIndexes=[build.gsi("one", "v"), build.gsi("two", "w")])
+    before = describe(db)
+    create = create_index(build, "x")["GlobalSecondaryIndexUpdates"]
+    deletes = [{"Delete": {"IndexName": name}} for name in ("one", "two")]
+    for updates in ([*create, deletes[0]], deletes, [*create, create[0]]):
+        request = create_index(build, "x") | {"GlobalSecondaryIndexUpdates": updates}
+        assert db.refused("UpdateTable", **request) == (
+            "LimitExceededException",
+            (
+                "Subscriber limit exceeded: Only 1 online index can be created or deleted "
+                "simultaneously per table"
+            ),
+        )
+    assert describe(db) == before
+
+
+UNITS = {"ReadCapacityUnits": 5, "WriteCapacityUnits": 5}
+
+
+def test_some_changes_are_made_alone(db, build):
+    db.table(BillingMode="PROVISIONED", ProvisionedThroughput=UNITS)
+    before = describe(db)
+    index = create_index(build, "v", ProvisionedThroughput=UNITS)
+    more = {"ReadCapacityUnits": 9, "WriteCapacityUnits": 9}
+    alone = " modification must be the only operation in the request"
+    for changes, message in (
+        ({"DeletionProtectionEnabled": True, "StreamSpecification": ON}, "DeletionProtection"),
+        ({"TableClass": "STANDARD", "ProvisionedThroughput": more}, "TableClass"),
+        (
+            {"SSESpecification": {"Enabled": True}, "DeletionProtectionEnabled": True},
+            "Server-Side Encryption",
+        ),
+        (index | {"DeletionProtectionEnabled": True}, "DeletionProtection"),
+    ):
+        refused = db.invalid("UpdateTable", **{"TableName": "table"} | changes)
+        assert refused == INVALID + message + alone
+    for changes, message in (
+        (
+            index | {"ProvisionedThroughput": more},
+            "create or delete index while updating table IOPS",
+        ),
+        (
+            index | {"StreamSpecification": ON},
+            "create or delete index while changing stream status",
+        ),
+        (
+            {"StreamSpecification": ON, "ProvisionedThroughput": more},
+            "modify stream status while updating table IOPS",
+        ),
+    ):
+        refused = db.invalid("UpdateTable", **{"TableName": "table"} | changes)
+        assert refused == f"{INVALID}You cannot {message}"
+    assert describe(db) == before
+    db("UpdateTable", TableName="table", BillingMode="PAY_PER_REQUEST", StreamSpecification=ON)
+
+
+def test_an_update_of_a_stream_has_messages_of_its_own(db):
+    db.table()
+    for wrong, message in (
+        ({"StreamEnabled": True}, "If stream is being enabled then UpdateViewType is required"),
+        (
+            ON | {"StreamEnabled": False},
+            "If stream is being disabled, then UpdateViewType must not be specified",
+        ),
+    ):
+        refused = db.invalid("UpdateTable", TableName="table", StreamSpecification=wrong)
+        assert refused == INVALID + message
+
+
+def test_the_units_of_an_index_change_with_those_of_its_table(db, build):
+    db.table(GlobalSecondaryIndexes=[build.gsi("idx", "v")])
+
+    def change(**more):
+        update = {"Update": {"IndexName": "idx", **more}}
+        return {"TableName": "table", "GlobalSecondaryIndexUpdates": [update]}
+
+    assert "can be to OnDemandThroughput" in db.invalid("UpdateTable", **change())
+    assert db.invalid("UpdateTable", **change(ProvisionedThroughput=UNITS)) == (
+        INVALID + "Neither ReadCapacityUnits nor WriteCapacityUnits can be specified for index: "
+        "idx when BillingMode is PAY_PER_REQUEST"
+    )
+    provisioned = {"BillingMode": "PROVISIONED", "ProvisionedThroughput": UNITS}
+    assert db.invalid("UpdateTable", TableName="table", **provisioned) == (
+        INVALID + "ProvisionedThroughput must be specified for index: idx"
+    )
+    db("UpdateTable", **change(ProvisionedThroughput=UNITS), **provisioned)
+    assert db.invalid("UpdateTable", **change(ProvisionedThroughput=UNITS)).startswith(
+        "The provisioned throughput for the index idx will not change. The requested value equals"
+    )
+    db("UpdateTable", **change(ProvisionedThroughput=UNITS | {"ReadCapacityUnits": 6}))
+    (index,) = describe(db)["GlobalSecondaryIndexes"]
+    assert index["ProvisionedThroughput"]["ReadCapacityUnits"] == 6
+
+
+def test_options_that_mean_nothing_are_refused(db):
+    db.table()
+    for changes, message in (
+        ({"SSESpecification": {"Enabled": False}}, "Table is already encrypted by default"),
+        (
+            {"SSESpecification": {"Enabled": False, "SSEType": "KMS"}},
+            "SSEType can not be specified if Enabled is false",
+        ),
+        (
+            {"OnDemandThroughput": {"MaxReadRequestUnits": 0}},
+            (
+                "Requested MaxReadRequestUnits for OnDemandThroughput for table is outside of valid "
+                "range"
+            ),
+        ),
+        (
+            {"OnDemandThroughput": {"MaxReadRequestUnits": 5}, "StreamSpecification": ON},
+            "OnDemandThroughput can only be combined with BillingMode in an UpdateTable request",
+        ),
+    ):
+        assert db.invalid("UpdateTable", TableName="table", **changes) == INVALID + message

@@ -266,6 +266,231 @@ def test_a_null_is_true():
     )
 
 
+# -- definitions -----------------------------------------------------------------------------------
+
+
+def definition(build, name="k", **more):
+    return {
+        "TableName": "made",
+        "BillingMode": "PAY_PER_REQUEST",
+        "KeySchema": build.schema(name),
+        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"}],
+    } | more
+
+
+def too_long(name, where, least=None):
+    bound = "less than or equal to 255" if least is None else f"greater than or equal to {least}"
+    return (
+        f"1 validation error detected: Value '{name}' at '{where}' failed to satisfy constraint: "
+        f"Member must have length {bound}"
+    )
+
+
+def test_the_name_of_a_key_has_1_to_255_characters(db, build):
+    name, where = "k" * 256, "attributeDefinitions.1.member.attributeName"
+    assert db.invalid("CreateTable", **definition(build, name)) == too_long(name, where)
+    assert db.invalid("CreateTable", **definition(build, "")) == too_long("", where, least=1)
+    schema = definition(build) | {"KeySchema": build.schema(name)}
+    assert db.invalid("CreateTable", **schema) == too_long(name, "keySchema.1.member.attributeName")
+    index = definition(build, GlobalSecondaryIndexes=[build.gsi("idx", name)])
+    assert db.invalid("CreateTable", **index) == too_long(
+        name, "globalSecondaryIndexes.1.member.keySchema.1.member.attributeName"
+    )
+    db("CreateTable", **definition(build, name[1:]))
+    later = {
+        "TableName": "made",
+        "AttributeDefinitions": [{"AttributeName": "x", "AttributeType": "S"}],
+        "GlobalSecondaryIndexUpdates": [{"Create": build.gsi("idx", name)}],
+    }
+    where = "globalSecondaryIndexUpdates.1.member.create.keySchema.1.member.attributeName"
+    assert db.invalid("UpdateTable", **later) == too_long(name, where)
+
+
+def test_an_index_names_at_most_20_attributes_and_a_table_100(db, build):
+    where = "globalSecondaryIndexes.1.member.projection.nonKeyAttributes"
+
+    def made(*projections):
+        indexes = [
+            build.gsi(f"idx{number}", "k", projection=[f"{number}-{one}" for one in names])
+            for number, names in enumerate(projections)
+        ]
+        return definition(build, GlobalSecondaryIndexes=indexes)
+
+    refused = db.invalid("CreateTable", **made(range(21)))
+    assert f"at '{where}' failed to satisfy" in refused
+    assert refused.endswith("Member must have length less than or equal to 20")
+    assert f"at '{where}.1.member' failed" in db.invalid("CreateTable", **made(["n" * 256]))
+    refused = db.invalid("CreateTable", **made(*[range(17)] * 6))
+    assert "NonKeyAttributes over all indexes of a table, 102, exceeds" in refused
+    db("CreateTable", **made(*[range(20)] * 5))
+
+
+def test_the_time_to_live_attribute_has_a_name_of_1_to_255_characters(db, table):
+    for name, least in (("t" * 256, None), ("", 1)):
+        wanted = {"AttributeName": name, "Enabled": True}
+        refused = db.invalid("UpdateTimeToLive", TableName=table, TimeToLiveSpecification=wanted)
+        assert refused == too_long(name, "timeToLiveSpecification.attributeName", least)
+    wanted = {"AttributeName": "t" * 255, "Enabled": True}
+    db("UpdateTimeToLive", TableName=table, TimeToLiveSpecification=wanted)
+
+
+@pytest.mark.parametrize("wrong", ["🔑", "100%", "a,b", "it's", "(x)", "a&b", "a*b", "<a>", "~a"])
+def test_a_tag_has_letters_digits_spaces_and_a_few_signs(db, build, wrong):
+    key = f"The Tag Key provided is invalid, Key: {wrong}"
+    value = f"The Tag Value provided is invalid, Value: {wrong}"
+    for tag, message in (
+        ({"Key": wrong, "Value": "v"}, key),
+        ({"Key": "k", "Value": wrong}, value),
+    ):
+        assert db.invalid("CreateTable", **definition(build, Tags=[tag])) == message
+    db("CreateTable", **definition(build))
+    arn = db("DescribeTable", TableName="made")["Table"]["TableArn"]
+    refused = db.invalid("TagResource", ResourceArn=arn, Tags=[{"Key": wrong, "Value": "v"}])
+    assert refused == key
+    assert db.invalid("UntagResource", ResourceArn=arn, TagKeys=[wrong]) == key
+
+
+def test_a_tag_is_in_any_script(db, build):
+    tags = [
+        {"Key": "ключ", "Value": "表 \u3000"},
+        {"Key": "a+b-c=d.e_f:g/h@i", "Value": ""},
+    ]
+    db("CreateTable", **definition(build, Tags=tags))
+    arn = db("DescribeTable", TableName="made")["Table"]["TableArn"]
+    assert db("ListTagsOfResource", ResourceArn=arn)["Tags"] == tags
+
+
+# -- where a query and an iterator begin -----------------------------------------------------------
+
+
+def ask(condition, start, *, table="table", **more):
+    values = {":pk": {"S": "a"}, ":sk": {"S": "5"}}
+    return {
+        "TableName": table,
+        "KeyConditionExpression": condition,
+        "ExpressionAttributeValues": {k: v for k, v in values.items() if k in condition},
+        "ExclusiveStartKey": start,
+    } | more
+
+
+OUTSIDE = "The provided starting key is outside query boundaries based on provided conditions"
+ONE_ROW = "The query can return at most one row and cannot be restarted"
+NOT_IN_RANGE = "The provided starting key does not match the range key predicate"
+
+
+@pytest.mark.parametrize(
+    ("condition", "start", "more", "message"),
+    [
+        ("pk = :pk", {"pk": {"S": "b"}, "sk": {"S": "1"}}, {}, OUTSIDE),
+        ("pk = :pk AND sk > :sk", {"pk": {"S": "a"}, "sk": {"S": "1"}}, {}, NOT_IN_RANGE),
+        ("pk = :pk AND sk > :sk", {"pk": {"S": "b"}, "sk": {"S": "1"}}, {}, NOT_IN_RANGE),
+        ("pk = :pk AND sk > :sk", {"pk": {"S": "b"}, "sk": {"S": "6"}}, {}, ONE_ROW),
+        ("pk = :pk AND sk = :sk", {"pk": {"S": "a"}, "sk": {"S": "5"}}, {}, ONE_ROW),
+        ("g = :pk", KEY | {"g": {"S": "b"}, "r": {"S": "1"}}, {"IndexName": "global"}, OUTSIDE),
+        ("g = :pk", KEY, {"IndexName": "global"}, "The provided starting key is invalid"),
+        ("pk = :pk", {"pk": {"S": "a"}}, {}, "The provided starting key is invalid"),
+        (
+            "pk = :pk",
+            {"pk": {"S": "a"}, "sk": {"N": "1"}},
+            {},
+            (
+                "The provided starting key is invalid: The provided key element does not match the "
+                "schema"
+            ),
+        ),
+    ],
+)
+def test_a_query_goes_on_where_a_page_of_it_can_have_ended(
+    db, table, condition, start, more, message
+):
+    assert db.invalid("Query", **ask(condition, start, **more)) == message
+
+
+def test_a_query_of_a_table_without_a_sort_key_cannot_be_restarted(db, build):
+    db.table("hashed", "pk:S", GlobalSecondaryIndexes=[build.gsi("idx", "g")])
+    here, there = {"pk": {"S": "a"}}, {"pk": {"S": "b"}}
+    assert db.invalid("Query", **ask("pk = :pk", here, table="hashed")) == ONE_ROW
+    assert db.invalid("Query", **ask("pk = :pk", there, table="hashed")) == OUTSIDE
+    assert db.invalid("Query", **ask("pk = :pk", here | {"x": ONE}, table="hashed")) == (
+        "The provided starting key is invalid"
+    )
+    for name in "abc":
+        db("PutItem", TableName="hashed", Item=build.item(pk=name, g="a"))
+    more = ask("g = :pk", here | {"g": {"S": "a"}}, table="hashed", IndexName="idx")
+    assert db("Query", **more)["Count"] == 2
+
+
+@pytest.fixture
+def streamed(db):
+    db.table("streamed", StreamSpecification={"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"})
+    stream = db.engine.tables["streamed"].stream
+    return {"StreamArn": stream.arn}, stream.shards()[0]
+
+
+def stream_refusal(db, operation, payload):
+    status, body = db.engine.call("dynamodbstreams", operation, payload)
+    assert status == 400, body
+    assert body["__type"].endswith("#ValidationException")
+    return body["message"]
+
+
+@pytest.mark.parametrize("kind", ["TRIM_HORIZON", "LATEST", "AT_TIMESTAMP"])
+def test_only_an_iterator_at_a_sequence_number_has_one(db, streamed, kind):
+    arn, shard = streamed
+    request = arn | {"ShardId": shard.id, "ShardIteratorType": kind}
+    refused = stream_refusal(
+        db, "GetShardIterator", request | {"SequenceNumber": str(shard.start), "Timestamp": None}
+    )
+    assert refused == f"SequenceNumber must not be specified for ShardIteratorType {kind}"
+
+
+def test_only_an_iterator_at_a_time_has_a_time(db, streamed):
+    arn, shard = streamed
+    request = arn | {"ShardId": shard.id, "ShardIteratorType": "LATEST", "Timestamp": db.now}
+    assert stream_refusal(db, "GetShardIterator", request).startswith("Timestamp must not be")
+
+
+SHORT = "failed to satisfy constraint: Member must have length greater than or equal to 28"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "Type must be specified in a ShardFilter"),
+        ({"ShardId": "shardId-00000001700000000000-aaaaaaaa"}, "Type must be specified"),
+        ({"Type": "CHILD_SHARDS"}, "ShardId must be specified in a ShardFilter"),
+        (
+            {"Type": "PARENTS", "ShardId": "shardId-00000001700000000000-aaaaaaaa"},
+            (
+                "1 validation error detected: Value 'PARENTS' at 'shardFilter.type' failed to satisfy "
+                "constraint: Member must satisfy enum value set: [CHILD_SHARDS]"
+            ),
+        ),
+        (
+            {"Type": "CHILD_SHARDS", "ShardId": "short"},
+            f"1 validation error detected: Value 'short' at 'shardFilter.shardId' {SHORT}",
+        ),
+        (
+            {"Type": "CHILD_SHARDS", "ShardId": ""},
+            f"1 validation error detected: Value '' at 'shardFilter.shardId' {SHORT}",
+        ),
+    ],
+)
+def test_a_shard_filter_is_whole(db, streamed, given, message):
+    arn, _ = streamed
+    assert stream_refusal(db, "DescribeStream", arn | {"ShardFilter": given}).startswith(message)
+
+
+def test_the_id_of_a_shard_has_28_to_65_characters(db, streamed):
+    arn, _ = streamed
+    request = arn | {"ShardIteratorType": "LATEST"}
+    for shard_id in ("s" * 27, "s" * 66, ""):
+        refused = stream_refusal(db, "GetShardIterator", request | {"ShardId": shard_id})
+        assert f"Value '{shard_id}' at 'shardId' failed" in refused
+        after = arn | {"ExclusiveStartShardId": shard_id}
+        assert "at 'exclusiveStartShardId' failed" in stream_refusal(db, "DescribeStream", after)
+
+
 # -- what AWS takes --------------------------------------------------------------------------------
 
 
