@@ -102,17 +102,16 @@ class Table:
         in the attributes that `Sight.check` is given.
         """
         ref = item_ref(self.schema, key.wire(self.schema))
-        memory = self._tracker.pending.memory
-        if memory is None or ref not in memory:
+        items = self._tracker.pending.uncommitted.items
+        if ref not in items:
             request = {"Key": key.wire(self.schema), "ConsistentRead": True}
             reply = await _available(self._dynamodb.get_item(TableName=self.schema.name, **request))
-            memory = {} if memory is None else memory
-            memory[ref] = reply.get("Item")
-        stored = memory[ref]
+            items[ref] = reply.get("Item")
+        stored = items[ref]
         versions, actions = self._tracker.pending.of(ref)
         self._tracker.note(ref, versions, key.entity, stored, check=False)
         item = applied(actions, stored) or {}
-        return Sight(item, ref, versions, stored or {}, self._tracker.reads)
+        return Sight(item, ref, versions, stored, self._tracker.reads)
 
     def committed(self) -> "Table":
         """Return the same table for who counts: without pending effects, and copies in queries."""

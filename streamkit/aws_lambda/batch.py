@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import LANE, MARK_GUARD, Action
+from streamkit.actions import ITEMS_MAX, LANE, MARK_GUARD, Action
 from streamkit.aws_lambda.marks import Marks
 from streamkit.changes import ItemKey
 from streamkit.control import Cursor
@@ -33,6 +33,7 @@ from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure, Hold, lane_name
 from streamkit.processing.plain import write_plainly
 from streamkit.processing.planning import ALL, Planner, Rerun, TooLarge
+from streamkit.processing.reading import settle
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
 from streamkit.processing.transaction import Send, transact
@@ -69,6 +70,7 @@ class BatchRun:
     _most: int = ALL
     _split: bool = False
     _narrowing: bool = False
+    _size: int = ITEMS_MAX
 
     def __post_init__(self) -> None:
         """Hold what the marks of the batch's items say is held."""
@@ -215,7 +217,7 @@ class BatchRun:
         moves: list[Action] = [
             self.marks.move(key, first, mark) for key, (first, mark) in then.items()
         ]
-        dynamodb = self.marks.store.dynamodb
+        dynamodb, self._size = self.marks.store.dynamodb, max(plan.changes, ITEMS_MAX)
         with self.dispatcher.tracing.commit(self.planner.shard, plan, self.works):
             send = self.send or partial(transact, dynamodb, self.tables)
             verdict = await send([*moves, *plan.actions], self.rng)
@@ -234,6 +236,7 @@ class BatchRun:
     def _taken(self, plan: Batch, then: dict[ItemKey, tuple[str, Mark]]) -> None:
         """Go on behind what is committed."""
         self.held.begin(plan.held)
+        settle(self.works, plan.written)
         for _ in range(plan.changes):
             self.dispatcher.committed(self.works.popleft())
         if self.works and self.works[0].key in then:
@@ -250,7 +253,7 @@ class BatchRun:
                 await anyio.sleep(_CONTENDED_SECONDS * 2**outcome.refusals * self.rng.random())
             never = anyio.Event()
             again = Repeating(self.dispatcher, self.held, self.planner.shard, never)
-            await self._in_time(again.run(rerun, tuple(self.works)))
+            await self._in_time(again.run(rerun, tuple(self.works), self._size))
         return not outcome.waiting
 
     async def _refused(self, refused: Refused) -> bool:

@@ -36,6 +36,7 @@ from streamkit.processing.dispatch import Dispatcher, Tools
 from streamkit.processing.fold import join_read
 from streamkit.processing.outcome import Outcome, Work, with_reads
 from streamkit.processing.parking import LATE, Failure, Hold, Parked, next_due
+from streamkit.processing.reading import Uncommitted
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.tracing import NO_TRACING, Tracing
 from streamkit.sinks.outlets import Outlets
@@ -250,7 +251,7 @@ class Redriver:
         (outcome,) = work.outcomes
         while outcome.failure is None:
             if outcome.waiting:
-                await dispatcher.run(work, outcome, [work], head.shard)
+                await dispatcher.run(work, outcome, Uncommitted(), head.shard)
                 continue
             if not outcome.sent:
                 await dispatcher.sending.send(work, outcome, head.shard, to=head.to)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from streamkit.actions import Action, GuardSource, Wire, own_attributes, render
+from streamkit.actions import Action, GuardSource, ItemRef, Wire, own_attributes, render
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.control import ControlSpace, Cursor, read_cursor
 from streamkit.cursor import lease_guard
@@ -31,7 +31,7 @@ from streamkit.processing.plain import write_plainly
 from streamkit.processing.probing import failing
 
 if TYPE_CHECKING:
-    from streamkit.processing.outcome import Outcome, Work
+    from streamkit.processing.outcome import Outcome, Version, Work
 
 _SENT_MAX = 16
 """Plans remembered while their fate is unknown; a forgotten one costs reading the lease again."""
@@ -44,8 +44,8 @@ class Batch:
     """One commit: where the cursor goes, and what goes with it.
 
     `changes` and `held` are for the caller, who may learn later that this one has won: how many
-    works it finishes, and which lanes it begins to hold. What is in `sends` is delivered before it;
-    `plain` is written after it.
+    works it finishes, which lanes it begins to hold, which runs have `written` each item. What is
+    in `sends` is delivered before it; `plain` is written after it.
     """
 
     cursor: Cursor  # as it will be; owner, epoch, generation and commit id are filled in
@@ -55,6 +55,7 @@ class Batch:
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     sends: "list[tuple[Work, Outcome]]" = field(default_factory=list)
     plain: list[Action] = field(default_factory=list)
+    written: "Mapping[ItemRef, tuple[Version, ...]]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

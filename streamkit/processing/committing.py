@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import CHILD, READ
+from streamkit.actions import CHILD, ITEMS_MAX, READ
 from streamkit.clock import Clock
 from streamkit.control import START, Cursor
 from streamkit.cursor import CursorStore, creation
@@ -29,6 +29,7 @@ from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Outcome, Work
 from streamkit.processing.parking import Failure
 from streamkit.processing.planning import ALL, Planner, Rerun, TooLarge
+from streamkit.processing.reading import settle
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
 
@@ -69,6 +70,7 @@ class CommitStage:
         self._business_since = False
         self._most = ALL
         self._split = False
+        self._taken = ITEMS_MAX
 
     @property
     def cursor(self) -> Cursor:
@@ -106,6 +108,7 @@ class CommitStage:
     async def _send(self, batch: Batch) -> None:
         seen = self.seen if batch.changes == len(self.works) else self.cursor.seen
         batch.cursor = self._advanced(replace(batch.cursor, seen=seen))
+        self._taken = max(batch.changes, ITEMS_MAX)
         with self._dispatcher.tracing.commit(self.shard, batch, self.works):
             verdict = await self.committer.commit(batch)
         if isinstance(verdict, Applied):
@@ -141,6 +144,7 @@ class CommitStage:
         self.held.begin(won.held)
         if not all(action.is_control for action in won.actions):
             self.wrote()
+        settle(self.works, won.written)
         self._drop_until(won.cursor.position)
         self._persisted_at = self._clock.monotonic()
         self._business_since = bool(self.works)
@@ -166,7 +170,7 @@ class CommitStage:
             await anyio.sleep(self._pacing.contended(throttled=False))
         else:
             again = Repeating(self._dispatcher, self.held, self.shard, self.stopping)
-            await again.run(rerun, tuple(self.works))
+            await again.run(rerun, tuple(self.works), self._taken)
         self.left = outcome.waiting and self.stopping.is_set()
 
     # -- refusals ------------------------------------------------------------------------------

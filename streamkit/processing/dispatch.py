@@ -34,7 +34,7 @@ from streamkit.processing.failures import Counts, Failures
 from streamkit.processing.lanes import into_lanes
 from streamkit.processing.outcome import Aim, Outcome, Work, resolve
 from streamkit.processing.parking import Failure
-from streamkit.processing.reading import Memory, Pending, ReadTracker
+from streamkit.processing.reading import Pending, ReadTracker, Uncommitted
 from streamkit.processing.sending import Sending
 from streamkit.processing.shadow import Shadows
 from streamkit.processing.tracing import NO_TRACING, UNTRACED, Tracing
@@ -248,19 +248,18 @@ class Dispatcher:
             held: says whether a handler's lane is held, so that the change will only queue.
             until: is set when what cannot run now is to be left to another worker.
         """
-        memory: Memory = {}
+        uncommitted = Uncommitted(works)
         async with anyio.create_task_group() as group:
             for lane in into_lanes(runs):
-                group.start_soon(self._run_lane, lane, works, shard_id, held, until, memory)
+                group.start_soon(self._run_lane, lane, uncommitted, shard_id, held, until)
 
     async def _run_lane(
         self,
         lane: Sequence[Run],
-        works: Sequence[Work],
+        uncommitted: Uncommitted,
         shard_id: str,
         held: Callable[..., bool],
         until: anyio.Event | None,
-        memory: Memory,
     ) -> None:
         stopped: set[tuple[str, ItemKey]] = set()
         for run in lane:
@@ -268,7 +267,7 @@ class Dispatcher:
             if (handler.name, run.key) in stopped or held(handler, run.key):
                 stopped.add((handler.name, run.key))
                 continue  # it will queue behind the change that failed
-            await self.run(run.work, run.outcome, works, shard_id, until=until, memory=memory)
+            await self.run(run.work, run.outcome, uncommitted, shard_id, until=until)
             if run.outcome.waiting:
                 return
             if run.outcome.parks and not handler.commutes:
@@ -278,28 +277,28 @@ class Dispatcher:
         self,
         work: Work,
         outcome: Outcome,
-        works: Sequence[Work],
+        uncommitted: Uncommitted,
         shard_id: str,
         *,
         until: anyio.Event | None = None,
-        memory: Memory | None = None,
     ) -> None:
         """Run one handler for one change, with its retries, and fill in the outcome.
 
-        It still waits afterwards if it cannot run now, and `until` was set. `memory` is shared by
-        runs between which nothing is committed.
+        It still waits afterwards if it cannot run now, and `until` was set. Its reads see the
+        effects of earlier changes that are `uncommitted`, where its own are noted.
         """
         outcome.failure, outcome.omitted = None, frozenset()
 
         async def attempt() -> None:
             outcome.run += 1
-            pending = Pending(works, work.position, memory)
+            pending = Pending(uncommitted, work.position)
             await self._aim.tables.learning(lambda: self._attempt(work, outcome, pending, shard_id))
 
         if outcome.handler.shadow:
             await self.shadows.attempt(attempt, outcome)
         else:
             await self.attempts.persist(attempt, work, outcome, shard_id, until)
+            uncommitted.note(work, outcome)
 
     async def _attempt(self, work: Work, outcome: Outcome, pending: Pending, shard_id: str) -> None:
         handler = outcome.handler

@@ -12,12 +12,13 @@ In: a source item's key. Out: its entry, as pending effects leave it; it becomes
 result. On failure: a table that does not answer is `Unavailable`, and the handler runs again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
-from streamkit.actions import Action, ItemRef, Verb, item_ref, own_attributes
+from streamkit.actions import Action, ItemRef, Verb, Wire, item_ref, own_attributes
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.changes import ItemKey
 from streamkit.control import ControlSpace
@@ -99,16 +100,13 @@ class Ledger:
         versions, actions = self._tracker.pending.of(ref)
         item = applied(actions, stored) or {}
         entry = Entry(ref, item["entry"]["S"] if "entry" in item else None)
-        # What is live stays so: nobody needs to look again.
-        live = stored is not None and stored["entry"]["S"] == LIVE
-        conditions: tuple[Condition, ...] = () if live else (_as_stored(stored),)
-        self._tracker.reads.append(Read(ref, versions, conditions))
+        self._tracker.reads.append(Read(ref, versions, stored, _as_stored))
         return entry
 
     async def _stored(self, ref: ItemRef) -> dict[str, Any] | None:
-        memory = self._tracker.pending.memory
-        if memory is not None and ref in memory:
-            return memory[ref]
+        items = self._tracker.pending.uncommitted.items
+        if ref in items:
+            return items[ref]
         schema = self._space.schema if self._space else None
         assert schema is not None  # noqa: S101 - `entry` has looked
         try:
@@ -120,11 +118,13 @@ class Ledger:
                 raise Unavailable(f"the table cannot be read now: {code_of(error)}") from error
             raise
         stored = own_attributes(reply["Item"]) if "Item" in reply else None
-        if memory is not None:
-            memory[ref] = stored
+        items[ref] = stored
         return stored
 
 
-def _as_stored(stored: dict[str, Any] | None) -> Condition:
-    """Return the condition that an entry is as it was read."""
-    return absent if stored is None else Attr("entry").eq(stored["entry"]["S"])
+def _as_stored(stored: Mapping[str, Wire] | None) -> tuple[Condition, ...]:
+    """Return the condition that an entry is as it was read; one that is live stays so."""
+    if stored is None:
+        return (absent,)
+    entry = stored["entry"]["S"]
+    return () if entry == LIVE else (Attr("entry").eq(entry),)

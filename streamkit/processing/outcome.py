@@ -4,7 +4,7 @@ A `Work` is one change and the outcome of each handler that listens to it; works
 of their shard until they are committed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from streamkit.actions import (
@@ -15,6 +15,7 @@ from streamkit.actions import (
     GuardSource,
     ItemRef,
     Verb,
+    Wire,
     compile_effect,
 )
 from streamkit.changes import ItemKey
@@ -35,14 +36,30 @@ from streamkit.processing.parking import Failure
 Version = tuple[str, str, int]
 """Which run of which handler wrote an item: position, handler, run."""
 
+Expect = Callable[[Mapping[str, Wire] | None], tuple[Condition, ...]]
+
+
+def nothing_expected(item: Mapping[str, Wire] | None) -> tuple[Condition, ...]:  # noqa: ARG001
+    """Let a result stand whatever the item is: it was read for its pending writes alone."""
+    return ()
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a handler read: the item, who had written it pending, and what must still hold then."""
+    """What a handler read: an item as the table had it, and the pending writes that it saw on it.
+
+    Its result stands if the `conditions` hold of the item that the commit finds: those that
+    `expect` makes of `stored`, the item without the pending writes.
+    """
 
     ref: ItemRef
     seen: tuple[Version, ...]
-    conditions: tuple[Condition, ...]
+    stored: Mapping[str, Wire] | None = None
+    expect: Expect = nothing_expected
+    conditions: tuple[Condition, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "conditions", self.expect(self.stored))
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,16 +158,17 @@ class Planner:
                     return offered
                 done |= offered
                 if any(_mark(work, outcome) not in done for outcome in todo):
+                    self._note_writes(
+                        work, [o for o in todo if _mark(work, o) in done], draft, written
+                    )
                     break
             taken += 1
             position, dated, done = work.position, int(work.dated), frozenset()
-            for outcome in todo:
-                if not self._is_held(work, outcome, draft):
-                    _note_writes(work, outcome, written)
+            self._note_writes(work, todo, draft, written)
         holds = cursor.holds | {hold.chunk for hold in draft.held.values()}
         then = replace(cursor, position=position, dated=dated, done=done, holds=holds)
         batch = Batch(then, list(draft.actions.values()), taken, draft.held, sends=draft.sends)
-        batch.plain = list(draft.plain.values())
+        batch.plain, batch.written = list(draft.plain.values()), written
         return batch
 
     def _not_ready(
@@ -187,6 +188,19 @@ class Planner:
                 if read.seen != written.get(read.ref, ()):
                     return outcome
         return None
+
+    def _note_writes(
+        self,
+        work: Work,
+        outcomes: Iterable[Outcome],
+        draft: Draft,
+        written: dict[ItemRef, tuple[Version, ...]],
+    ) -> None:
+        for outcome in outcomes:
+            if not self._is_held(work, outcome, draft):
+                version = (work.position, outcome.handler.name, outcome.run)
+                for ref in outcome.actions:
+                    written[ref] = (*written.get(ref, ()), version)
 
     def _is_held(self, work: Work, outcome: Outcome, draft: Draft) -> bool:
         if not (self.holds or draft.held) or outcome.handler.commutes or work.key is None:
@@ -309,9 +323,3 @@ def _merged(first: Action, second: Action) -> Action | None:
 def _mark(work: Work, outcome: Outcome) -> str:
     """Return how a cursor says that a handler is done with a change."""
     return f"{work.position}:{outcome.handler.name}"
-
-
-def _note_writes(work: Work, outcome: Outcome, written: dict[ItemRef, tuple[Version, ...]]) -> None:
-    version = (work.position, outcome.handler.name, outcome.run)
-    for ref in outcome.actions:
-        written[ref] = (*written.get(ref, ()), version)

@@ -5,8 +5,10 @@ In: the works of the page. A handler sees the table as the changes before its ow
 that the read becomes a check in the handler's result and planning can tell a stale one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from streamkit.actions import OURS, Action, ItemRef, Wire
 from streamkit.effects import Guard
@@ -15,47 +17,129 @@ from streamkit.model.codec import decode
 from streamkit.model.conditions import Attr, Condition, Existence, absent, present
 from streamkit.model.origin import MARK
 from streamkit.processing.fold import apply
-from streamkit.processing.outcome import Read, Version, Work
-
-Memory = dict[ItemRef, dict[str, Wire] | None]
-"""Items as the table had them, for runs between which this shard commits nothing."""
+from streamkit.processing.outcome import Outcome, Read, Version, Work, nothing_expected
 
 _NOTHING: tuple[tuple[Version, ...], tuple[Action, ...]] = ((), ())
 
 
+class Uncommitted:
+    """What waits for its commit, by the items that it will write, and the items as read meanwhile.
+
+    Runs between which the shard commits nothing share one, so that finding the writes to an item
+    takes no walk through all that waits.
+    """
+
+    def __init__(self, works: Iterable[Work] = ()) -> None:
+        self.items: dict[ItemRef, dict[str, Wire] | None] = {}
+        """Items as the table had them."""
+        self._writers: dict[ItemRef, list[tuple[str, int, Outcome]]] = {}
+        for work in works:
+            for outcome in work.outcomes:
+                self.note(work, outcome)
+
+    def note(self, work: Work, outcome: Outcome) -> None:
+        """Note what a run will write, in the order of the changes."""
+        if not outcome.actions:
+            return
+        place = next(i for i, there in enumerate(work.outcomes) if there is outcome)
+        entry = (work.position, place, outcome)
+        for ref in outcome.actions:
+            writers = self._writers.setdefault(ref, [])
+            at = bisect_left(writers, entry[:2], key=_place)
+            if at == len(writers) or writers[at][:2] != entry[:2]:
+                writers.insert(at, entry)
+
+    def written(self, ref: ItemRef, before: str) -> Iterator[tuple[str, Outcome]]:
+        """Yield the outcomes of changes before a position that write an item, in order."""
+        for position, _, outcome in self._writers.get(ref, ()):
+            if position >= before:
+                return
+            if ref in outcome.actions:  # its last run may write something else
+                yield position, outcome
+
+    def refs(self, before: str) -> set[ItemRef]:
+        """Return every item that changes before a position will have written."""
+        return {ref for ref in self._writers if any(self.written(ref, before))}
+
+
+def _place(entry: tuple[str, int, Outcome]) -> tuple[str, int]:
+    return entry[:2]
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The uncommitted effects of the works before a position."""
+    """The uncommitted effects of the changes before a position."""
 
-    works: Sequence[Work] = ()
+    uncommitted: Uncommitted = field(default_factory=Uncommitted)
     before: str = ""
-    memory: Memory | None = None
 
     def of(self, ref: ItemRef) -> tuple[tuple[Version, ...], tuple[Action, ...]]:
-        """Return who will have written an item, and what they do to it, in order."""
-        if not self.works:
+        """Return which runs will have written an item, and what they do to it, in order."""
+        found = [
+            (_version(position, outcome), _as_read(outcome.actions[ref], outcome.reads))
+            for position, outcome in self.uncommitted.written(ref, self.before)
+        ]
+        if not found:
             return _NOTHING
-        versions: list[Version] = []
-        actions: list[Action] = []
-        for work in self.works:
-            if work.position >= self.before:
-                break
-            for outcome in work.outcomes:
-                action = outcome.actions.get(ref)
-                if action is not None:
-                    versions.append((work.position, outcome.handler.name, outcome.run))
-                    actions.append(_as_read(action, outcome.reads))
-        return tuple(versions), tuple(actions)
+        versions, actions = zip(*found, strict=True)
+        return versions, actions
+
+    def is_stale(self, read: Read) -> bool:
+        """Say whether the pending writes to an item are others than a handler saw."""
+        written = self.uncommitted.written(read.ref, self.before)
+        return read.seen != tuple(_version(position, outcome) for position, outcome in written)
 
     def refs(self) -> set[ItemRef]:
-        """Return every item that the works before the position will have written."""
-        return {
-            ref
-            for work in self.works
-            if work.position < self.before
-            for outcome in work.outcomes
-            for ref in outcome.actions
-        }
+        """Return every item that the changes before the position will have written."""
+        return self.uncommitted.refs(self.before)
+
+
+def _version(position: str, outcome: Outcome) -> Version:
+    return position, outcome.handler.name, outcome.run
+
+
+def settle(works: Iterable[Work], written: Mapping[ItemRef, tuple[Version, ...]]) -> None:
+    """Let results that wait stand on what a commit has made of the items that they read.
+
+    A handler saw the writes of changes before its own as if they had happened. Now some have: the
+    item is expected as they leave it. Without this every result behind a commit would have to be
+    made again after it, and a backlog would take time with its square. A result that has not seen
+    them waits to be made again: its commit would be refused.
+
+    Args:
+        works: what waits, beginning with the works that the commit has finished.
+        written: the runs that wrote each item in the commit, in order.
+    """
+    works = tuple(works)
+    ran = {run for runs in written.values() for run in runs}
+    waiting: list[Outcome] = []
+    actions: dict[tuple[ItemRef, Version], Action] = {}
+    for work in works:
+        for outcome in work.outcomes:
+            version = _version(work.position, outcome)
+            if version in ran:
+                for ref, action in outcome.actions.items():
+                    actions[ref, version] = _as_read(action, outcome.reads)
+            elif any(read.ref in written for read in outcome.reads):
+                waiting.append(outcome)
+    # Results that were made together have read the same item: it is worked out once.
+    left: dict[tuple[ItemRef, int], Mapping[str, Wire] | None] = {}
+    for outcome in waiting:
+        reads = []
+        for read in outcome.reads:
+            runs = written.get(read.ref, ())
+            known = all((read.ref, run) in actions for run in runs)
+            if not known or read.seen[: len(runs)] != runs:
+                outcome.waiting = True
+                break
+            place = (read.ref, id(read.stored))
+            if runs and place not in left:
+                stored = None if read.stored is None else dict(read.stored)
+                left[place] = applied((actions[read.ref, run] for run in runs), stored)
+            now = left[place] if runs else read.stored
+            reads.append(replace(read, seen=read.seen[len(runs) :], stored=now))
+        else:
+            outcome.reads = tuple(reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +153,12 @@ class Sight:
     item: Mapping[str, Wire]
     ref: ItemRef
     seen: tuple[Version, ...]
-    stored: Mapping[str, Wire]
+    stored: Mapping[str, Wire] | None
     reads: list[Read]
 
     def check(self, *names: str) -> None:
         """Let the result stand only if these attributes are at the commit what they were here."""
-        same = tuple(_same(name, self.stored) for name in names)
-        self.reads.append(Read(self.ref, self.seen, same))
+        self.reads.append(Read(self.ref, self.seen, self.stored, partial(_same_in, names)))
 
 
 @dataclass(slots=True)
@@ -95,8 +178,8 @@ class ReadTracker:
         check: bool,
     ) -> None:
         """Note that an item was read; `item` is what the table held, without pending effects."""
-        conditions = unchanged(entity, item) if check else ()
-        self.reads.append(Read(ref, seen, conditions))
+        expect = partial(unchanged, entity) if check else nothing_expected
+        self.reads.append(Read(ref, seen, item, expect))
 
 
 def applied(actions: Iterable[Action], item: dict[str, Wire] | None) -> dict[str, Wire] | None:
@@ -130,7 +213,7 @@ def _stands(action: Action, item: dict[str, Wire] | None) -> bool:
     return all(c is existence for c in conditions if isinstance(c, Existence))
 
 
-def unchanged(entity: type[Entity], item: dict[str, Wire] | None) -> tuple[Condition, ...]:
+def unchanged(entity: type[Entity], item: Mapping[str, Wire] | None) -> tuple[Condition, ...]:
     """Return the conditions that an item still has, of what the entity reads, what it had."""
     if item is None:
         return (absent,)
@@ -140,6 +223,10 @@ def unchanged(entity: type[Entity], item: dict[str, Wire] | None) -> tuple[Condi
         names |= item.keys() - {MARK}  # an older shape may have other attributes, and any may count
     conditions += [_same(name, item) for name in sorted(names)]
     return tuple(conditions)
+
+
+def _same_in(names: Sequence[str], item: Mapping[str, Wire] | None) -> tuple[Condition, ...]:
+    return tuple(_same(name, item or {}) for name in names)
 
 
 def _same(name: str, item: Mapping[str, Wire]) -> Condition:

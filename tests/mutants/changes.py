@@ -271,4 +271,30 @@ MUTANTS = (
         "C5",
         test="tests/unit/test_unparking.py::test_a_lane_that_is_held_again_meanwhile_stays_on_its_holds",
     ),
+    # -- results that wait behind a commit ---------------------------------------------------------
+    Mutant(
+        "behind-a-commit-made-again",
+        "processing/committing.py",
+        "        settle(self.works, won.written)\n",
+        "",
+        "every result that has seen what is committed now is made again, so that a backlog takes"
+        " time with its square",
+        test="tests/simulation/test_backlogs.py::test_two_handlers_run_at_most_twice_for_each_change_of_a_backlog",
+    ),
+    Mutant(
+        "seen-run-not-compared",
+        "processing/reading.py",
+        "            if not known or read.seen[: len(runs)] != runs:\n",
+        "            if not known:\n",
+        "a result stands on a commit whose writes it has not seen",
+        test="tests/unit/test_reading.py::test_a_result_that_read_before_what_is_committed_now_waits_to_be_made_again",
+    ),
+    Mutant(
+        "run-since-taken-for-the-committed-one",
+        "processing/reading.py",
+        "            if version in ran:\n",
+        "            if version[:2] in {run[:2] for run in ran}:\n",
+        "the writes of a later run are taken for those that an earlier plan has committed",
+        test="tests/unit/test_reading.py::test_a_result_that_saw_another_run_than_the_committed_one_is_left_to_be_made_again",
+    ),
 )

@@ -15,6 +15,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.model.when import When
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.parking import Failure, next_due, stored
+from streamkit.processing.reading import Uncommitted
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 SCHEMA = TableSchema("shop", "PK", None, "S", None, {})
@@ -98,7 +99,9 @@ def test_a_change_that_waits_is_run_until_it_works_and_its_success_lets_others_b
         works, found = outcomes(dispatcher, 30)
         waiting = next(n for n, outcome in enumerate(found) if outcome.waiting)
         async with anyio.create_task_group() as group:
-            group.start_soon(dispatcher.run, works[waiting], found[waiting], works, "shard")
+            group.start_soon(
+                dispatcher.run, works[waiting], found[waiting], Uncommitted(works), "shard"
+            )
             await anyio.sleep(600)
             assert found[waiting].waiting
             down[0] = False
@@ -149,7 +152,9 @@ def test_a_wait_ends_when_the_worker_is_stopped():
         until = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(
-                lambda: dispatcher.run(works[29], found[29], works, "shard", until=until)
+                lambda: dispatcher.run(
+                    works[29], found[29], Uncommitted(works), "shard", until=until
+                )
             )
             await anyio.sleep(100)
             until.set()
@@ -200,7 +205,7 @@ def test_a_when_that_failed_is_looked_at_again_before_a_waiting_handler_runs(pol
         )
         works, found = outcomes(dispatcher, 30)
         assert found[-1].waiting
-        await dispatcher.run(works[-1], found[-1], works, "shard")
+        await dispatcher.run(works[-1], found[-1], Uncommitted(works), "shard")
         assert not found[-1].waiting
         assert ran == []
 

@@ -56,6 +56,10 @@ def record(number, name):
     return msgspec.json.decode(msgspec.json.encode(body), type=Record)
 
 
+def is_absent(item):
+    return (absent,)
+
+
 def work(number, *outcomes, name="a"):
     position, key = str(number).zfill(40), ItemKey(name, name)
     return Work(position, 100.0 + number, record(number, name), Thing, key, list(outcomes))
@@ -193,7 +197,7 @@ def test_a_parked_change_of_a_commuting_handler_holds_nothing():
 
 def test_a_read_becomes_a_check_in_the_same_commit():
     ref = ItemRef("t", ("S", "THING#x"), ("S", "THING#x"))
-    reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), (absent,))])
+    reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), expect=is_absent)])
     batch = plan([work(2, reader)])
     (check,) = [a for a in batch.actions if a.ref == ref]
     assert check.verb is Verb.CHECK
@@ -201,12 +205,12 @@ def test_a_read_becomes_a_check_in_the_same_commit():
 
 def test_a_read_that_missed_an_earlier_change_runs_again():
     ref = ItemRef("t", ("S", "THING#x"), ("S", "THING#x"))
-    reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), (absent,))])
+    reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), expect=is_absent)])
     works = [work(1, done(1, add("x"))), work(2, reader, name="b")]
     batch = plan(works)
     assert batch.changes == 1
     assert isinstance(plan(works[1:]), Batch)
-    seen = done(2, reads=[Read(ref, (("1".zfill(40), "h", 1),), (absent,))])
+    seen = done(2, reads=[Read(ref, (("1".zfill(40), "h", 1),), expect=is_absent)])
     assert plan([works[0], work(2, seen, name="b")]).changes == 2
     assert isinstance(plan([work(2, seen, name="b")]), Rerun)
 
