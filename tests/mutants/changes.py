@@ -290,11 +290,11 @@ MUTANTS = (
         test="tests/unit/test_reading.py::test_a_result_that_read_before_what_is_committed_now_waits_to_be_made_again",
     ),
     Mutant(
-        "run-since-taken-for-the-committed-one",
+        "settled-by-any-run",
         "processing/reading.py",
-        "            if version in ran:\n",
-        "            if version[:2] in {run[:2] for run in ran}:\n",
-        "the writes of a later run are taken for those that an earlier plan has committed",
-        test="tests/unit/test_reading.py::test_a_result_that_saw_another_run_than_the_committed_one_is_left_to_be_made_again",
+        "actions[read.ref, run] for run in runs",
+        "actions[read.ref, run] for run in runs[-1:]",
+        "of several committed writes to an item only the last counts for those who saw them all",
+        test="tests/unit/test_reading.py::test_a_result_that_saw_several_committed_runs_stands_on_all_of_them",
     ),
 )

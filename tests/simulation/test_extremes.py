@@ -61,7 +61,7 @@ def the_group_is_read_before_the_revision(monkeypatch):
         found = await recompute(aggregate, key, table, names)
         tracker = table._tracker
         tracker.reads.clear()
-        tracker.pending.memory.clear()
+        tracker.pending.uncommitted.items.clear()
         (await table.look(key)).check(REVISION)
         return found
 

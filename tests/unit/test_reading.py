@@ -83,6 +83,14 @@ def test_a_result_that_saw_what_is_committed_now_stands_on_the_item_as_the_commi
     assert third.conditions == (Attr("count").eq(7),)
 
 
+def test_a_result_that_saw_several_committed_runs_stands_on_all_of_them():
+    ran = (("1", "count", 1), ("2", "count", 1))
+    works = [waiting("1"), waiting("2"), waiting("3", reads=[read_after(*ran)])]
+    settle(works, {REF: ran})
+    (read,) = works[2].outcomes[0].reads
+    assert read.conditions == (Attr("count").eq(7),)
+
+
 def test_a_result_that_saw_another_run_than_the_committed_one_is_left_to_be_made_again():
     works = [waiting("1", run=2), waiting("2", reads=[read_after(("1", "count", 1))])]
     settle(works, {REF: (("1", "count", 2),)})
