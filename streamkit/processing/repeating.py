@@ -12,12 +12,16 @@ from dataclasses import dataclass
 import anyio
 
 from streamkit.actions import ItemRef
+from streamkit.clock import Clock
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Outcome, Read, Work
 from streamkit.processing.planning import Rerun
 from streamkit.processing.reading import Pending, Uncommitted
 from streamkit.processing.refusal import REFUSALS_MAX
+
+_BEHIND_SECONDS = 1.0
+"""How long runs are repeated ahead of what they wait for: what is ready is committed after that."""
 
 
 @dataclass(frozen=True)
@@ -34,36 +38,40 @@ class Repeating:
 
         `most` is what a commit takes: further ones would only be repeated once more behind it.
         """
-        outcome, uncommitted = rerun.outcome, Uncommitted(works)
+        outcome = rerun.outcome
+        at = next(i for i, work in enumerate(works) if work is rerun.work)
+        uncommitted = Uncommitted(works[: at + most])
+        until = self._clock.monotonic() + _BEHIND_SECONDS
         await self.dispatcher.run(rerun.work, outcome, uncommitted, self.shard, until=self.until)
-        if outcome.waiting:
+        # One that blocks behind must not keep what is before it from being committed.
+        if outcome.waiting or outcome.handler.policy.on_failure == "block":
             return
         found = {read.ref: read for read in outcome.reads}
-        handler, left = outcome.handler, most
-        for work in works:
-            if work.position <= rerun.work.position or work.key is None:
-                continue
-            left -= 1
-            if left <= 0 or self.until.is_set():
-                return
+        for work in works[at + 1 : at + most]:
             for behind in work.outcomes:
-                if behind.handler is not handler or self.held.holds(handler, work.key):
+                if behind.handler is not outcome.handler or not self._is_stale(
+                    work, behind, uncommitted, found
+                ):
                     continue
-                if behind.refusals > REFUSALS_MAX:
+                late = self.until.is_set() or self._clock.monotonic() >= until
+                if late or behind.refusals > REFUSALS_MAX:
                     return
-                if behind.waiting or self._is_stale(work, behind, uncommitted, found):
-                    await self.dispatcher.run(
-                        work, behind, uncommitted, self.shard, until=self.until
-                    )
-                    found |= {read.ref: read for read in behind.reads if read.ref not in found}
+                await self.dispatcher.run(work, behind, uncommitted, self.shard, until=self.until)
+                found |= {read.ref: read for read in behind.reads if read.ref not in found}
+
+    @property
+    def _clock(self) -> Clock:
+        return self.dispatcher.clock
 
     def _is_stale(
         self, work: Work, outcome: Outcome, uncommitted: Uncommitted, found: dict[ItemRef, Read]
     ) -> bool:
-        """Say whether a result saw other pending writes than there are now, or an older item."""
+        """Say whether a result saw other pending writes to these items, or an older item."""
+        reads = [read for read in outcome.reads if read.ref in found]
+        if not reads or work.key is None or self.held.holds(outcome.handler, work.key):
+            return False
         pending = Pending(uncommitted, work.position)
-        return any(
+        return outcome.waiting or any(
             pending.is_stale(read) or read.expect(found[read.ref].stored) != read.conditions
-            for read in outcome.reads
-            if read.ref in found
+            for read in reads
         )
