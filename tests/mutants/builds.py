@@ -46,8 +46,8 @@ MUTANTS = (
     Mutant(
         "ledger-read-unchecked",
         "processing/ledger.py",
-        "(_as_stored(stored),)",
-        "()",
+        "Read(ref, versions, stored, _as_stored)",
+        "Read(ref, versions, stored)",
         "a change takes no notice of a scan that came in between",
         row="A commit not conditional on the entry read",
         test="tests/simulation/test_ledger_rows.py::test_a_scan_that_comes_between_the_look_into_the_ledger_and_the_commit_is_noticed",
