@@ -26,6 +26,7 @@ from streamkit.effects import (
     Set,
     Store,
 )
+from streamkit.entity import attribute_names
 from streamkit.model.codec import decode, encode
 from streamkit.model.conditions import all_of, check_condition, compile_condition
 from streamkit.model.keys import Key
@@ -223,9 +224,10 @@ def _compile_update(
     if effect.key is None:
         raise TypeError("a Set without a key is for migrations; here say which item it sets")
     action = _upsert(effect.key, schema)
+    known = _beginning(effect.key, effect.key.fields, effect.key.unstored, schema)[2]
     attributes = effect.key.entity.set_attributes(schema, effect.fields)
     for name, value in attributes.items():
-        if name in action.sets and not _leaves(effect, value, action.sets[name]):
+        if name in known and not _leaves(effect, value, known[name]):
             raise ValueError(
                 f"{type(effect).__name__}: {name} is part of the item's key, or its type, and"
                 " stays; delete the item and put another"
@@ -243,7 +245,7 @@ def _upsert(key: Key[Any], schema: TableSchema) -> Action:
 
     So the fields in its key and its type are written along; they cost nothing when they are there.
     """
-    ref, known = _beginning(key, key.fields, schema)
+    ref, known, _ = _beginning(key, key.fields, key.unstored, schema)
     return Action(ref, Verb.UPDATE, sets=known.copy())
 
 
@@ -251,13 +253,19 @@ def _upsert(key: Key[Any], schema: TableSchema) -> Action:
 def _beginning(
     key: Key[Any],
     fields: tuple[tuple[str, Any], ...],  # noqa: ARG001 - remembered by them, too
+    unstored: tuple[str, ...],
     schema: TableSchema,
-) -> tuple[ItemRef, dict[str, Wire]]:
-    """Remembered, because the same few aggregates are written by change after change.
+) -> tuple[ItemRef, dict[str, Wire], dict[str, Wire]]:
+    """Return which item an update is for, what it writes along, and all that the key says of it.
 
-    Keys are equal whether they know their `fields` or not, and what is written along is not.
+    Remembered, because the same few aggregates are written by change after change. Keys are equal
+    whether they know their `fields` or not, and what is written along is not.
     """
-    return item_ref(schema, key.wire(schema)), dict(key.field_attributes(schema))
+    known = dict(key.field_attributes(schema))
+    names = attribute_names(key.entity)
+    hidden = {names[name] for name in unstored}
+    along = {name: value for name, value in known.items() if name not in hidden}
+    return item_ref(schema, key.wire(schema)), along, known
 
 
 def _update_attribute(action: Action, effect: Effect, name: str, value: Wire | None) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Self, Unpack
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Unpack
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from pydantic.fields import FieldInfo
@@ -25,7 +25,7 @@ from streamkit.errors import DeclarationError
 from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import StoredAs, dump_fields, validate_fields
-from streamkit.model.keys import Index, Key, Query, wire_key
+from streamkit.model.keys import Index, Key, Query, StoredKey, wire_key
 from streamkit.model.parts import Parts
 from streamkit.model.schema import TableSchema
 from streamkit.model.spec import EntitySpec, check_fields, let_absent_be_empty, read_spec
@@ -49,8 +49,18 @@ Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 _CONFIG_KEYWORDS = frozenset(ConfigDict.__annotations__)
 
 
+E = TypeVar("E", bound="Entity")
+
+
 class Entity(BaseModel):
-    """The base of all entities; a subclass without `pk` is an abstract base."""
+    """The base of all entities; a subclass without `pk` is an abstract base.
+
+    An item that was read remembers the key that it was read with, and so do its copies as long as
+    the fields in the key stay: an update goes to the item that was seen, whatever key its fields
+    would build.
+    """
+
+    __slots__ = ("__stored_key__",)
 
     model_config = ConfigDict(
         frozen=True,
@@ -161,11 +171,39 @@ class Entity(BaseModel):
 
     @property
     def item_key(self) -> Key[Self]:
-        """The key of this item, built from its fields."""
-        spec = spec_of(type(self))
-        sk = spec.sk.build(self) if spec.sk else None
+        """The key that this item was read with; of one that was not read, built from its fields."""
+        entity = type(self)
+        spec = spec_of(entity)
+        stored = stored_key(self)
         fields = tuple((name, getattr(self, name)) for name in spec.key_names)
-        return Key(type(self), spec.pk.build(self), sk, fields)
+        if stored is not None:
+            pk, sk, unstored = stored
+            return Key(entity, pk, sk, fields, unstored=unstored)
+        return Key(entity, *built_key(self), fields)
+
+    def __copy__(self) -> Self:
+        """Copy the item; the copy is of the same stored item."""
+        return _same_item(self, super().__copy__())
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Copy the item and its values; the copy is of the same stored item."""
+        return _same_item(self, super().__deepcopy__(memo))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy the item with other values; with another field of the key it is another item."""
+        copied = super().model_copy(update=update, deep=deep)
+        spec = type(self).__entity__
+        for name in (update or {}).keys() & (spec.key_fields if spec else ()):
+            if getattr(copied, name) != getattr(self, name):
+                object.__setattr__(copied, "__stored_key__", None)
+        return copied
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a field of an entity that is declared mutable."""
+        super().__setattr__(name, value)
+        spec = type(self).__entity__
+        if spec is not None and name in spec.key_fields:
+            object.__setattr__(self, "__stored_key__", None)
 
     def attributes(self, schema: TableSchema) -> dict[str, AttributeValue]:
         """The whole item as a put takes it: fields, keys, index keys and the type attribute.
@@ -188,14 +226,18 @@ class Entity(BaseModel):
                 item[name] = {"S": value}
             elif not _is_absent(value):
                 item[name] = encode(value, f"{entity.__name__}.{name}")
-        sk = spec.sk.build(self) if spec.sk else None
-        written = wire_key(schema, entity, spec.pk.build(self), sk)
+        pk, sk, *_ = stored_key(self) or built_key(self)
+        written = wire_key(schema, entity, pk, sk)
         for index in spec.indexes.values():
             written |= index.attributes(self, schema)
         if schema.type_attribute is not None:
             written[schema.type_attribute] = {"S": spec.type}
+        names = attribute_names(entity)
+        in_key = schema.key_attributes & {names[name] for name in spec.key_names}
         for name, value in written.items():
-            if item.setdefault(name, value) != value:
+            if name in in_key:
+                item[name] = value  # the key holds the field, and is read back
+            elif item.setdefault(name, value) != value:
                 raise ValueError(
                     f"{spec.declaration}: the field stored as {name} differs from the key or "
                     f"type that is stored there"
@@ -257,6 +299,30 @@ def spec_of(entity: type[Entity]) -> EntitySpec:
         declaration = getattr(entity, "__declaration__", None) or Declaration.of(entity)
         raise DeclarationError(f"{declaration}: an abstract base has no keys; declare pk")
     return entity.__entity__
+
+
+def built_key(item: Entity) -> tuple[str, str | None]:
+    """The texts of the key that an item's fields build, whatever key it was read with."""
+    spec = spec_of(type(item))
+    return spec.pk.build(item), spec.sk.build(item) if spec.sk else None
+
+
+def stored_key(item: Entity) -> StoredKey | None:
+    """The key that an item was read with; `None` for an item that was not read."""
+    key: StoredKey | None = getattr(item, "__stored_key__", None)
+    return key
+
+
+def remember_key(item: Entity, key: StoredKey) -> None:
+    """Let an item that was read know the key that it was read with."""
+    object.__setattr__(item, "__stored_key__", key)
+
+
+def _same_item(item: Entity, other: E) -> E:
+    key = stored_key(item)
+    if key is not None:
+        remember_key(other, key)
+    return other
 
 
 def attribute_names(entity: type[Entity]) -> dict[str, str]:

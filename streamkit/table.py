@@ -357,7 +357,8 @@ class Table:
     ) -> dict[str, Wire] | None:
         versions, actions = self._tracker.pending.of(ref)
         self._tracker.note(ref, versions, entity, stored, check=check)
-        return applied(actions, stored)
+        seen = applied(actions, stored)
+        return None if seen is None else {**seen, **ref.key(self.schema)}
 
     def _own(
         self, entity: type[Entity], stored: Mapping[str, Wire], *, on_table: bool

@@ -39,12 +39,15 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from pydantic import AliasChoices, AliasPath
 from pydantic.fields import FieldInfo
 
+from streamkit.decode.keyed import KeyedFields
 from streamkit.entity import Entity
 from streamkit.model.codec import decode, decode_number
 from streamkit.model.fields import StoredAs
+from streamkit.model.schema import TableSchema
 
-ValuesReader = Callable[[bytes | Raw], dict[str, Any]]
-"""Reads an image's plain values by attribute name; raises `ValueError` to ask for the plain way."""
+ValuesReader = Callable[[bytes | Raw], tuple[dict[str, Any], Any, Any]]
+"""Reads an image's plain values by attribute name, and the texts of its key, None where there is
+none; raises `ValueError` to ask for the plain way."""
 
 
 class _S(Struct, frozen=True, gc=False):
@@ -59,13 +62,14 @@ class _N(Struct, frozen=True, gc=False):
 class _Form:
     """How an attribute is parsed: its msgspec type, the member to take, what to make of it.
 
-    `expression` is Python, with `%s` for what was taken.
+    `expression` is Python, with `%s` for what was taken. Values are those of fields alone.
     """
 
     type: Any
     member: str
     expression: str
     may_be_absent: bool = False
+    is_field: bool = True
 
 
 _OPEN = _Form(dict[str, Any], "", "decode(%s)", may_be_absent=True)
@@ -97,27 +101,50 @@ _SCALARS: tuple[tuple[tuple[type, ...], str], ...] = (
 )
 
 
-def values_reader(entity: type[Entity], fields: Iterable[str]) -> ValuesReader:
+def values_reader(entity: type[Entity], fields: Iterable[str], schema: TableSchema) -> ValuesReader:
     """A function that reads what these fields of the entity look at.
 
     The caller has made sure that nothing else matters: `CompiledModel.needs_all_attributes`.
     """
-    forms = _forms(entity, fields)
+    forms = _forms(entity, fields, KeyedFields(entity, schema))
+    keys = _keys(forms, schema)
     namespace: dict[str, Any] = {
         "parse": msgspec.json.Decoder(_image_type(forms)).decode,
         "number": decode_number,
         "decode": decode,
         "UNSET": UNSET,
     }
-    code = compile(_source(forms), f"<image of {entity.__name__}>", "exec")
+    code = compile(_source(forms, keys), f"<image of {entity.__name__}>", "exec")
     exec(code, namespace)  # noqa: S102 - of our own making; names are quoted
     read: ValuesReader = namespace["read"]
     return read
 
 
-def _source(forms: Mapping[str, _Form]) -> str:
+def _keys(forms: dict[str, _Form], schema: TableSchema) -> tuple[str, str]:
+    """Let an image's key be read along; return the expressions of its texts.
+
+    A field that is read from a key attribute takes what the key is read as.
+    """
+    expressions = []
+    for name, kind in ((schema.pk, schema.pk_type), (schema.sk, schema.sk_type)):
+        if name is None or kind is None:
+            expressions.append("None")
+            continue
+        content, expression = _CONTENTS[kind]
+        attribute = _attribute_type(kind, content, nullable=False)
+        is_field = name in forms
+        forms[name] = _Form(attribute, kind, expression, may_be_absent=True, is_field=is_field)
+        taken = f"image.a{list(forms).index(name)}.{kind}"
+        decoded = f"{taken}.decode()" if kind == "B" else taken
+        expressions.append(f"None if {taken} is UNSET else {decoded}")
+    return expressions[0], expressions[1]
+
+
+def _source(forms: Mapping[str, _Form], keys: tuple[str, str]) -> str:
     always, sometimes = [], []
     for n, (attribute, form) in enumerate(forms.items()):
+        if not form.is_field:
+            continue
         taken = f"image.a{n}.{form.member}" if form.member else f"image.a{n}"
         if form.may_be_absent:
             made = form.expression % "value"
@@ -129,7 +156,7 @@ def _source(forms: Mapping[str, _Form]) -> str:
         else:
             always.append(f"{attribute!r}: {form.expression % taken}")
     lines = ["image = parse(raw)", f"values = {{{', '.join(always)}}}", *sometimes]
-    body = "\n    ".join([*lines, "return values"])
+    body = "\n    ".join([*lines, f"return values, {keys[0]}, {keys[1]}"])
     return f"def read(raw):\n    {body}\n"
 
 
@@ -146,14 +173,14 @@ def _image_type(forms: Mapping[str, _Form]) -> type[Struct]:
     return msgspec.defstruct("Image", members, rename=renamed, kw_only=True, gc=False)
 
 
-def _forms(entity: type[Entity], fields: Iterable[str]) -> dict[str, _Form]:
+def _forms(entity: type[Entity], fields: Iterable[str], keyed: KeyedFields) -> dict[str, _Form]:
     """The form of every attribute that the fields look at; of one that two look at, the last's."""
     forms: dict[str, _Form] = {}
     for name in fields:
         field = entity.model_fields[name]
-        attributes = _attributes(name, field)
+        attributes = [a for a in _attributes(name, field) if a not in keyed.in_key]
         form = _form(field)
-        if len(attributes) > 1 or not field.is_required():
+        if len(attributes) > 1 or not field.is_required() or name in keyed.names:
             form = replace(form, may_be_absent=True)
         for attribute in attributes:
             forms[attribute] = form

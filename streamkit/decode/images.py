@@ -12,11 +12,13 @@ from typing import Any, Generic, NoReturn, TypeVar
 from msgspec import Raw
 from pydantic import ValidationError
 
-from streamkit.decode.fast import values_reader
-from streamkit.entity import Entity
+from streamkit.decode.fast import ValuesReader, values_reader
+from streamkit.decode.keyed import KeyedFields
+from streamkit.entity import Entity, remember_key
 from streamkit.errors import DecodeError
 from streamkit.model.codec import decode_image, decode_item
 from streamkit.model.fields import CompiledModel, attribute_reader, problems
+from streamkit.model.keys import StoredKey
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 
@@ -34,7 +36,9 @@ class ImageDecoder(Generic[E]):
         self._validate = entity.__pydantic_validator__.validate_python
         compiled = self._compiled
         self._is_fast = bool(compiled and not compiled.needs_all_attributes and not self._upcasts)
-        self._read: Callable[[bytes | Raw], dict[str, Any]] | None = None
+        self._schema = schema
+        self._keyed = KeyedFields(entity, schema)
+        self._read: ValuesReader | None = None
         self._partial: dict[tuple[str, ...], Callable[[bytes | Raw], dict[str, Any]] | None] = {}
 
     def decode(self, raw: bytes | Raw) -> E:
@@ -47,11 +51,16 @@ class ImageDecoder(Generic[E]):
             if not self._is_fast:
                 return self._decode_plainly(raw)
             # Made for the first image: it takes a millisecond, and who decodes items needs none.
-            self._read = values_reader(self._entity, self._entity.model_fields)
+            self._read = values_reader(self._entity, self._entity.model_fields, self._schema)
         try:
-            entity: E = self._validate(self._read(raw))
+            values, pk, sk = self._read(raw)
+            if pk is None:
+                return self._decode_plainly(raw)
+            key = self._keyed.fill(values, self._keyed.of_texts(pk, sk))
+            entity: E = self._validate(values)
         except Exception:  # noqa: BLE001 - goes right, or wrong, once more on the plain path
             return self._decode_plainly(raw)
+        remember_key(entity, key)
         return entity
 
     def decode_item(self, item: Mapping[str, Mapping[str, Any]]) -> E:
@@ -88,9 +97,17 @@ class ImageDecoder(Generic[E]):
             return None
         if not all(compiled.is_independent(name) for name in fields):
             return None
-        read = values_reader(self._entity, fields)
+        read = values_reader(self._entity, fields, self._schema)
         validate = attribute_reader(compiled, fields)
-        return lambda raw: validate(read(raw))
+        keyed = KeyedFields(self._entity, self._schema, fields)
+
+        def values_of(raw: bytes | Raw) -> dict[str, Any]:
+            values, pk, sk = read(raw)
+            if pk is not None:
+                keyed.fill(values, keyed.of_texts(pk, sk))
+            return validate(values)
+
+        return values_of
 
     def _plainly(self, raw: bytes | Raw, fields: tuple[str, ...]) -> dict[str, Any]:
         entity = self._decode_plainly(raw)
@@ -100,29 +117,48 @@ class ImageDecoder(Generic[E]):
         return self._from_values(lambda: decode_image(raw))
 
     def _from_values(self, read: Callable[[], dict[str, Any]]) -> E:
-        values = self._plain_values(read)
+        values, key = self._plain_values(read)
         try:
             entity: E = self._validate(values)
         except ValidationError as error:
-            raise DecodeError(f"{self._entity.__name__}: {problems(error)}") from None
+            text = f"{self._entity.__name__}: {problems(error)}{self._not_in_key(error)}"
+            raise DecodeError(text) from None
         except Exception as error:  # noqa: BLE001 - a validator is user code
             self._fail("a validator", error)
+        if key is not None:
+            remember_key(entity, key)
         return entity
 
-    def _plain_values(self, read: Callable[[], dict[str, Any]]) -> Mapping[str, Any]:
+    def _not_in_key(self, error: ValidationError) -> str:
+        """Say why a field that is missing was not read from the key, which is built from it."""
+        lost = {line["loc"][:1] for line in error.errors() if line["type"] == "missing"}
+        if not any(loc[:1] and str(loc[0]) in self._keyed.attributes for loc in lost):
+            return ""
+        return (
+            "; what has no attribute is read from the key, if that is as the template says and can"
+            " be split in one way only"
+        )
+
+    def _plain_values(
+        self, read: Callable[[], dict[str, Any]]
+    ) -> tuple[Mapping[str, Any], StoredKey | None]:
+        """Return an item's values as validation takes them, and its key."""
         try:
             values = read()
         except ValueError as error:
             raise DecodeError(f"{self._entity.__name__}: {error}") from None
+        key = self._keyed.of_values(values)
         values.pop(MARK, None)  # who wrote the item is not the entity's business
         for upcast in self._upcasts:
             try:
                 values = upcast(values)
             except Exception as error:  # noqa: BLE001 - an upcast is user code
                 self._fail(f"the upcast {getattr(upcast, '__name__', upcast)}", error)
-        if self._reserved:
-            return {k: v for k, v in values.items() if k not in self._reserved}
-        return values
+        values = dict(values) if self._upcasts else values
+        if self._reserved or (key is not None and self._keyed.in_key):
+            hidden = self._reserved | self._keyed.in_key
+            values = {k: v for k, v in values.items() if k not in hidden}
+        return values, None if key is None else self._keyed.fill(values, key)
 
     def _fail(self, what: str, error: Exception) -> NoReturn:
         # Its message may hold values, so that only its type is told.

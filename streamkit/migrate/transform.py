@@ -13,13 +13,14 @@ from typing import Any
 from streamkit.actions import CONTROL_ATTRIBUTE, Wire
 from streamkit.decode import ImageDecoder
 from streamkit.effects import Delete, Effect, Put, Remove, Set
-from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.entity import Entity, attribute_names, built_key, spec_of
 from streamkit.errors import PoisonChange
 from streamkit.kinds.migration import Migration, read_migration
 from streamkit.migrate.matching import Matcher
 from streamkit.model.codec import decode_item, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
+from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
 
 ITEM_BYTES_MAX = 400 * 1024
@@ -253,14 +254,21 @@ class Transform:
         Attributes that the entity does not know stay.
         """
         item = decode_item(entity.attributes(self.schema))
-        for name in self.schema.key_attributes:
-            if item.pop(name, None) != shown[name]:
-                raise TransformError(
-                    f"{self.migration.declared}: the item's key changes; that is mode='rekey'"
-                )
+        key = {name: item.pop(name) for name in self.schema.key_attributes}
+        if any(value != shown[name] for name, value in key.items()) and (
+            key != self._built_key(shown)
+        ):
+            raise TransformError(
+                f"{self.migration.declared}: the item's key changes; that is mode='rekey'"
+            )
         sets |= item
         removes |= {name for name in self._own & shown.keys() if name not in item}
         removes -= self.schema.key_attributes
+
+    def _built_key(self, shown: Image) -> Image:
+        """Return the key that an item's fields build, which may not be the one that it has."""
+        pk, sk = built_key(self.entity(wire(shown)))
+        return decode_item(wire_key(self.schema, self.migration.entity, pk, sk))
 
     def _target(self, entity: Entity, shown: Image) -> list[Target]:
         item = entity.attributes(self.target)

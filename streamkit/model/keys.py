@@ -22,15 +22,24 @@ if TYPE_CHECKING:
 E_co = TypeVar("E_co", bound="Entity", covariant=True)
 
 
+StoredKey = tuple[str, str | None, tuple[str, ...]]
+"""The key that an item was read with, and the fields that the item has nowhere else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key(Generic[E_co]):
-    """The primary key of one item, and what entity it is of; of a spread group, of one part."""
+    """The primary key of one item, and what entity it is of; of a spread group, of one part.
+
+    `fields` are what the key says of its item. Those that are `unstored` have no attribute in the
+    item that the key was read from, and an update writes none.
+    """
 
     entity: type[E_co]
     pk: str
     sk: str | None = None
     fields: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
     part: int = field(default=0, repr=False)
+    unstored: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __hash__(self) -> int:
         """Hash what nearly always differs: keys are looked up all the time."""
@@ -50,7 +59,7 @@ class Key(Generic[E_co]):
         return tuple(replace(self, part=n) for n in range(spread.count)) if spread else (self,)
 
     def field_attributes(self, schema: TableSchema) -> Mapping[str, AttributeValue]:
-        """What the key itself says of its item: the fields it was built from, and the type."""
+        """What the key itself says of its item: the fields in it, and the type."""
         # What is stored as the key itself is there already, and no update may set it.
         stored = self.entity.model_fields
         fields = {

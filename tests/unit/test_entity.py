@@ -1,5 +1,7 @@
 """Entities build their keys from fields, and fail when they are declared if they cannot."""
 
+import copy
+import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -15,6 +17,7 @@ from pydantic import (
     field_validator,
 )
 
+from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, EpochSeconds, Index, Key, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.model.schema import IndexSchema, TableSchema
@@ -127,11 +130,23 @@ def test_absent_sets_and_optional_fields_are_empty() -> None:
 def test_a_field_stored_where_the_key_is_must_agree_with_it() -> None:
     assert Session(Token="x").attributes(SIMPLE) == {"Token": {"S": "x"}}
 
-    class Prefixed(Entity, pk="S#{token}"):
+    class Beside(Entity, pk="S#{name}"):
+        name: str
         token: str = Field(alias="Token")
 
     with pytest.raises(ValueError, match="the field stored as Token differs from the key"):
-        Prefixed(Token="x").attributes(SIMPLE)
+        Beside(name="n", Token="x").attributes(SIMPLE)
+
+
+def test_a_field_of_the_key_that_is_stored_as_the_key_is_in_it_alone() -> None:
+    class Prefixed(Entity, pk="S#{token}"):
+        token: str = Field(alias="Token")
+
+    item = Prefixed(Token="x").attributes(SIMPLE)
+    assert item == {"Token": {"S": "S#x"}}
+    read = ImageDecoder(Prefixed, SIMPLE).decode_item(item)
+    assert (read, read.item_key) == (Prefixed(Token="x"), Prefixed.key(token="x"))
+    assert ImageDecoder(Prefixed, SIMPLE).decode(json.dumps(item).encode()) == read
 
 
 def test_extra_attributes_that_a_model_keeps_are_written() -> None:
@@ -402,3 +417,48 @@ def test_a_model_that_refers_to_a_later_one_is_completed_when_it_can_be() -> Non
 
 def test_attribute_names_follow_aliases() -> None:
     assert attribute_names(Session) == {"token": "Token"}
+
+
+class City(Entity, pk="STATE#{state}", sk="CITY#{city}"):
+    state: str
+    city: str
+    note: str = ""
+
+
+CITY = {
+    "PK": {"S": "STATE#CA"},
+    "SK": {"S": "CITY#LOS_ANGELES"},
+    "state": {"S": "CA"},
+    "city": {"S": "Los Angeles"},
+}
+STORED = Key(City, "STATE#CA", "CITY#LOS_ANGELES")
+
+
+def city() -> City:
+    return ImageDecoder(City, SCHEMA).decode_item(CITY)
+
+
+def test_the_key_of_an_item_that_was_read_is_the_one_it_was_read_with() -> None:
+    raw = ImageDecoder(City, SCHEMA).decode(json.dumps(CITY).encode())
+    assert raw.item_key == city().item_key == STORED
+    assert city() == City(state="CA", city="Los Angeles")
+    assert city().attributes(SCHEMA)["SK"] == {"S": "CITY#LOS_ANGELES"}
+
+
+def test_a_copy_is_of_the_same_item_unless_a_field_of_its_key_is_another() -> None:
+    changed = city().model_copy(update={"note": "x", "city": "Los Angeles"})
+    for copied in (changed, copy.copy(city()), copy.deepcopy(city()), city().model_copy(deep=True)):
+        assert copied.item_key == STORED
+    assert city().model_copy(update={"city": "LA"}).item_key == City.key(state="CA", city="LA")
+    assert City(**city().model_dump()).item_key == City.key(state="CA", city="Los Angeles")
+
+
+def test_a_mutable_item_has_another_key_once_a_field_of_its_key_is_set() -> None:
+    class Town(City, pk="STATE#{state}", sk="CITY#{city}", frozen=False):
+        pass
+
+    town = ImageDecoder(Town, SCHEMA).decode_item(CITY)
+    town.note = "x"
+    assert town.item_key == Key(Town, "STATE#CA", "CITY#LOS_ANGELES")
+    town.city = "LA"
+    assert town.item_key == Town.key(state="CA", city="LA")

@@ -9,8 +9,10 @@ import pytest
 from msgspec import Raw
 from pydantic import Field, field_validator, model_validator
 
+from streamkit.actions import GuardSource, compile_effect
 from streamkit.decode import ImageDecoder
 from streamkit.decode.fast import values_reader
+from streamkit.effects import Set
 from streamkit.entity import Entity, EpochSeconds
 from streamkit.errors import DecodeError
 from streamkit.model.schema import TableSchema
@@ -57,7 +59,9 @@ def test_bytes_and_raw_images_are_alike() -> None:
 
 
 def test_the_fast_path_reads_plain_values_of_fields_alone() -> None:
-    assert values_reader(Deal, Deal.model_fields)(FULL) == {
+    values, *key = values_reader(Deal, Deal.model_fields, SCHEMA)(FULL)
+    assert key == ["DEAL#1", "DEAL#1"]
+    assert values == {
         "id": "1",
         "Price": Decimal("12.5"),
         "stock": 3,
@@ -187,3 +191,74 @@ def test_fields_that_others_have_a_say_in_are_read_with_them() -> None:
         gross: int = Field(default_factory=lambda data: data["net"] * 3)
 
     assert ImageDecoder(Later, SCHEMA).values(image, ("gross",)) == {"gross": 15}
+
+
+class Visit(Entity, pk="SITE#{site}", sk="DAY#{day:%Y%m%d}#{number:desc04d}"):
+    site: str
+    day: date
+    number: int = 0
+    guest: str = "?"
+
+
+VISIT = {"PK": {"S": "SITE#home"}, "SK": {"S": "DAY#20240501#9957"}}
+HOME = Visit(site="home", day=date(2024, 5, 1), number=42)
+
+
+def wire(**attributes: Any) -> bytes:
+    return json.dumps(VISIT | attributes).encode()
+
+
+def test_fields_that_stand_only_in_the_key_are_read_from_it_without_the_plain_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(ImageDecoder, "_decode_plainly")
+    decoder = ImageDecoder(Visit, SCHEMA)
+    assert decoder.decode(wire()) == HOME
+    assert decoder.values(wire(), ("day", "guest")) == {"day": HOME.day, "guest": "?"}
+
+
+def test_fields_that_stand_only_in_the_key_are_read_from_it_by_every_path() -> None:
+    assert ImageDecoder(Visit, SCHEMA).decode_item(VISIT) == HOME
+
+    class Upcast(Visit, pk="SITE#{site}", sk="DAY#{day:%Y%m%d}#{number:desc04d}"):
+        pass
+
+    seen: list[frozenset[str]] = []
+
+    @Upcast.upcast
+    def look(item: dict[str, Any]) -> dict[str, Any]:
+        seen.append(frozenset(item))
+        return {**item, "site": "abroad"}
+
+    found = ImageDecoder(Upcast, SCHEMA).decode(wire())
+    assert (found.site, found.day, found.number) == ("abroad", HOME.day, 42)
+    assert seen == [frozenset(VISIT)], "an upcast sees what is stored"
+
+
+def test_an_attribute_that_is_there_wins_over_the_key() -> None:
+    image = wire(site={"S": "Home"}, number={"N": "7"})
+    for found in (
+        ImageDecoder(Visit, SCHEMA).decode(image),
+        ImageDecoder(Visit, SCHEMA).decode_item(json.loads(image)),
+    ):
+        assert (found.site, found.number, found.day) == ("Home", 7, HOME.day)
+        assert found.item_key.unstored == ("day",)
+
+
+def test_a_key_that_could_be_split_in_two_ways_is_not_read_and_the_error_says_so() -> None:
+    class Path(Entity, pk="{owner}#{path}", sk="PATH"):
+        owner: str
+        path: str
+
+    image = json.dumps({"PK": {"S": "ann#a#b"}, "SK": {"S": "PATH"}}).encode()
+    with pytest.raises(DecodeError, match=r"owner \(missing\), path \(missing\); .* one way only"):
+        ImageDecoder(Path, SCHEMA).decode(image)
+
+
+def test_an_update_writes_nothing_that_stands_only_in_the_key_and_changes_none_of_it() -> None:
+    key = ImageDecoder(Visit, SCHEMA).decode(wire(site={"S": "home"})).item_key
+    source = GuardSource("", "", 0)
+    sets = compile_effect(Set(key, guest="ann"), SCHEMA, source).sets
+    assert sets == {"guest": {"S": "ann"}, "site": {"S": "home"}, "type": {"S": "Visit"}}
+    with pytest.raises(ValueError, match="day is part of the item's key"):
+        compile_effect(Set(key, day=date(2024, 5, 2)), SCHEMA, source)

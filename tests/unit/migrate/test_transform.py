@@ -85,6 +85,24 @@ def test_an_entity_that_is_returned_is_stored_as_a_put_would_store_it_today():
     assert not rewrite.removes
 
 
+def test_an_item_whose_fields_build_another_key_is_changed_in_its_place():
+    here = {"PK": "C#ANN", "SK": "#ORDER#7", "user": "Ann", "order_id": "7", "status": "NEW"}
+
+    def anew(found: Order) -> Order:
+        return Order(**found.model_dump() | {"status": "DONE"})
+
+    def copied(found: Order) -> Order:
+        return found.model_copy(update={"status": "DONE"})
+
+    def moved(found: Order) -> Order:
+        return found.model_copy(update={"user": "bob"})
+
+    for function in (anew, copied):
+        assert transform(function).of(here).sets["status"] == "DONE"
+    with pytest.raises(TransformError, match="key changes"):
+        transform(moved).of(here)
+
+
 def test_an_attribute_that_is_set_to_none_is_removed_only_if_it_is_there():
     def without(status: str) -> Set[Order]:
         return Set(status_day=None, old_name=None)
