@@ -7,8 +7,8 @@ MUTANTS = (
     Mutant(
         "key-rebuilt-from-fields",
         "entity.py",
-        "        if stored is not None:\n            return Key(",
-        "        if stored is None:\n            return Key(",
+        "        if stored is not None:\n            pk, sk, unstored = stored\n",
+        "        if stored is not None:\n            (pk, sk), unstored = built_key(self), ()\n",
         "an update goes to the key that the fields build, and makes a second item",
         test="tests/simulation/test_keys_as_read.py::test_the_item_that_was_read_is_the_one_that_is_written",
     ),
