@@ -247,7 +247,8 @@ class Registration:
         """Register an aggregate; its items are kept exactly in step with their source.
 
         Raises:
-            DeclarationError: it has no measure, no `group` or no source, or its name is taken.
+            DeclarationError: it has no measure, no source or no group that can be told, or its
+                name is taken.
         """
         handler = aggregate_handler(aggregate, self._policy)
         if extremes_of(aggregate):

@@ -96,11 +96,6 @@ class ProductsOfBrand(Aggregate[Product], pk="B#{brand_id}", sk="PRODUCTS", type
     brand_id: str
     products: Annotated[int, Count()] = 0
 
-    @classmethod
-    def group(cls, product: Product) -> Key["ProductsOfBrand"]:
-        """Count by brand."""
-        return cls.key(brand_id=product.brand_id)
-
 
 @app.aggregate
 class ProductsOfCategory(
@@ -110,11 +105,6 @@ class ProductsOfCategory(
 
     category_id: str
     products: Annotated[int, Count()] = 0
-
-    @classmethod
-    def group(cls, product: Product) -> Key["ProductsOfCategory"]:
-        """Count by category."""
-        return cls.key(category_id=product.category_id)
 
 
 @app.aggregate
@@ -130,11 +120,6 @@ class ProductsOfPair(
     brand_id: str
     category_id: str
     products: Annotated[int, Count()] = 0
-
-    @classmethod
-    def group(cls, product: Product) -> Key["ProductsOfPair"]:
-        """Count by brand and category."""
-        return cls.key(brand_id=product.brand_id, category_id=product.category_id)
 
 
 # -- copies ------------------------------------------------------------------------------------

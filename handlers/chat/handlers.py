@@ -67,11 +67,6 @@ class ServerMembers(Aggregate[Membership], pk="SERVER#{server_id}", sk="#MEMBERS
     users: Annotated[int, Count()] = 0
     moderators: Annotated[int, Count(when=lambda member: member.role == "moderator")] = 0
 
-    @classmethod
-    def group(cls, membership: Membership) -> Key["ServerMembers"]:
-        """Count by server."""
-        return cls.key(server_id=membership.server_id)
-
 
 # -- messages ----------------------------------------------------------------------------------
 
@@ -85,11 +80,6 @@ class ChatActivity(Aggregate[Message], pk="CHAT#{chat_id}", sk="#ACTIVITY"):
     last_at: Annotated[datetime | None, Max("sent_at")] = None
     last_by: Annotated[str | None, Last("user_id", by="sent_at")] = None
     last_text: Annotated[str | None, Last("text", by="sent_at")] = None
-
-    @classmethod
-    def group(cls, message: Message) -> Key["ChatActivity"]:
-        """Count by chat."""
-        return cls.key(chat_id=message.chat_id)
 
     @classmethod
     def members(cls, chat_id: str) -> Query[Message]:

@@ -70,11 +70,6 @@ class BrandLikes(Aggregate[BrandLike], pk="BRANDLIKES#{brand}", sk="BRANDLIKES#{
     brand: str
     likes: Annotated[int, Count()] = 0
 
-    @classmethod
-    def group(cls, like: BrandLike) -> Key["BrandLikes"]:
-        """Count by brand."""
-        return cls.key(brand=like.brand)
-
 
 @app.aggregate
 class BrandWatches(Aggregate[BrandWatch], pk="BRANDWATCHES#{brand}", sk="BRANDWATCHES#{brand}"):
@@ -83,11 +78,6 @@ class BrandWatches(Aggregate[BrandWatch], pk="BRANDWATCHES#{brand}", sk="BRANDWA
     brand: str
     watches: Annotated[int, Count()] = 0
 
-    @classmethod
-    def group(cls, watch: BrandWatch) -> Key["BrandWatches"]:
-        """Count by brand."""
-        return cls.key(brand=watch.brand)
-
 
 @app.aggregate
 class LikesOfBrand(Aggregate[BrandLike], onto=Brand, missing="skip"):
@@ -95,22 +85,12 @@ class LikesOfBrand(Aggregate[BrandLike], onto=Brand, missing="skip"):
 
     likes_count: Annotated[int, Count()] = Field(default=0, alias="LikesCount")
 
-    @classmethod
-    def group(cls, like: BrandLike) -> Key[Brand]:
-        """Count on the brand."""
-        return Brand.key(brand=like.brand)
-
 
 @app.aggregate
 class WatchesOfBrand(Aggregate[BrandWatch], onto=Brand, missing="skip"):
     """Watches likewise."""
 
     watch_count: Annotated[int, Count()] = Field(default=0, alias="WatchCount")
-
-    @classmethod
-    def group(cls, watch: BrandWatch) -> Key[Brand]:
-        """Count on the brand."""
-        return Brand.key(brand=watch.brand)
 
 
 @app.aggregate
@@ -122,11 +102,6 @@ class CategoryLikes(
     category: str
     likes: Annotated[int, Count()] = 0
 
-    @classmethod
-    def group(cls, like: CategoryLike) -> Key["CategoryLikes"]:
-        """Count by category."""
-        return cls.key(category=like.category)
-
 
 @app.aggregate
 class CategoryWatches(
@@ -137,11 +112,6 @@ class CategoryWatches(
     category: str
     watches: Annotated[int, Count()] = 0
 
-    @classmethod
-    def group(cls, watch: CategoryWatch) -> Key["CategoryWatches"]:
-        """Count by category."""
-        return cls.key(category=watch.category)
-
 
 @app.aggregate
 class UnreadMessages(Aggregate[Message], pk="UNREAD#{username}", sk="UNREAD#{username}"):
@@ -149,11 +119,6 @@ class UnreadMessages(Aggregate[Message], pk="UNREAD#{username}", sk="UNREAD#{use
 
     username: str
     unread: Annotated[int, Count(when=lambda message: message.unread)] = 0
-
-    @classmethod
-    def group(cls, message: Message) -> Key["UnreadMessages"]:
-        """Count by user."""
-        return cls.key(username=message.username)
 
 
 @app.on

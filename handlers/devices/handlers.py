@@ -80,11 +80,6 @@ class Seen(Aggregate[DeviceLog], pk="SEEN#{device}", sk="SEEN#{device}"):
     last_state: Annotated[str | None, Last("state", by="date")] = None
 
     @classmethod
-    def group(cls, log: DeviceLog) -> Key["Seen"]:
-        """Look at each device's logs."""
-        return cls.key(device=log.device)
-
-    @classmethod
     def members(cls, device: str) -> Query[DeviceLog]:
         """Return a device's logs: who is first if the first one goes."""
         return DeviceLog.query(device=device)

@@ -19,7 +19,6 @@ from streamkit import (
     EpochSeconds,
     Expired,
     Inserted,
-    Key,
     Put,
     S3Archive,
     Send,
@@ -55,11 +54,6 @@ class DayCounts(Aggregate[LogLine], pk="COUNT#{day}", sk="COUNT", spread=SUFFIXE
     lines: Annotated[int, Count()] = 0
     errors: Annotated[int, Count(when=lambda line: line.level == "ERROR")] = 0
     expires: Annotated[EpochSeconds | None, Until("day", keep=KEPT, tz="UTC")] = None
-
-    @classmethod
-    def group(cls, line: LogLine) -> Key["DayCounts"]:
-        """Count by day."""
-        return cls.key(day=line.day)
 
 
 def app_for(month: date, *, bucket: str = "logs-archive") -> App:

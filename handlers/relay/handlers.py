@@ -16,7 +16,6 @@ from streamkit import (
     Count,
     Expired,
     Inserted,
-    Key,
     Modified,
     Query,
     Send,
@@ -60,11 +59,6 @@ class CustomerOrders(Aggregate[Order], pk="ORDERSOF#{customer}", sk="ORDERSOF#{c
     customer: str
     orders: Annotated[int, Count()] = 0
     total: Annotated[Decimal, Sum("total")] = Decimal(0)
-
-    @classmethod
-    def group(cls, order: Order) -> Key["CustomerOrders"]:
-        """Count by customer."""
-        return cls.key(customer=order.customer)
 
 
 def followers(change: Written) -> Query[Follower]:

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from handlers.repos.entities import Issue, Repo, Star
-from streamkit import Aggregate, App, Count, Key, TableShape
+from streamkit import Aggregate, App, Count, TableShape
 
 app = App("repos", table="Repos", entities=[Repo])
 
@@ -18,11 +18,6 @@ class StarCount(Aggregate[Star], pk="REPO#{owner}#{name}", sk="COUNT#STARS"):
     name: str
     stars: Annotated[int, Count()] = 0
 
-    @classmethod
-    def group(cls, star: Star) -> Key["StarCount"]:
-        """Count by repository."""
-        return cls.key(owner=star.owner, name=star.name)
-
 
 @app.aggregate
 class IssueCount(Aggregate[Issue], pk="REPO#{owner}#{name}", sk="COUNT#ISSUES"):
@@ -32,8 +27,3 @@ class IssueCount(Aggregate[Issue], pk="REPO#{owner}#{name}", sk="COUNT#ISSUES"):
     name: str
     open: Annotated[int, Count(when=lambda issue: issue.state == "open")] = 0
     closed: Annotated[int, Count(when=lambda issue: issue.state == "closed")] = 0
-
-    @classmethod
-    def group(cls, issue: Issue) -> Key["IssueCount"]:
-        """Count by repository."""
-        return cls.key(owner=issue.owner, name=issue.name)

@@ -56,11 +56,6 @@ class StudentsOfSport(Aggregate[Enrolment], pk="STUDENTS#{sport}", sk="STUDENTS#
     sport: str
     students: Annotated[int, Count()] = 0
 
-    @classmethod
-    def group(cls, enrolment: Enrolment) -> Key["StudentsOfSport"]:
-        """Count by sport."""
-        return cls.key(sport=enrolment.sport)
-
 
 @app.aggregate
 class SportsOfStudent(
@@ -70,8 +65,3 @@ class SportsOfStudent(
 
     student_id: str
     sports: Annotated[int, Count()] = 0
-
-    @classmethod
-    def group(cls, enrolment: Enrolment) -> Key["SportsOfStudent"]:
-        """Count by student."""
-        return cls.key(student_id=enrolment.student_id)

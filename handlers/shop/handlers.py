@@ -60,11 +60,6 @@ class OrderTotals(Aggregate[OrderItem], onto=Order, missing="skip"):
     total: Annotated[Decimal, Sum(lambda item: item.amount)] = Decimal(0)
     items: Annotated[int, Count()] = 0
 
-    @classmethod
-    def group(cls, item: OrderItem) -> Key[Order]:
-        """Add to the item's order."""
-        return Order.key(username=item.username, order_id=item.order_id)
-
 
 @app.aggregate
 class CustomerOrders(
@@ -76,11 +71,6 @@ class CustomerOrders(
     status: Status
     orders: Annotated[int, Count()] = 0
     revenue: Annotated[Decimal, Sum("total")] = Decimal(0)
-
-    @classmethod
-    def group(cls, order: Order) -> Key["CustomerOrders"]:
-        """A changed status moves the order from one group to another."""
-        return cls.key(username=order.username, status=order.status)
 
 
 def counts(order: Order) -> bool:

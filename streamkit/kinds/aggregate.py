@@ -5,10 +5,6 @@
         brand: str
         likes: Annotated[int, Count()] = 0
 
-        @classmethod
-        def group(cls, like: BrandLike) -> Key["BrandLikes"]:
-            return cls.key(brand=like.brand)
-
 An aggregate is a function from one item image to contributions. What a change adds is
 contribution(new) - contribution(old), so inserts, deletes, expiries, edits and moves between
 groups need no special case. The items are streamkit's own: nothing else should write them.
@@ -39,7 +35,7 @@ from streamkit.kinds.counting import counting_handler
 from streamkit.kinds.extremes import extremes_of
 from streamkit.kinds.measures import MEASURES, Avg, Distinct, Measure, adds_up
 from streamkit.kinds.options import Missing, Options
-from streamkit.kinds.soundness import check_aggregate
+from streamkit.kinds.soundness import check_aggregate, check_group
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key, Query
 from streamkit.model.parts import Parts
@@ -51,7 +47,9 @@ Groups = Key[Any] | Iterable[Key[Any]] | None
 
 
 class Aggregate(Entity, Generic[E]):
-    """The base of aggregates. A subclass names its source, its keys, its measures and `group`.
+    """The base of aggregates. A subclass names its source, its keys and its measures.
+
+    An item counts in the group whose key has the item's fields, unless `group` says otherwise.
 
     Class keywords, beside those of every entity:
 
@@ -106,12 +104,16 @@ class Aggregate(Entity, Generic[E]):
             )
 
     @classmethod
-    def group(cls, item: E, /) -> Groups:  # noqa: ARG003 - subclasses use it
+    def group(cls, item: E, /) -> Groups:
         """Say which group an item belongs to: a key of this class, several, or None.
 
-        It must depend on the item alone, because it is asked for the old image and the new one.
+        An aggregate that does not define it groups by the fields of its key, which are fields of
+        the source, too; an item in which one of them is None is in no group. A `group` of your own
+        must depend on the item alone, because it is asked for the old image and the new one.
         """
-        raise DeclarationError(f"{Declaration.of(cls)}: an aggregate defines group()")
+        stored = stored_as(cls)
+        fields = {name: getattr(item, name) for name in spec_of(stored).key_names}
+        return None if any(value is None for value in fields.values()) else stored.key(**fields)
 
     @classmethod
     def members(cls, *args: Any, **fields: Any) -> Query[E]:  # noqa: ARG003 - subclasses use them
@@ -174,7 +176,8 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
     """Make the handler that keeps an aggregate.
 
     Raises:
-        DeclarationError: it has no measure, no group or no source, or its options do not fit.
+        DeclarationError: it has no measure, no source, or no group that can be told, or its options
+            do not fit.
     """
     declared = Declaration.of(aggregate)
     source = source_of(aggregate)
@@ -186,7 +189,7 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
     if not inspect.ismethod(group):
         raise DeclarationError(f"{declared}: group() is a @classmethod")
     if group.__func__ is Aggregate.group.__func__:  # type: ignore[attr-defined]
-        raise DeclarationError(f"{declared}: an aggregate defines group()")
+        check_group(stored_as(aggregate), source, declared)
     check_aggregate(aggregate, source, declared)
 
     def run(change: Change[Any]) -> list[Effect]:

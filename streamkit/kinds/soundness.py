@@ -14,6 +14,7 @@ from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.measures import Avg, Count, Sum
 from streamkit.model.declaration import Declaration
+from streamkit.model.unbuilding import unbuilder
 
 
 def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration) -> None:
@@ -31,6 +32,32 @@ def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration)
         raise DeclarationError(f"{declared}: {problem}")
     for problem in _until(aggregate):
         raise DeclarationError(f"{declared}: {problem}")
+
+
+def check_group(stored: type[Entity], source: type[Entity], declared: Declaration) -> None:
+    """Hold the fields of a group's key against the source, whose fields of the same names say it.
+
+    Raises:
+        DeclarationError: the source does not have one of them, or a moment would be cut to a day or
+            a month, so that the group would have any of its items' moments.
+    """
+    spec = spec_of(stored)
+    missing = [name for name in spec.key_names if name not in source.model_fields]
+    if missing:
+        raise DeclarationError(
+            f"{declared}: {source.__name__} has no field {', '.join(missing)}, which is in the key:"
+            f" an aggregate defines group() unless the fields of its key are fields of its source"
+        )
+    templates = (spec.pk, spec.sk) if spec.sk else (spec.pk,)
+    temporal = {p.name for t in templates for p in t.placeholders if p.is_temporal}
+    for name in sorted(temporal):
+        of_source = set(_plain(source.model_fields[name].annotation))
+        of_group = set(_plain(stored.model_fields[name].annotation))
+        if name not in unbuilder(stored).readable or of_source != of_group:
+            raise DeclarationError(
+                f"{declared}: the key holds a part of {name} alone; say which group with group(),"
+                f' as in cls.key({name}=bucket(item.{name}, "day", tz="UTC"))'
+            )
 
 
 def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:

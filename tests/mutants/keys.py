@@ -85,4 +85,21 @@ MUTANTS = (
         "of two keys that say different things one is believed",
         test="tests/unit/test_unbuilding.py::test_a_key_is_split_where_there_is_one_way",
     ),
+    # -- groups that follow from the key -----------------------------------------------------------
+    Mutant(
+        "group-of-none",
+        "kinds/aggregate.py",
+        "return None if any(value is None for value in fields.values()) else",
+        "return None if all(value is None for value in fields.values()) else",
+        "a change of an item that is in no group is parked",
+        test="tests/unit/kinds/test_groups.py::test_an_item_without_a_field_of_the_groups_key_is_in_no_group",
+    ),
+    Mutant(
+        "group-by-a-part-of-a-moment",
+        "kinds/soundness.py",
+        "        if name not in unbuilder(stored).readable or of_source != of_group:\n",
+        "        if of_source != of_group:\n",
+        "a month's group has the moment of any of its items",
+        test="tests/unit/kinds/test_groups.py::test_a_group_that_does_not_follow_from_the_key_is_refused_with_its_line",
+    ),
 )

@@ -121,8 +121,8 @@ def test_an_aggregate_without_measure_is_refused():
 
 
 def test_an_aggregate_without_group_is_refused():
-    class NoGroup(Aggregate[Sale], pk="E#{shop}", sk="E"):
-        shop: str
+    class NoGroup(Aggregate[Sale], pk="E#{country}", sk="E"):
+        country: str
         sales: Annotated[int, Count()] = 0
 
     with pytest.raises(DeclarationError, match=r"defines group\(\)"):
