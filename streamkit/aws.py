@@ -126,7 +126,8 @@ async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE
         except AwsError as error:
             if trouble_of(error) not in (Trouble.THROTTLED, Trouble.UNKNOWN):
                 raise
-            log.warning("aws.repeated", code=code_of(error), seconds=pause)
+            code = code_of(error)
+            log.often("aws.repeated", level="warning", by=code, code=code, seconds=pause)
             await anyio.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, longest)
 

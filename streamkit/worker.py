@@ -40,8 +40,9 @@ from streamkit.fleet.presence import Presence
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.sharing import Anchor, no_anchor
 from streamkit.observe.logger import get_logger
-from streamkit.observe.meters import Meters, current
+from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import Metrics, join
+from streamkit.observe.repeats import counted_as
 from streamkit.pacing import ByteBudget, Pacing
 from streamkit.parked.retrying import LaneRetries
 from streamkit.polling import PollingPool
@@ -166,12 +167,11 @@ class Worker:
             RetentionLost: records may have been trimmed before they were read.
         """
         self.meters.used.since = int(self._clock.time())
-        mine = current.set(self.meters)
         try:
-            await self._run(until_idle)
+            with counted_as(self.meters):
+                await self._run(until_idle)
         finally:
             self._ended = True
-            current.reset(mine)
 
     async def _run(self, until_idle: bool) -> None:
         around = await survey(self.app, self._aws)

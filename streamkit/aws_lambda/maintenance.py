@@ -11,6 +11,7 @@ person, and the others go on. Missing permissions end the run.
 """
 
 from collections import defaultdict, deque
+from typing import Any
 
 import anyio
 
@@ -56,17 +57,24 @@ class _Round:
         except (*AwsError, RetryableError) as error:
             if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
                 raise
-            log.warning("lane.delayed", lane=lane, code=code_of(error))
+            code = code_of(error)
+            log.often("lane.delayed", level="warning", by=code, lane=lane, code=code)
         return None
 
     def _note(self, report: LaneReport) -> None:
         self._counts["done"] += report.done
         self._counts["failed"] += report.failed
         if report.empty and report.done:
-            log.info("lane.lifted", lane=report.lane, handler=report.handler, done=report.done)
+            known: dict[str, Any] = {
+                "lane": report.lane,
+                "handler": report.handler,
+                "done": report.done,
+            }
+            log.often("lane.lifted", by=report.handler, **known)
         elif report.failed and report.stuck:
             kind = report.failure.kind if report.failure else ""
-            log.error("lane.stuck", lane=report.lane, handler=report.handler, error=kind)
+            known: dict[str, Any] = {"lane": report.lane, "handler": report.handler, "error": kind}
+            log.often("lane.stuck", level="error", by=report.handler, **known)
 
 
 async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str, int]:

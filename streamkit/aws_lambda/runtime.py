@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from streamkit.app import App
 from streamkit.aws_lambda.environment import Environment, Outdated, open_environment
 from streamkit.observe.logger import Logger
-from streamkit.observe.meters import current
+from streamkit.observe.repeats import counted_as
 
 T = TypeVar("T")
 
@@ -101,11 +101,10 @@ def _set_up_logs() -> None:
 
 async def _counted(work: Callable[[Environment], Awaitable[T]], environment: Environment) -> T:
     """Do something, and print what it counted: the environment may never be asked again."""
-    mine = current.set(environment.meters)
     try:
-        return await work(environment)
+        with counted_as(environment.meters):
+            return await work(environment)
     finally:
-        current.reset(mine)
         environment.tell()
 
 

@@ -133,7 +133,8 @@ class Broadcaster:
                     return reached, 0.0
                 self._pace(fanned, reached.served - place.served)
                 place = reached
-        log.info("fan_out.served", handler=handler.name, lane=held.name, served=place.served)
+        known: dict[str, Any] = {"handler": handler.name, "lane": held.name, "served": place.served}
+        log.often("fan_out.served", by=handler.name, **known)
         return "served", 0.0
 
     def _pace(self, fanned: FanOutChange, served: int) -> None:

@@ -113,7 +113,8 @@ class Site:
                 trouble = ""
             except Exception as error:  # noqa: BLE001 - whatever it is, the rest is shown
                 trouble = _kind(error)
-                log.warning("health.unread", consumer=app.name, error=trouble)
+                name = app.name
+                log.often("health.unread", level="warning", by=name, consumer=name, error=trouble)
         return View(worker.standing, self._handlers(worker), status, spending, migrations, trouble)
 
     def _handlers(self, worker: Worker) -> list[HandlerView]:

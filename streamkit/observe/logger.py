@@ -7,6 +7,8 @@ pay before the first change is seen; so the import waits for the first log line.
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from streamkit.observe.repeats import EVERY_SECONDS, often
+
 
 class Logger:
     """A structlog logger, made when it is first used.
@@ -19,6 +21,29 @@ class Logger:
 
     def __init__(self, name: str) -> None:
         self._name = name
+
+    def often(
+        self,
+        event: str,
+        /,
+        *,
+        by: str,
+        level: str = "info",
+        every: float = EVERY_SECONDS,
+        count: int = 1,
+        **fields: Any,
+    ) -> None:
+        """Log what may happen for every change or call: the first, and then sums of it.
+
+        Args:
+            event: its name.
+            by: what is summed up together, such as the handler; `fields` name it, too.
+            level: of all lines of it.
+            every: seconds between two of them.
+            count: how many this one stands for.
+            fields: of the line; `error` or `code` is counted by its name.
+        """
+        often(getattr(self, level), event, by, every, count, fields)
 
     def __getattr__(self, method: str) -> Any:
         import structlog

@@ -1,8 +1,9 @@
 """Redaction: item data does not belong into logs.
 
 A log line names shards, handlers and hashed keys. What could hold data is dropped here, however it
-came in: values under the names below at any depth, and the texts of exceptions of the AWS SDK,
-whose messages and replies quote the request; of those the code is kept.
+came in: values under the names below at any depth, attribute values in DynamoDB's JSON, models and
+records, and the texts of exceptions of the AWS SDK, whose messages and replies quote the request;
+of those the code is kept. A number under a name of several things counts them, and is kept.
 """
 
 import traceback
@@ -11,8 +12,16 @@ from typing import Any
 
 REDACTED = "[redacted]"
 
-NAMES = frozenset({"item", "items", "image", "images", "record", "records", "old", "new", "keys"})
+_COUNTED = frozenset({"items", "images", "records", "keys"})
+"""Names of several things: a number there says how many, and is no data."""
+NAMES = frozenset({"item", "image", "record", "old", "new"}) | _COUNTED
 """Names under which data would be logged; compared without case."""
+
+_TYPES = frozenset({"S", "N", "B", "SS", "NS", "BS", "M", "L", "BOOL", "NULL"})
+"""What an attribute value of DynamoDB's JSON has for its only key."""
+
+_MODELS = ("model_fields", "__struct_fields__", "__dataclass_fields__")
+"""What the classes of pydantic, msgspec and dataclasses have: their texts show all they hold."""
 
 _SDK_PACKAGES = frozenset({"botocore", "boto3", "aiobotocore", "aioboto3"})
 
@@ -27,9 +36,11 @@ def redact(_logger: Any, _method: str, event: Mapping[str, Any]) -> dict[str, An
 
 def _clean(name: Any, value: Any, depth: int) -> Any:
     if isinstance(name, str) and name.lower() in NAMES:
-        return REDACTED
+        return value if name.lower() in _COUNTED and _is_count(value) else REDACTED
     if isinstance(value, BaseException):
         return name_of(value)
+    if _holds_data(value):
+        return REDACTED
     if depth >= _DEPTH_MAX:
         return REDACTED if isinstance(value, Mapping | list | tuple) else value
     if isinstance(value, Mapping):
@@ -37,6 +48,18 @@ def _clean(name: Any, value: Any, depth: int) -> Any:
     if isinstance(value, list | tuple):
         return [_clean(None, inner, depth + 1) for inner in value]
     return value
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _holds_data(value: Any) -> bool:
+    """Say whether a value is a model, a record or an attribute value, whatever its name is."""
+    if isinstance(value, Mapping):
+        return len(value) == 1 and not _TYPES.isdisjoint(value)
+    kind = type(value)
+    return any(hasattr(kind, mark) for mark in _MODELS)
 
 
 def name_of(error: BaseException) -> str:

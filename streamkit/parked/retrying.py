@@ -16,6 +16,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -44,6 +45,8 @@ _DELAY_SECONDS = 30.0
 """Until a lane is tried again that could not be tried."""
 _NEW_MAX = 1000
 """New lanes that are read in one round, so that due ones do not wait for all of them."""
+_TOLD = 10.0
+"""Seconds between two lines about the lanes of a handler."""
 _SHORTEST_SECONDS = 1.0
 """Between two rounds: each looks at every held lane, in memory."""
 PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
@@ -245,7 +248,8 @@ class LaneRetries:
         except (*AwsError, RetryableError) as error:
             if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
                 raise
-            log.warning("lane.delayed", lane=lane, code=code_of(error))
+            code = code_of(error)
+            log.often("lane.delayed", level="warning", by=code, every=_TOLD, lane=lane, code=code)
             self._serving.discard(lane)
             self._due[lane] = self._clock.time() + _DELAY_SECONDS
         else:
@@ -256,12 +260,16 @@ class LaneRetries:
         self._serving.discard(report.lane)
         if report.done or report.serving:
             self.wrote()
-        known = {"lane": report.lane, "handler": report.handler, "done": report.done}
+        known: dict[str, Any] = {
+            "lane": report.lane,
+            "handler": report.handler,
+            "done": report.done,
+        }
         if report.failure is not None:
             known["error"] = report.failure.kind
         if report.empty:
             if report.done:
-                log.info("lane.lifted", **known)
+                log.often("lane.lifted", by=report.handler, every=_TOLD, **known)
             else:
                 self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
             self._emptied(report.lane, holds)
@@ -275,9 +283,10 @@ class LaneRetries:
         else:
             self._due[report.lane] = float(report.due or 0)
         if report.failed and report.stuck:
-            log.error("lane.stuck", **known)
+            log.often("lane.stuck", level="error", by=report.handler, every=_TOLD, **known)
         elif report.failed:
-            log.info("lane.retried", **known, due=report.due)
+            by = report.handler
+            log.often("lane.retried", by=by, every=_TOLD, **known, due=report.due)
 
     def _set_aside(self, fan_out: str, lanes: Mapping[str, Hold]) -> None:
         """A fan-out has parked its change for recipients: whoever holds its lane holds theirs."""

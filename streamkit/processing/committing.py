@@ -213,10 +213,12 @@ class CommitStage:
             work = self.works[0]
             culprit = next((o for o in work.outcomes if self._sends(work, o)), None)
             if culprit is None or culprit.parks:
-                log.error("parking.refused", shard=self.shard, code=verdict.code)
+                code = verdict.code
+                log.often("parking.refused", level="error", by=code, shard=self.shard, code=code)
                 await self._wait()
                 return
-            log.warning("effect.invalid", handler=culprit.handler.name, code=verdict.code)
+            name, code = culprit.handler.name, verdict.code
+            log.often("effect.invalid", level="warning", by=name, handler=name, code=code)
             text = "DynamoDB finds an effect of this result invalid"
             failure = Failure(verdict.code, text)
             self._dispatcher.failures.give_up(culprit, failure, self.shard)

@@ -6,6 +6,7 @@ wait, as the policies and breakers say; counts, and a bounded number of lines in
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from streamkit.changes import ItemKey
 from streamkit.clock import Clock
@@ -20,8 +21,8 @@ from streamkit.processing.shadow import ShadowCounts
 log = get_logger("streamkit.dispatch")
 
 _BLOCK_LOG_SECONDS = 15.0
-"""Tries of blocked changes are logged no more often, for each handler and shard: those of a single
-one all are, once its pauses have grown."""
+"""Tries of blocked changes are logged no more often, for each handler: those of a single change all
+are, once its pauses have grown."""
 
 
 @dataclass(slots=True)
@@ -48,7 +49,6 @@ class Failures:
     counts: Counts
     clock: Clock
     _breakers: dict[str, Breaker] = field(default_factory=dict)
-    _logged: dict[tuple[str, str], float] = field(default_factory=dict)
     _waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def worked(self, handler: Handler, now: float) -> None:
@@ -99,14 +99,7 @@ class Failures:
     def _park(self, outcome: Outcome, failure: Failure, shard: str) -> None:
         """Park a change that its handler has not failed with."""
         self.counts.failures += 1
-        log.warning(
-            "handler.failed",
-            handler=outcome.handler.name,
-            shard=shard,
-            error=failure.kind,
-            attempts=0,
-            policy="park",
-        )
+        _tell_failed(outcome.handler.name, failure, shard, "park")
         outcome.fail(failure)
 
     def too_large(self, outcome: Outcome, shard: str) -> None:
@@ -128,14 +121,7 @@ class Failures:
         handler, policy = outcome.handler, outcome.handler.policy
         self.counts.failures += 1
         self.counts.skipped += policy.on_failure == "skip" and handler.broadcast is None
-        log.warning(
-            "handler.failed",
-            handler=outcome.handler.name,
-            shard=shard,
-            error=failure.kind,
-            attempts=failure.attempts,
-            policy=policy.on_failure,
-        )
+        _tell_failed(handler.name, failure, shard, policy.on_failure)
         outcome.give_up(failure)
 
     def note_attempt(
@@ -147,20 +133,18 @@ class Failures:
         blocks: bool,
         shard: str,
     ) -> None:
-        """Log that a run will be tried again: each inline retry; those that block within bounds."""
-        known = {
+        """Log that a run will be tried again: the first time, and then sums."""
+        known: dict[str, Any] = {
             "handler": handler.name,
             "key": None if key is None else key.digest,
             "error": type(error).__name__,
             "attempt": attempt,
         }
         if not blocks:
-            log.info("handler.retried", **known)
+            log.often("handler.retried", by=handler.name, **known)
             return
-        now, last = self.clock.monotonic(), self._logged.get((handler.name, shard))
-        if last is None or now - last >= _BLOCK_LOG_SECONDS:
-            self._logged[handler.name, shard] = now
-            log.warning("handler.blocks", shard=shard, **known)
+        by, every = handler.name, _BLOCK_LOG_SECONDS
+        log.often("handler.blocks", level="warning", by=by, every=every, shard=shard, **known)
 
     def _breaker(self, handler: Handler) -> Breaker | None:
         """Return the handler's breaker; None if its failures are never parked, or it wants none."""
@@ -170,3 +154,16 @@ class Failures:
         if found is None:
             found = self._breakers[handler.name] = Breaker(handler.name)
         return found
+
+
+def _tell_failed(handler: str, failure: Failure, shard: str, policy: str) -> None:
+    log.often(
+        "handler.failed",
+        level="warning",
+        by=handler,
+        handler=handler,
+        shard=shard,
+        error=failure.kind,
+        attempts=failure.attempts,
+        policy=policy,
+    )

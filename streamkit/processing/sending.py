@@ -94,7 +94,8 @@ class Sending:
         with anyio.move_on_after(math.inf if blocks else patience) as scope:
             await self.attempts.persist(attempt, work, outcome, shard_id, until)
         if scope.cancelled_caught:
-            log.info("sink.slow", handler=outcome.handler.name, shard=shard_id)
+            name = outcome.handler.name
+            log.often("sink.slow", by=name, handler=name, shard=shard_id)
             outcome.defer()
 
 

@@ -63,7 +63,7 @@ async def transact(
             if not tries_left:
                 raise
             _count(error)
-            log.info("transaction.repeated", code=code_of(error))
+            log.often("transaction.repeated", by=code_of(error), code=code_of(error))
         else:
             return None
         await anyio.sleep(pause * (0.5 + rng.random()))

@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -50,7 +51,6 @@ class Batcher:
         self._queue: deque[_Waiting] = deque()
         self._under_way: dict[str, float] = {}
         self._calls = 0
-        self._logged = -_LOG_SECONDS
 
     @property
     def waited(self) -> float:
@@ -139,9 +139,9 @@ class Batcher:
             answers = f"{self._name} answers {len(errors)} of {len(batch)} deliveries"
             errors = [TypeError(answers)] * len(batch)
         failed = [error for error in errors if error is not None]
-        now = self._clock.monotonic()
-        if failed and now - self._logged >= _LOG_SECONDS:
-            self._logged = now
-            kind = type(failed[0]).__name__
-            log.warning("sink.failed", sink=self._name, failed=len(failed), error=kind)
+        if failed:
+            kind, count = type(failed[0]).__name__, len(failed)
+            known: dict[str, Any] = {"sink": self._name, "failed": count, "error": kind}
+            by, every = self._name, _LOG_SECONDS
+            log.often("sink.failed", level="warning", by=by, every=every, count=count, **known)
         return errors

@@ -188,7 +188,8 @@ class ShardReader:
             raise error
         self._pause = min(max(self._pause * 2, 0.2), 10.0)
         self.wait = self._pause * (0.5 + self.rng.random())
-        log.warning("shard.slowed", shard=self.shard_id, code=code_of(error))
+        code = code_of(error)
+        log.often("shard.slowed", level="warning", by=code, shard=self.shard_id, code=code)
 
     def _is_fresh(self) -> bool:
         """Whether all that is older than the horizon is known to have been read."""

@@ -4,6 +4,46 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "every-repeat-is-said",
+        "observe/repeats.py",
+        "    if course is not None:\n",
+        "    if course is not None and count > 1:\n",
+        "an outage writes a line for every retry of every change",
+        test="tests/unit/test_repeats.py::test_an_outage_of_ten_minutes_is_a_line_a_minute_and_every_one_is_counted",
+    ),
+    Mutant(
+        "an-outage-has-no-end",
+        "observe/repeats.py",
+        "    if course.summed:\n        course.sum_up(over=True)\n",
+        "",
+        "nothing says that an outage is over, and what it came to",
+        test="tests/unit/test_repeats.py::test_a_thousand_in_a_moment_are_the_first_a_sum_and_a_last_word",
+    ),
+    Mutant(
+        "repeats-lost-at-the-end",
+        "observe/repeats.py",
+        "            if course.pending:\n                course",
+        "            if course.summed:\n                course",
+        "what was counted and not said when a worker ends is never said",
+        test="tests/unit/test_repeats.py::test_what_is_counted_when_a_worker_ends_is_said_before_it_has_ended",
+    ),
+    Mutant(
+        "counts-are-redacted",
+        "observe/redaction.py",
+        "return value if name.lower() in _COUNTED and _is_count(value) else REDACTED",
+        "return REDACTED",
+        "a line about a batch does not say how many records it had",
+        test="tests/unit/test_observe.py::test_a_number_under_a_name_of_several_things_counts_them_and_is_kept",
+    ),
+    Mutant(
+        "records-under-another-name",
+        "observe/redaction.py",
+        "    if _holds_data(value):\n        return REDACTED\n",
+        "",
+        "an item is logged if only its name is not one of those that are known",
+        test="tests/unit/test_observe.py::test_data_is_dropped_by_what_it_is_whatever_it_is_called",
+    ),
+    Mutant(
         "parked-is-done",
         "operating/sightings.py",
         "            if names:\n",

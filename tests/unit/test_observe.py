@@ -1,11 +1,14 @@
 """Logs are structured, their events are catalogued, and item data stays out of them."""
 
 import ast
+import dataclasses
 import io
 import json
 import logging
 from pathlib import Path
 
+import msgspec
+import pydantic
 import pytest
 import structlog
 from botocore.exceptions import ClientError
@@ -103,6 +106,59 @@ def test_values_under_names_of_data_are_dropped_at_any_depth(name):
     cleaned = redact(None, "info", event)
     assert SECRET not in json.dumps(cleaned)
     assert cleaned["reasons"][0]["Code"] == "None"
+
+
+@pytest.mark.parametrize("name", ["items", "images", "records", "keys", "Records"])
+def test_a_number_under_a_name_of_several_things_counts_them_and_is_kept(name):
+    cleaned = redact(None, "info", {"event": "batch.partial", name: 3, "of": [{name: 2.5}]})
+    assert cleaned == {"event": "batch.partial", name: 3, "of": [{name: 2.5}]}
+
+
+@pytest.mark.parametrize("name", ["item", "image", "record", "old", "new"])
+@pytest.mark.parametrize("value", [4111, 4.5, True, None, "4111"])
+def test_a_number_under_the_name_of_one_thing_is_its_value_and_is_dropped(name, value):
+    assert redact(None, "info", {name: value})[name] == "[redacted]"
+
+
+@pytest.mark.parametrize("value", [True, None, "3", [3], {"n": 3}, b"3"])
+def test_under_a_name_of_several_things_only_a_number_is_kept(value):
+    assert redact(None, "info", {"records": value})["records"] == "[redacted]"
+
+
+class Card(pydantic.BaseModel):
+    number: str
+
+
+@dataclasses.dataclass
+class Wallet:
+    card: str
+
+
+class Purse(msgspec.Struct):
+    card: str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"S": SECRET},
+        {"M": {"card": {"S": SECRET}}},
+        {"card": {"S": SECRET}},
+        [{"N": SECRET}],
+        Card(number=SECRET),
+        Wallet(SECRET),
+        Purse(SECRET),
+        (Wallet(SECRET),),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_data_is_dropped_by_what_it_is_whatever_it_is_called(value):
+    assert SECRET not in repr(redact(None, "info", {"event": "x", "result": value}))
+
+
+def test_what_is_no_data_is_left_as_it_is():
+    event = {"event": "x", "shards": 3, "seconds": 0.5, "lane": "a1", "S": 3, "errors": {"E": 2}}
+    assert redact(None, "info", event) == event
 
 
 def test_an_exception_of_the_sdk_is_logged_by_its_code(out):

@@ -1,0 +1,116 @@
+"""Repeats: what happens at the rate of changes or polls is said once, and then summed up.
+
+      first of its kind ──► said at once, as it is
+      more of it        ──► one line each `every` seconds: the newest, `times`, `errors`
+      none for `every`  ──► a last line, `over`: what it came to in all; only if there was more
+
+An outage of an hour is some lines a handler, however many changes it meets. Counts belong to one
+event loop, and to the consumer whose work it is; time is the loop's.
+
+In: an event with what it is `by`. Out: lines, through the logger that it came from. What is pending
+when a worker or an invocation ends is said then.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from streamkit.observe.meters import Meters, current
+
+EVERY_SECONDS = 60.0
+"""Between two lines about the same thing, where a caller does not say otherwise."""
+
+_KINDS_MAX = 10
+"""Errors that are counted by name; names are classes and codes, so there are few."""
+
+Say = Callable[..., object]
+_Key = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Course:
+    """Something that happens again and again: since when, how often, and what is not said yet."""
+
+    say: Say
+    event: str
+    every: float
+    began: float
+    last: float
+    fields: dict[str, Any]
+    times: int = 0
+    pending: int = 0
+    summed: bool = False
+    errors: Counter[str] = field(default_factory=Counter)
+    timer: asyncio.TimerHandle | None = None
+
+    def note(self, fields: dict[str, Any], count: int, now: float) -> None:
+        self.fields, self.last = fields, now
+        self.times += count
+        self.pending += count
+        name = str(fields.get("error", fields.get("code", "")))
+        if name and (name in self.errors or len(self.errors) < _KINDS_MAX):
+            self.errors[name] += count
+
+    def sum_up(self, **more: Any) -> None:
+        """Say the newest of it, and what it came to since it began."""
+        errors = {"errors": dict(self.errors)} if self.errors else {}
+        within = round(self.last - self.began, 1)
+        known = {"times": self.times, "within_seconds": within, **errors, **more}
+        self.pending, self.summed = 0, True
+        self.say(self.event, **{**self.fields, **known})
+
+
+_courses: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Course]] = WeakKeyDictionary()
+
+
+def often(say: Say, event: str, by: str, every: float, count: int, fields: dict[str, Any]) -> None:
+    """Say an event, or count it where one of the kind was said a moment ago."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        say(event, **fields)  # nobody could say later what was counted
+        return
+    meters, now = current.get(), loop.time()
+    key = (meters.consumer if meters is not None else "", event, by)
+    courses = _courses.setdefault(loop, {})
+    course = courses.get(key)
+    if course is not None:
+        course.note(fields, count, now)
+        return
+    course = courses[key] = _Course(say, event, every, now, now, fields)
+    course.note(fields, count, now)
+    course.pending = 0
+    say(event, **fields)
+    course.timer = loop.call_later(every, _tick, loop, courses, key)
+
+
+@contextmanager
+def counted_as(meters: Meters) -> Iterator[None]:
+    """Count calls and repeated events for a consumer; what it has not said at the end it says."""
+    mine = current.set(meters)
+    try:
+        yield
+    finally:
+        current.reset(mine)
+        courses = _courses.get(asyncio.get_running_loop(), {})
+        for key in [key for key in courses if key[0] == meters.consumer]:
+            course = courses.pop(key)
+            if course.timer is not None:
+                course.timer.cancel()
+            if course.pending:
+                course.sum_up(over=True)
+
+
+def _tick(loop: asyncio.AbstractEventLoop, courses: dict[_Key, _Course], key: _Key) -> None:
+    course = courses[key]
+    if course.pending:
+        course.sum_up()
+        course.timer = loop.call_later(course.every, _tick, loop, courses, key)
+        return
+    del courses[key]
+    if course.summed:
+        course.sum_up(over=True)
