@@ -27,8 +27,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from streamkit.effects import Delete, Remove, Set
 from streamkit.entity import Entity, Index, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate import Aggregate
@@ -62,7 +63,8 @@ class Migration:
     the parts of a source that is split, `source` the source of a part. `check` says whether a
     migrated item is right. `conflict` says what happens where another item is in a target's place.
     `owner` is the `@app.derive` handler that keeps what is derived from now on. `to` is another
-    table, `index` where `touch` finds the items. `digest` changes with the definition.
+    table, `index` where `touch` finds the items. `makes` are the entities that the function says it
+    returns. `digest` changes with the definition.
     """
 
     id: str
@@ -81,7 +83,12 @@ class Migration:
     owner: str | None = None
     to: str | None = None
     index: Index | None = None
-    target: type[Entity] | None = None
+    makes: tuple[type[Entity], ...] = ()
+
+    @property
+    def target(self) -> type[Entity] | None:
+        """The entity that items become, or of what is made of them, if its function says so."""
+        return self.makes[0] if self.makes else None
 
     @property
     def is_pairs(self) -> bool:
@@ -138,7 +145,7 @@ def read_migration(  # noqa: PLR0913 - each says one thing of the migration
         owner,
         to,
         index,
-        _target(function),
+        _made(function),
     )
     for problem in _problems(migration):
         raise DeclarationError(f"{declared}: {problem}")
@@ -241,17 +248,21 @@ def _signature(
     return "fields", {p.name: (names[p.name], p.default is p.empty) for p in parameters}
 
 
-def _target(function: Callable[..., Any] | None) -> type[Entity] | None:
-    """Return the entity that a function says it returns, if it is one."""
+def _made(function: Callable[..., Any] | None) -> tuple[type[Entity], ...]:
+    """Return the entities that a function says it returns, however deep in its annotation."""
     if function is None:
-        return None
-    found = get_type_hints(function).get("return")
-    candidates = (found, *get_args(found))
-    for one in candidates:
-        for inner in (one, *get_args(one)):
-            if isinstance(inner, type) and issubclass(inner, Entity):
-                return inner
-    return None
+        return ()
+    found: dict[type[Entity], None] = {}
+
+    def look(hint: Any) -> None:
+        if isinstance(hint, type) and issubclass(hint, Entity):
+            found[hint] = None
+        elif get_origin(hint) not in (Set, Remove, Delete):
+            for inner in get_args(hint):
+                look(inner)
+
+    look(get_type_hints(function).get("return"))
+    return tuple(found)
 
 
 def _digest(

@@ -8,6 +8,7 @@ a line in its audit trail; the processes that run the migration follow it. On fa
 
 import getpass
 import socket
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.state import Phase, State, StateBook
 from streamkit.surroundings import survey
 
@@ -172,16 +174,16 @@ async def begin(
 
     Raises:
         AlreadyBegun: it was begun before, and nothing was changed.
-        ConfigurationError: an earlier migration is not applied, or this one was rolled back.
+        ConfigurationError: it is not its turn, or it was rolled back.
     """
     clock, who = clock or SystemClock(), by or operator()
     book = await open_book(app, aws)
-    require_free(await book.read(migration.id), again=again)
-    await require_earlier(app, book, migration)
+    beside = [one.id for one in related(app, migration)]
     total = segments or await _segments(app, aws)
 
-    def begun(state: State) -> State:
+    def begun(state: State, others: Sequence[State]) -> State:
         require_free(state, again=again)
+        require_turn(migration, others)
         now = clock.time()
         fresh = replace(
             state,
@@ -199,7 +201,7 @@ async def begin(
         )
         return limited(fresh, limit).noted(now, who, "begin")
 
-    return await book.change(migration.id, begun)
+    return await book.change_beside(migration.id, beside, begun)
 
 
 # -- the parts of it -------------------------------------------------------------------------------
@@ -253,22 +255,6 @@ def require_same(migration: Migration, state: State, *, accept_change: bool) -> 
         f"{migration.declared}: migration {migration.id} was begun with another definition; write a"
         " new migration, or say `streamkit migrate resume --accept-change` if both do the same"
     )
-
-
-async def require_earlier(app: App, book: StateBook, migration: Migration) -> None:
-    """See that what comes before a migration is done: those of one entity follow each other.
-
-    Raises:
-        ConfigurationError: an earlier one is not applied.
-    """
-    for number, other in sorted(app.migrations.items()):
-        if number >= migration.id or other.entity is not migration.entity:
-            continue
-        state = await book.read(number)
-        if state.phase not in ("done", "rolled back"):
-            raise ConfigurationError(
-                f"migration {number} of {other.entity.__name__} comes first, and is {state.phase!r}"
-            )
 
 
 async def _segments(app: App, aws: Aws) -> int:

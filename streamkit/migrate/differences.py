@@ -103,7 +103,8 @@ class Inspection:
                 return await self._of_source(key, item)
             return self._of_item(key, item)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            return Difference(error_id(key), "fails", describe(error), key, item)
+            text = f"the function cannot take it: {describe(error)}"
+            return Difference(error_id(key), "fails", text, key, item)
 
     def orphans(self) -> Iterator[Difference]:
         """Yield the copies whose source did not come by since `begin`."""

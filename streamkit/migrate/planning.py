@@ -23,13 +23,14 @@ from streamkit.errors import ConfigurationError
 from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
-from streamkit.migrate.commands import open_book, require_earlier
+from streamkit.migrate.commands import open_book
 from streamkit.migrate.diffs import Diff, diff_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.matching import Matcher
+from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_sample
@@ -158,7 +159,7 @@ async def _note_state(app: App, aws: Aws, migration: Migration, problems: Proble
     if state.phase != "new":
         problems.note("warning", "begun", f"it was begun already, and is {state.phase!r}")
     try:
-        await require_earlier(app, book, migration)
+        require_turn(migration, [await book.read(one.id) for one in related(app, migration)])
     except ConfigurationError as error:
         problems.note("warning", "order", str(error))
 

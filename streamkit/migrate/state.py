@@ -23,17 +23,19 @@ In: an app and its migrations. Out: states, and the audit trail in them.
 """
 
 import json
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
-from streamkit.actions import OURS
+from streamkit.actions import OURS, Action, Verb
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
+from streamkit.processing.transaction import transact
 
 Phase = Literal[
     "new",
@@ -70,6 +72,8 @@ SWITCHED: Final = frozenset({"switching", "soaking", "contracting", "returning",
 LABEL = "migrations"
 """Stands where control items name their stream: a migration outlives the stream it began with."""
 _AUDIT_MAX = 200
+_BESIDE_MAX = 90
+"""Other migrations, the newest ones, whose states a transaction holds; it takes 100 actions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,22 +171,37 @@ class StateBook:
         """Return the states of several, by number."""
         return {one: await self.read(one) for one in migrations}
 
-    async def write(self, before: State, after: State) -> State | None:
-        """Write a state IF it is as it was read; None if somebody was faster."""
-        action = self.store.space.update("migration", before.id)
+    async def write(
+        self, before: State, after: State, others: Sequence[State] = ()
+    ) -> State | None:
+        """Write a state IF it, and those of others, are as they were read; else return None."""
         later = replace(after, version=before.version + 1)
+        action = self.store.space.update("migration", before.id)
         action.sets |= {
             "state": {"S": json.dumps(later.to_dict(), separators=(",", ":"))},
             "version": {"N": str(later.version)},
         }
-        condition = Attr("version").eq(before.version) if before.version else absent
-        action.guards.append((Guard(condition), OURS))
-        try:
-            await self.store.write(action)
-        except LeaseLost:
-            now = await self.read(before.id)
-            return now if now == later else None
-        return later
+        action.guards.append((_as_read(before), OURS))
+        if await self._write(action, others):
+            return later
+        now = await self.read(before.id)  # the SDK may have sent it twice
+        return now if now == later else None
+
+    async def _write(self, action: Action, others: Sequence[State]) -> bool:
+        if not others:
+            try:
+                await self.store.write(action)
+            except LeaseLost:
+                return False
+            return True
+        space = self.store.space
+        actions = [action]
+        for other in others[-_BESIDE_MAX:]:
+            check = Action(space.ref("migration", other.id), Verb.CHECK)
+            check.guards.append((_as_read(other), OURS))
+            actions.append(check)
+        schemas, chance = {space.schema.name: space.schema}, random.Random()
+        return await transact(self.store.dynamodb, schemas, actions, chance) is None
 
     async def change(self, migration: str, change: Callable[[State], State]) -> State:
         """Change a state, however often somebody else does at the same time.
@@ -190,11 +209,29 @@ class StateBook:
         Raises:
             ConfigurationError: whatever `change` raises, such as that it cannot be from there.
         """
+        return await self.change_beside(migration, (), lambda state, _: change(state))
+
+    async def change_beside(
+        self,
+        migration: str,
+        others: Sequence[str],
+        change: Callable[[State, Sequence[State]], State],
+    ) -> State:
+        """Change a state as the states of others allow it, which hold when it is written, too.
+
+        Raises:
+            ConfigurationError: whatever `change` raises.
+        """
         while True:
             before = await self.read(migration)
-            after = change(before)
+            beside = [await self.read(other) for other in others]
+            after = change(before, beside)
             if after == before:
                 return before
-            written = await self.write(before, after)
+            written = await self.write(before, after, beside)
             if written is not None:
                 return written
+
+
+def _as_read(state: State) -> Guard:
+    return Guard(Attr("version").eq(state.version) if state.version else absent)

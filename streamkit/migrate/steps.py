@@ -5,6 +5,7 @@ conditional change of it, with a line in its audit trail; the processes that run
 follow it. On failure: `ConfigurationError` says what is in the way.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from streamkit.app import App
@@ -21,6 +22,7 @@ from streamkit.migrate.commands import (
     require_begun,
     require_same,
 )
+from streamkit.migrate.order import related, require_last
 from streamkit.migrate.state import SWITCHED, Phase, State
 
 
@@ -137,19 +139,20 @@ async def rollback(
     """Take a migration back; a process that runs it then does so.
 
     Raises:
-        ConfigurationError: it has no `reverse`, its old items are deleted, it was never begun, or
-            changed since, which `accept_change` allows.
+        ConfigurationError: it has no `reverse`, its old items are deleted, a later one builds on
+            it, it was never begun, or changed since, which `accept_change` allows.
     """
     migration, clock = migration_of(app, number), clock or SystemClock()
     who = by or operator()
     if not migration.is_pairs and migration.reverse is None:
         raise ConfigurationError(f"{migration.declared}: it has no reverse= to roll back with")
 
-    def rolled(state: State) -> State:
+    def rolled(state: State, others: Sequence[State]) -> State:
         require_same(migration, require_begun(state), accept_change=accept_change)
         now = clock.time()
         if state.phase == "rolled back" or state.direction == "back":
             return replace(state, digest=migration.digest)
+        require_last(migration, others)
         contracted = state.phase == "contracting" or (state.phase == "done" and migration.moves)
         if contracted:
             raise ConfigurationError(f"migration {number}: the old items are deleted; no way back")
@@ -168,7 +171,8 @@ async def rollback(
             back = replace(back, phase="dropping")
         return back.noted(now, who, "rollback")
 
-    return await (await open_book(app, aws)).change(migration.id, rolled)
+    beside = [one.id for one in related(app, migration)]
+    return await (await open_book(app, aws)).change_beside(migration.id, beside, rolled)
 
 
 # -- the parts of it -------------------------------------------------------------------------------

@@ -42,6 +42,14 @@ class BadIndexKey(TransformError):
     """An attribute that is an index's key would be empty, or of another type."""
 
 
+class NoSuchAttribute(TransformError, KeyError):
+    """A function reads an attribute that an item does not have, and says nothing for that case."""
+
+    def __str__(self) -> str:
+        """Name the attribute; a `KeyError` quotes what it was given, and nothing more."""
+        return f"an item has no {self.args[0]}; read it by item.get() if that may be"
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Another item that is to be there: its key and all its attributes, in wire form."""
@@ -356,6 +364,8 @@ class _Tracked(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         self.read.add(name)
+        if name not in self._values:
+            raise NoSuchAttribute(name)
         return self._values[name]
 
     def __contains__(self, name: object) -> bool:

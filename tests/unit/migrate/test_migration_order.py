@@ -1,0 +1,247 @@
+"""Migrations about the same items are begun by number, rolled back in reverse, and verify says so."""
+
+import random
+from itertools import pairwise
+
+import anyio
+import pytest
+
+from streamkit import App, Entity, Item, Remove, Set
+from streamkit.errors import ConfigurationError
+from streamkit.migrate import commands, steps
+from streamkit.migrate.order import related
+from streamkit.migrate.planning import plan_migration
+from streamkit.migrate.running import Runner
+from streamkit.migrate.sampling import Wanted
+from streamkit.migrate.verifying import verify_migration
+from streamkit.shape import TableShape
+from streamkit.surroundings import survey
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import World
+
+
+class Order(Entity, pk="ORDER#{number}", sk="ORDER"):
+    number: int
+    label: str | None = None
+    shown: str | None = None
+
+
+class OrderOfBefore(Entity, pk="ORDER#{id}", sk="ORDER"):
+    id: int
+
+
+class Parcel(Entity, pk="PARCEL#{number}", sk="PARCEL"):
+    number: int
+
+
+class User(Entity, pk="USER#{name}", sk="USER"):
+    name: str
+
+
+def labelled(item: Item) -> Set[Order]:
+    return Set(label=f"{item['number']}")
+
+
+def unlabelled(item: Item) -> Remove[Order]:
+    return Remove("label")
+
+
+def shown(item: Item) -> Set[Order]:
+    return Set(shown=item["label"].lower())
+
+
+def unshown(item: Item) -> Remove[Order]:
+    return Remove("shown")
+
+
+def parcels(order: Order) -> list[Parcel | Remove[Order]]:
+    return [Parcel(number=order.number)]
+
+
+def parcel(parcel: Parcel) -> Parcel:
+    return parcel
+
+
+def before(order: OrderOfBefore) -> OrderOfBefore:
+    return order
+
+
+def user(user: User) -> User:
+    return user
+
+
+def shop():
+    app = App("shop", table="Shop")
+    app.migration("0001", Order, reverse=unlabelled)(labelled)
+    app.migration("0002", User)(user)
+    app.migration("0003", Order, reverse=unshown)(shown)
+    return app
+
+
+def at_table(test, app=None):
+    app = app or shop()
+
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
+            await TableShape().create(aws.dynamodb, "New", (Order,), stream=True)
+            schema = (await survey(app, aws)).table
+            for number in range(3):
+                item = Order(number=number).attributes(schema)
+                await aws.dynamodb.put_item(TableName="Shop", Item=item)
+            with anyio.fail_after(7200):
+                return await test(Site(app, aws, world))
+
+    return run_virtually(main, seed=1)
+
+
+class Site:
+    def __init__(self, app, aws, world):
+        self.app, self.aws, self.world = app, aws, world
+
+    async def begin(self, number, **options):
+        migration = self.app.migrations[number]
+        options = {"segments": 4, "by": "op", "clock": self.world.clock} | options
+        return await commands.begin(self.app, self.aws, migration, **options)
+
+    async def roll_back(self, number):
+        await steps.rollback(self.app, self.aws, number, by="op")
+
+    async def run(self, number):
+        migration = self.app.migrations[number]
+        rng = random.Random(1)
+        await Runner(self.app, self.aws, migration, clock=self.world.clock, rng=rng).run()
+
+    async def apply(self, number):
+        await self.begin(number)
+        await self.run(number)
+
+
+@pytest.mark.parametrize(
+    ("entity", "function", "options"),
+    [
+        (Order, shown, {}),
+        (OrderOfBefore, before, {}),
+        (Parcel, parcel, {}),
+    ],
+    ids=["its entity", "its keys", "what it makes"],
+)
+def test_what_comes_later_about_the_same_items_is_not_begun_first(entity, function, options):
+    app = App("shop", table="Shop")
+    app.migration("0001", Order, mode="split")(parcels)
+    app.migration("0003", entity, **options)(function)
+
+    async def test(site):
+        with pytest.raises(ConfigurationError, match=r"0001.*comes first, and is 'new'"):
+            await site.begin("0003")
+        migration = app.migrations["0003"]
+        return await plan_migration(app, site.aws, migration, sample=Wanted(share=1.0))
+
+    plan = at_table(test, app)
+    assert [one.kind for one in plan.problems if "0001" in one.text] == ["order"]
+
+
+def test_what_is_about_other_items_is_begun_in_any_order():
+    async def test(site):
+        await site.apply("0002")
+        await site.apply("0001")
+        await site.apply("0003")
+
+    at_table(test)
+
+
+def test_items_in_another_table_are_other_items():
+    def moved(order: Order) -> Parcel:
+        return Parcel(number=order.number)
+
+    app = App("shop", table="Shop")
+    first = app.migration("0001", Order, mode="rekey", to="New")(moved)
+    app.migration("0002", Parcel)(parcel)
+    assert first is not None
+    assert related(app, app.migrations["0002"]) == []
+
+
+def test_what_comes_earlier_is_not_begun_after_what_builds_on_it():
+    async def test(site):
+        migration = site.app.migrations.pop("0001")
+        await site.apply("0003")
+        site.app.migrations["0001"] = migration
+        with pytest.raises(ConfigurationError, match=r"0003 \(blocked\).*begun before it"):
+            await site.begin("0001")
+
+    at_table(test)
+
+
+def test_nothing_is_rolled_back_under_what_builds_on_it():
+    async def test(site):
+        await site.apply("0001")
+        await site.apply("0003")
+        with pytest.raises(ConfigurationError, match=r"roll 0003 \(done\) back first"):
+            await site.roll_back("0001")
+        for number in ("0003", "0001"):
+            await site.roll_back(number)
+            await site.run(number)
+        with pytest.raises(ConfigurationError, match="--again"):
+            await site.begin("0001")
+        await site.begin("0001", again=True)
+
+    at_table(test)
+
+
+@pytest.mark.parametrize("first", ["0001", "0003"])
+def test_of_two_people_one_begins_what_the_other_takes_away(first):
+    """One rolls 0001 back while another begins 0003 on it: whoever is later is refused."""
+
+    async def test(site):
+        await site.apply("0001")
+        acts = {"0001": lambda: site.roll_back("0001"), "0003": lambda: site.begin("0003")}
+        other = next(number for number in acts if number != first)
+        book = await commands.open_book(site.app, site.aws)
+        read, met = type(book).read, []
+
+        async def between(self, migration):
+            found = await read(self, migration)
+            if migration == other and not met:
+                met.append(migration)
+                with pytest.MonkeyPatch.context() as inner:
+                    inner.setattr(type(book), "read", read)
+                    await acts[other]()
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(book), "read", between)
+            with pytest.raises(ConfigurationError):
+                await acts[first]()
+        return [await book.read(number) for number in acts]
+
+    below, above = at_table(test)
+    back, begun = below.direction == "back", above.phase != "new"
+    assert (back, begun) == (first == "0003", first == "0001")
+
+
+def test_verify_reports_what_the_function_cannot_take_by_what_is_missing():
+    async def test(site):
+        await site.apply("0001")
+        await site.apply("0003")
+        await site.aws.dynamodb.put_item(
+            TableName="Shop",
+            Item={"PK": {"S": "ORDER#9"}, "SK": {"S": "ORDER"}, "number": {"N": "9"}},
+        )
+        return await verify_migration(
+            site.app, site.aws, site.app.migrations["0003"], clock=site.world.clock
+        )
+
+    (found,) = at_table(test).different
+    assert found.kind == "fails"
+    assert "an item has no label" in found.text
+    assert "KeyError" not in found.text
+
+
+def test_numbers_are_compared_as_numbers():
+    app = App("shop", table="Shop")
+    for number in ("999", "1000", "1001"):
+        app.migration(number, User)(user)
+    found = [one.id for one in related(app, app.migrations["999"])]
+    assert found == ["1000", "1001"]
+    assert all(int(one) < int(other) for one, other in pairwise(found))
