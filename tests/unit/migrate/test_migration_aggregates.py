@@ -83,24 +83,23 @@ def test_what_is_there_already_is_counted_once():
     assert beside_workers(test) == (0, 30, ["done", "done"])
 
 
-def test_a_paused_one_waits_until_it_is_resumed():
+def test_a_paused_one_is_left_alone_and_counted_when_it_is_resumed():
     async def test(app, aws, world, count):
         migration, clock = app.migrations["0001"], world.clock
         await commands.begin(app, aws, migration, segments=4, by="op", clock=clock)
         await steps.pause(app, aws, "0001", by="op")
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: run_aggregate(app, aws, migration, clock=clock))
-            await anyio.sleep(60)
-            waiting = await count()
-            await steps.resume(app, aws, "0001", by="op")
-        return waiting, await count()
+        joined = await run_aggregate(app, aws, migration, clock=clock)
+        waiting = await count()
+        await steps.resume(app, aws, "0001", by="op")
+        await run_aggregate(app, aws, migration, clock=clock)
+        return joined.phase, waiting, await count()
 
-    assert beside_workers(test) == (0, 30)
+    assert beside_workers(test) == ("capturing", 0, 30)
 
 
 def test_one_that_was_never_begun_is_refused():
     async def test(app, aws, world, _count):
-        with pytest.raises(ConfigurationError, match="never applied"):
+        with pytest.raises(ConfigurationError, match="never begun"):
             await run_aggregate(app, aws, app.migrations["0001"], clock=world.clock)
 
     beside_workers(test)

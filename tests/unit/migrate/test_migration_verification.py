@@ -147,7 +147,7 @@ def test_what_a_person_has_waived_is_no_difference():
         assert (found.ok, found.waived) == (True, 1)
         book = await commands.open_book(place.app, place.aws)
         assert error.id in (await book.read("0001")).audit[-1].what
-        assert await place.run() == "done"
+        assert await place.run("resume") == "done"
 
     at(test)
 
