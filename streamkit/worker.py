@@ -157,7 +157,7 @@ class Worker:
         """Where it stands, from memory: for gauges and probes."""
         if self._crew is None:
             return Standing(self.app.name, "ended" if self._ended else "starting")
-        return standing_of(self.app.name, self._crew.coordinator, self._crew.shards)
+        return standing_of(self.app.name, self._crew.leadership, self._crew.shards)
 
     async def run(self, *, until_idle: bool = False) -> None:
         """Work until stopped, or until the stream has nothing more to read here.
@@ -295,7 +295,7 @@ class _Crew:
         )
         self.coordinator = self.shards.coordinator = self._make_coordinator(worker.app)
         sweeping = Sweeping(store, self._clock, self._rng)
-        self._leadership = Leadership(
+        self.leadership = Leadership(
             self.coordinator, store, self._make_lister, settings.list_interval, sweeping.once
         )
         self.over = anyio.Event()
@@ -370,7 +370,7 @@ class _Crew:
 
     async def _lead(self) -> None:
         with self._leading:
-            await self._leadership.lead_for_ever()
+            await self.leadership.lead_for_ever()
         self._led.set()
 
     async def leave(self) -> None:
@@ -379,7 +379,7 @@ class _Crew:
         self._leading.cancel()
         await self._led.wait()
         await self.shards.drain()
-        await self._leadership.resign()
+        await self.leadership.resign()
         await self.coordinator.presence.leave()
 
     def all_idle(self, pages: int) -> bool:
@@ -391,10 +391,10 @@ class _Crew:
 
         Not while a shard is about to be taken or has ended without a child that was listed.
         """
-        coordinator, lister = self.coordinator, self._leadership.lister
+        coordinator, lister = self.coordinator, self.leadership.lister
         enabled = self.shards.enabled and (lister is None or lister.enabled)
         if not coordinator.settled or (coordinator.me.childless and enabled):
             return False
-        if coordinator.me.leads and not self._leadership.listed:
+        if coordinator.me.leads and not self.leadership.listed:
             return False
         return self.shards.idle(pages) and not self._retries.busy

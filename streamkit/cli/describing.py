@@ -18,6 +18,8 @@ from streamkit.processing.parking import Parked
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 
 
+_NAMED = 5
+"""Shards that nobody reads which are named to people."""
 _SHOWN = 40
 """Parked changes that are listed for people."""
 
@@ -45,16 +47,7 @@ def describe_status(status: Status) -> None:
     )
     if status.paused:
         say(f"paused since {moment(status.paused)} UTC: it reads nothing until it is resumed")
-    say(f"{seconds(status.time_to_loss_seconds)} until the oldest unread change is trimmed")
-    if status.lost:
-        say(f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC")
-    if status.lost_shards:
-        say(f"may have lost changes: {', '.join(status.lost_shards)}")
-    for shard in status.shards:
-        if shard.waits_for:
-            say(f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails with a change")
-    if not (status.lost or status.lost_shards):
-        say("; ".join(["no change is known to be lost", *_not_looked_at(status)]))
+    _describe_losses(status)
     if status.needs_rebuild:
         say(f"needs rebuild: {', '.join(status.needs_rebuild)}")
     say()
@@ -80,6 +73,22 @@ def describe_status(status: Status) -> None:
         describe_fan_outs(status.fan_outs)
         say()
     table(("shard", "state", "owner", "lag", "position", "parked"), _shard_rows(status.shards))
+
+
+def _describe_losses(status: Status) -> None:
+    say(f"{seconds(status.time_to_loss_seconds)} until the oldest unread change is trimmed")
+    if status.unread_shards:
+        names, more = status.unread_shards[:_NAMED], len(status.unread_shards) - _NAMED
+        say(f"nobody reads {', '.join(names)}{f' and {more} more' if more > 0 else ''}")
+    if status.lost:
+        say(f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC")
+    if status.lost_shards:
+        say(f"may have lost changes: {', '.join(status.lost_shards)}")
+    for shard in status.shards:
+        if shard.waits_for:
+            say(f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails with a change")
+    if not (status.lost or status.lost_shards):
+        say("; ".join(["no change is known to be lost", *_not_looked_at(status)]))
 
 
 def _not_looked_at(status: Status) -> list[str]:

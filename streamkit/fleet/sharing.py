@@ -44,7 +44,8 @@ class Sharing:
     """Takes and claims shards. `members` are all that are alive, this worker included.
 
     `uncertain` are shards to look at again; `refresh_seconds` is how often all are looked for.
-    `unread` is how many this worker, as the leader, last found that nobody had read for a while.
+    `unread` are those of which this worker, as the leader, last found that nobody had read them for
+    a while.
     """
 
     known: KnownShards
@@ -59,7 +60,7 @@ class Sharing:
     members: dict[str, Member] = field(default_factory=dict)
     uncertain: set[str] = field(default_factory=set)
     deciding: bool = False
-    unread: int = 0
+    unread: tuple[Cursor, ...] = ()
     _anchored: frozenset[str] | None = None
     _view: Any = None
     _news: Any = None
@@ -285,6 +286,7 @@ class Sharing:
         await self.known.refresh()
         await self.known.read(self.known.open)
         now, unread = self.clock.monotonic(), {}
+        late: list[Cursor] = []
         for name, cursor in self.known.open.items():
             if name in self.shards.held or cursor.owner in self.members:
                 continue
@@ -292,8 +294,8 @@ class Sharing:
             unread[place] = self._unread.get(place, now)
             if now - unread[place] < self.lease_seconds:
                 continue
+            late.append(cursor)
             log.warning("shard.unread", shard=name, seconds=round(now - unread[place]))
             if cursor.generation <= self.me.generation:
                 self.shards.take(cursor)
-        self._unread = unread
-        self.unread = sum(now - since >= self.lease_seconds for since in unread.values())
+        self._unread, self.unread = unread, tuple(late)

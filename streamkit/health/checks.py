@@ -2,8 +2,9 @@
 
 *Alive* means that a restart would not help; *ready* that its consumers are served: each has looked
 at its fleet, reads its shards or stands by for a newer roll-out, can read the stream, is not too
-far behind, and has not halted for records that may have been lost. A paused consumer is ready: it
-does what it was told, and how long it may do so is what the metrics say.
+far behind, knows of no shard that nobody reads, and has not halted for records that may have been
+lost. A paused consumer is ready: it does what it was told, and how long it may do so is what the
+metrics say.
 """
 
 import math
@@ -67,5 +68,7 @@ _STATES = {
 def _complaints(standing: Standing, lag_max: float) -> Iterable[str]:
     if standing.state in _STATES:
         yield _STATES[standing.state]
+    if standing.unread and not standing.paused:
+        yield f"{standing.unread} shards are read by nobody"
     if lag_max and not standing.paused and not math.isnan(standing.lag) and standing.lag > lag_max:
         yield f"{standing.lag:.0f} s behind, and {lag_max:g} s are allowed"

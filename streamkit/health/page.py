@@ -130,7 +130,7 @@ def _tiles(view: View) -> Markup:
     left = standing.time_to_loss if status is None else status.time_to_loss_seconds
     parked = sum(status.parked.values()) if status else standing.parked
     stuck = status.stuck_lanes if status else standing.stuck
-    unread = standing.unread
+    unread = max(standing.unread, len(status.unread_shards) if status else 0)
     tiles = [
         _tile(duration(standing.lag), "behind, here", "warn" if standing.lag > 60 else ""),
         _tile(duration(left), "until changes are lost", _tone_of_loss(left)),

@@ -34,14 +34,16 @@ _ALL = (
         "gauge",
         "seconds",
         ("consumer",),
-        "age of the oldest change that this worker has read and not committed, or is yet to read",
+        "age of the oldest change that this worker has read and not committed, or is yet to read;"
+        " the leader counts shards that nobody reads",
     ),
     Metric(
         "streamkit_time_to_loss_seconds",
         "gauge",
         "seconds",
         ("consumer",),
-        "what is left until the oldest unread change of this worker's shards is trimmed",
+        "what is left until the oldest unread change of this worker's shards is trimmed; the leader"
+        " counts shards that nobody reads",
     ),
     Metric(
         "streamkit_changes_total",

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import anyio
-
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
@@ -25,12 +23,11 @@ from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.members import Member, Roster
 from streamkit.observe.usage import Usage
+from streamkit.operating.unread import Unread
 from streamkit.parked.listing import HeldLane, held_lanes, list_parked
 from streamkit.processing.parking import Parked
-from streamkit.running.lag import Lag, bound, listens, measure, time_to_loss
-from streamkit.surroundings import Surroundings, survey
-
-_SHARDS_AT_ONCE = 8
+from streamkit.running.lag import Lag, listens, time_to_loss
+from streamkit.surroundings import survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,9 @@ class ShardStatus:
 class Status:
     """One consumer. `shards` stand in the order of their tree, parents before their children.
 
-    `time_to_loss_seconds` is what is left until the oldest unread change of any shard is trimmed.
+    `time_to_loss_seconds` is what is left until the oldest unread change of any shard is trimmed,
+    those in `unread_shards` included: open shards that none of the `workers` has, or that have no
+    cursor yet.
     `since` is from when on changes count (0: all), `lost` when the stream as a whole was replaced,
     `paused` since when it is paused (0: it is not). `host` is who runs it: workers, functions, or a
     move for now; what functions have read is known to their mapping alone.
@@ -107,6 +106,7 @@ class Status:
     paused: int
     fan_outs: tuple[FanOutStatus, ...]
     host: str = WORKERS
+    unread_shards: tuple[str, ...] = ()
 
     @property
     def lost_shards(self) -> tuple[str, ...]:
@@ -138,10 +138,10 @@ async def read_status(
     store = CursorStore(aws.dynamodb, around.space(app))
     generation = await newest_generation(store)
     cursors = await every_cursor(store)
-    founded = generation.founded if generation else 0
-    lags = {name: bound(cursor, clock.time()) for name, cursor in cursors.items()}
+    unread = Unread(cursors, clock, generation.founded if generation else 0)
     if look_into_stream:
-        await _look(app, aws, around, cursors, lags, founded, clock)
+        await unread.look(aws, around.table.stream_arn or "", listens(app, around.table))
+    lags = unread.lags
     seen = await Roster(store).look()
     lanes = await held_lanes(store, cursors)
     parked = await list_parked(store, lanes)
@@ -164,31 +164,12 @@ async def read_status(
         paused=seen.paused,
         fan_outs=fan_outs(app, lanes, parked),
         host=generation.host or WORKERS if generation else WORKERS,
+        unread_shards=tuple(
+            cursor.name
+            for _, cursor in in_tree_order(cursors)
+            if not cursor.finished and cursor.owner not in seen.members
+        ),
     )
-
-
-async def _look(
-    app: App,
-    aws: Aws,
-    around: Surroundings,
-    cursors: Mapping[str, Cursor],
-    lags: dict[str, Lag],
-    founded: int,
-    clock: Clock,
-) -> None:
-    """Measure the lags of the shards that are not finished."""
-    wants = listens(app, around.table)
-    limiter = anyio.Semaphore(_SHARDS_AT_ONCE)
-    arn = around.table.stream_arn or ""
-
-    async def look(cursor: Cursor) -> None:
-        async with limiter:
-            lags[cursor.name] = await measure(aws, arn, cursor, wants, clock, founded)
-
-    async with anyio.create_task_group() as group:
-        for cursor in cursors.values():
-            if not cursor.finished:
-                group.start_soon(look, cursor)
 
 
 def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, ...]:

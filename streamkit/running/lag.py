@@ -18,10 +18,14 @@ import anyio
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.clock import Clock
-from streamkit.control import Cursor
+from streamkit.control import START, Cursor
 from streamkit.decode import Record
+from streamkit.entity import Entity
 from streamkit.errors import RetentionLost
+from streamkit.handler import Handler
+from streamkit.model.origin import read_mark
 from streamkit.model.schema import TableSchema
+from streamkit.processing.typed import TypedChanges
 from streamkit.source.reader import ShardReader
 from streamkit.start import RETENTION_SECONDS
 
@@ -91,30 +95,52 @@ class Lag:
     """How far behind, and how that is known.
 
     `measured` in the stream; `at most`, from the cursor alone; `unread`, when nothing was ever
-    read and the stream was not looked at; `lost`, when records after the position are gone.
+    read and the stream was not looked at; `lost`, when records after the position are gone. `ended`
+    says that the shard has come to its end, and is read up to it.
     """
 
     seconds: float | None
     measure: Measure
+    ended: bool = False
 
 
 def listens(app: App, schema: TableSchema) -> Callable[[Record], bool]:
-    """Return what tells whether a handler waits for a record; its `when` is not looked at."""
-    route = app.router(schema).route
-    wanted = {(handler.entity, kind) for handler in app.handlers for kind in handler.kinds}
+    """Return what tells whether a handler waits for a record: one that its `when` lets through."""
+    route, typed = app.router(schema).route, TypedChanges(app.handlers, schema)
+    raw = any(handler.raw for handler in app.handlers)
 
     def wants(record: Record) -> bool:
         entity = route(record)
-        return isinstance(entity, type) and (entity, record.kind) in wanted
+        written = record if raw else record.counting()
+        mark = read_mark(record.old_image, record.new_image)
+        if not isinstance(entity, type) or written is None or (mark is None and not raw):
+            return False
+        copied = mark is not None and mark.origin == "migration"
+        return any(
+            _holds(typed, written, entity, handler)
+            for handler in app.handlers
+            if handler.entity is entity
+            and written.kind in handler.kinds
+            and (handler.hears_migrations or not copied)
+        )
 
     return wants
 
 
-def bound(cursor: Cursor, now: float) -> Lag:
-    """Return what the cursor alone says."""
+def _holds(typed: TypedChanges, record: Record, entity: type[Entity], handler: Handler) -> bool:
+    try:
+        return typed.wanted(record, entity, handler)
+    except Exception:  # noqa: BLE001 - two values may not be comparable: the change is parked
+        return True
+
+
+def bound(cursor: Cursor, now: float, founded: float = 0.0) -> Lag:
+    """Return what the cursor alone says; `founded` is when its consumer began, 0 if unknown."""
     if cursor.finished:
         return Lag(0.0, "measured")
     read = max(cursor.seen, cursor.since)
+    if cursor.position == START:
+        read = max(read, int(founded))
     if not read:
         return Lag(None, "unread")
     return Lag(max(0.0, now - read), "at most")
@@ -175,7 +201,7 @@ async def _behind(reader: ShardReader, wants: Callable[[Record], bool], now: flo
                 return Lag(max(0.0, now - record.created_at), "measured")
             last = record.created_at
         if reader.ended:
-            return Lag(0.0, "measured")
+            return Lag(0.0, "measured", ended=True)
         empty = 0 if page.records else empty + 1
         if empty >= _EMPTY_MAX:
             return Lag(0.0, "measured")

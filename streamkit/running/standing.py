@@ -11,9 +11,9 @@ from typing import Protocol
 
 import anyio
 
-from streamkit.fleet.coordinator import Coordinator
+from streamkit.fleet.leadership import Leadership
 from streamkit.observe.meters import Meters
-from streamkit.running.lag import Lag, time_to_loss
+from streamkit.running.lag import Lag, bound, time_to_loss
 from streamkit.running.shardset import ShardSet
 
 SAMPLE_SECONDS = 5.0
@@ -27,7 +27,8 @@ class Standing:
     `state` is `starting`, what the worker tells the others (`joining`, `waiting`: it stands by for
     a newer roll-out, `active`, `unfit`: the stream does not answer it, `leaving`), or `ended`.
     `lags` are of the shards that it reads, in seconds, NaN where nothing is known yet. `paused` is
-    since when it reads nothing, in epoch seconds. `unread` is known to the leader alone.
+    since when it reads nothing, in epoch seconds. What nobody reads is known to the leader alone:
+    `unread` counts such shards, and `unread_lag` is at most how far the oldest one is behind.
     """
 
     consumer: str
@@ -36,14 +37,16 @@ class Standing:
     parked: int = 0
     stuck: int = 0
     unread: int = 0
+    unread_lag: float = 0.0
     paused: int = 0
     leads: bool = False
 
     @property
     def lag(self) -> float:
         """The largest lag that is known, 0 without shards; NaN if none is known."""
-        known = [lag for lag in self.lags.values() if not math.isnan(lag)]
-        return max(known) if known else (math.nan if self.lags else 0.0)
+        lags = [*self.lags.values(), *([self.unread_lag] if self.unread else [])]
+        known = [lag for lag in lags if not math.isnan(lag)]
+        return max(known) if known else (math.nan if lags else 0.0)
 
     @property
     def time_to_loss(self) -> float:
@@ -64,16 +67,21 @@ class Stands(Protocol):
         """Where it stands."""
 
 
-def standing_of(consumer: str, coordinator: Coordinator, shards: ShardSet) -> Standing:
-    """Look at a worker that is at work."""
-    me = coordinator.me
+def standing_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Standing:
+    """Look at a worker that is at work; it has a lister if it leads."""
+    coordinator, lister = leadership.coordinator, leadership.lister
+    me, joined = coordinator.me, coordinator.rollout.joined
+    unread = coordinator.sharing.unread if lister else ()
+    now, founded = coordinator.clock.time(), joined.founded if joined else 0
+    ages = [bound(cursor, now, founded).seconds for cursor in unread]
     return Standing(
         consumer,
         me.state if coordinator.looked else "starting",
         {name: pipeline.lag for name, pipeline in sorted(shards.running.items())},
         shards.retries.parked,
         shards.retries.stuck,
-        coordinator.sharing.unread if me.leads else 0,
+        len(unread) + (len(lister.waiting) if lister else 0),
+        max((age for age in ages if age is not None), default=math.nan),
         coordinator.paused,
         me.leads,
     )

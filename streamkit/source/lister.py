@@ -43,7 +43,10 @@ _ASKED_SINGLY = 5
 
 @dataclass
 class Lister:
-    """Lists, creates and sweeps, under its own lease. `cursors` are all it has come across."""
+    """Lists, creates and sweeps, under its own lease. `cursors` are all it has come across.
+
+    `waiting` are shards that nobody can read, because neither they nor their parents have a cursor.
+    """
 
     aws: Aws
     stream_arn: str
@@ -56,6 +59,7 @@ class Lister:
     gone: set[str] = field(default_factory=set)
     cursors: dict[str, Cursor] = field(default_factory=dict)
     enabled: bool = True
+    waiting: frozenset[str] = frozenset()
 
     async def require_lease(self) -> None:
         """Look whether this worker still leads: on a quiet table no commit would tell it.
@@ -80,6 +84,11 @@ class Lister:
         listing = await self._list()
         created = await self._create_all(listing)
         await self._find_others(listing.shards)
+        self.waiting = frozenset(
+            shard.id
+            for shard in listing.shards
+            if shard.id not in self.cursors and shard.parent not in self.cursors
+        )
         await self._sweep(listing.shards)
         await self._tidy_directories()
         return created

@@ -400,6 +400,86 @@ def test_a_new_consumer_of_an_old_stream_has_lost_nothing():
     run_virtually(scenario)
 
 
+# -- what nobody reads -----------------------------------------------------------------------------
+
+
+async def status_of(world, app, **options):
+    async with world.clients() as aws:
+        return await read_status(app, aws, clock=world.clock, **options)
+
+
+def test_a_child_without_a_cursor_ages_in_reports_like_everything_that_is_unread():
+    async def scenario():
+        world, app = make_world(), make_app()
+        put(world, "seen")
+        await run(world, app)
+        (parent,) = [shard["id"] for shard in world.control.shards(TABLE)]
+        (child,) = world.control.roll(TABLE)
+        (grandchild,) = world.control.roll(TABLE)
+        assert (await status_of(world, app)).lag_seconds == 0
+        put(world, "unread")
+        await anyio.sleep(10 * HOUR)
+        status = await status_of(world, app)
+        assert status.unread_shards == (parent, child, grandchild)
+        assert [shard.state for shard in status.shards] == ["active", "unread", "unread"]
+        assert 10 * HOUR <= status.lag_seconds < 10 * HOUR + 60
+        assert status.time_to_loss_seconds == 24 * HOUR - status.lag_seconds
+        await anyio.sleep(15 * HOUR)
+        status = await status_of(world, app)
+        assert (status.time_to_loss_seconds, status.lost_shards) == (0, (parent,))
+
+    run_virtually(scenario)
+
+
+def test_a_child_whose_parent_is_readable_and_not_listed_is_read_by_nobody_and_said_to_be():
+    async def scenario():
+        world, app, said = make_world(), make_app(), []
+        (parent,) = [shard["id"] for shard in world.control.shards(TABLE)]
+        put(world, "first")
+        world.control.roll(TABLE)
+        world.control.hide(TABLE, parent)
+        put(world, "second")
+
+        async def look(worker):
+            for hidden in (True, False):
+                world.control.hide(TABLE, parent, hidden)
+                await anyio.sleep(1200)
+                said.append((worker.standing.unread, len(noted(world))))
+            worker.stop()
+
+        await run(world, app, started=look)
+        assert said == [(1, 0), (0, 2)]
+
+    run_virtually(scenario)
+
+
+@pytest.mark.parametrize("look_into_stream", [True, False])
+def test_a_child_that_was_not_listed_when_its_parent_ended_ages_too(look_into_stream):
+    async def scenario():
+        world, app = make_world(children_hidden=2 * HOUR), make_app()
+
+        async def roll_and_stop(worker):
+            await anyio.sleep(60)
+            world.control.roll(TABLE)
+            await stop_soon(worker)
+
+        put(world, "seen")
+        await run(world, app, started=roll_and_stop)
+        put(world, "unread")
+        await anyio.sleep(10 * HOUR)
+        status = await status_of(world, app, look_into_stream=look_into_stream)
+        assert [shard.state for shard in status.shards] == ["finished", "unread"]
+        assert len(status.unread_shards) == 1
+        assert 10 * HOUR <= status.lag_seconds < 10 * HOUR + 1300
+        assert status.time_to_loss_seconds == 24 * HOUR - status.lag_seconds
+        await run(world, app)
+        status = await status_of(world, app, look_into_stream=look_into_stream)
+        assert status.lag_seconds < (60 if look_into_stream else 1300)
+        assert noted(world) == {"seen", "unread"}
+
+    run_virtually(scenario)
+
+
 # -- policies --------------------------------------------------------------------------------------
 
 

@@ -368,6 +368,7 @@ def standing(state="active", **facts):
         ([standing("joining")], [], "shop: it joins the fleet"),
         ([standing("unfit")], [], "shop: the stream does not answer"),
         ([standing("ended")], [ValueError(SECRET)], "ended by ValueError"),
+        ([standing(unread=2)], [], "shop: 2 shards are read by nobody"),
         ([standing(lags={"s": 4000.0})], [], "shop: 4000 s behind, and 3600 s are allowed"),
     ],
 )
@@ -413,3 +414,10 @@ def test_one_shard_of_which_nothing_is_known_does_not_hide_the_lag_of_another():
     assert unknown.lag != unknown.lag
     assert unknown.time_to_loss != unknown.time_to_loss
     assert (standing().lag, standing().time_to_loss) == (0.0, DAY)
+
+
+def test_what_nobody_reads_counts_for_the_lag_and_the_time_to_loss():
+    found = standing(lags={"a": 5.0}, unread=1, unread_lag=3600.0)
+    assert (found.lag, found.time_to_loss) == (3600.0, DAY - 3600)
+    assert standing(unread=1, unread_lag=float("nan"), lags={"a": 5.0}).lag == 5.0
+    assert standing(unread=1, unread_lag=float("nan")).lag != 0

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from streamkit import App, Entity, Inserted, Modified, Set
+from streamkit import App, Entity, Inserted, Modified, Set, became
 from streamkit.aws import connect
 from streamkit.cli.describing import stems
 from streamkit.control import Cursor
@@ -66,12 +66,12 @@ class World:
         payload = {"TableName": "shop", "Item": item | {"status": {"S": status}}}
         assert self.engine.call("dynamodb", "PutItem", payload)[0] == 200
 
-    async def work(self):
+    async def work(self, app=app):
         settings = Settings(poll_floor=0.0, poll_ceiling=0.01, heartbeat=60, lease=150)
         worker = Worker(app, self.aws, settings, clock=_Wall(self.clock), rng=random.Random(1))
         await worker.run(until_idle=True)
 
-    async def status(self, **options):
+    async def status(self, app=app, **options):
         return await read_status(app, self.aws, clock=self.clock, **options)
 
 
@@ -130,6 +130,23 @@ async def test_lag_is_the_age_of_the_oldest_change_that_a_handler_waits_for(worl
     status = await world.status()
     assert status.lag_seconds == 20
     assert status.shards[0].lag == "measured"
+
+
+async def test_what_no_handler_lets_through_is_not_lag(world):
+    picky = App("picky", table="shop", entities=[Seen])
+
+    @picky.on(when=became("status", "SHIPPED"))
+    def notes(change: Modified[Seen]) -> None:
+        raise AssertionError("no change is one")
+
+    await world.work(picky)
+    for status in ("NEW", "PAID"):
+        world.put(1, status, kind="SEEN")
+    world.clock.now += 47
+    assert (await world.status(picky)).lag_seconds == 0
+    world.put(1, "SHIPPED", kind="SEEN")
+    world.clock.now += 11
+    assert (await world.status(picky)).lag_seconds == 11
 
 
 async def test_a_position_whose_records_are_gone_is_called_lost(world):

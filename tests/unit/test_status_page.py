@@ -67,7 +67,7 @@ def shard(name, depth=0, **facts):
 def status(*shards, **facts):
     known = {"generation": 4, "current": True, "needs_rebuild": (), "workers": (), "parked": {}}
     known |= {"held_lanes": 0, "stuck_lanes": 0, "lag_seconds": 7.0, "since": 0, "lost": 0}
-    known |= {"time_to_loss_seconds": 80_000.0, "paused": 0, "fan_outs": ()}
+    known |= {"time_to_loss_seconds": 80_000.0, "paused": 0, "fan_outs": (), "unread_shards": ()}
     fields = Status.__dataclass_fields__.keys()
     extra = dict.fromkeys(fields - known.keys() - {"consumer", "table", "stream", "shards"})
     return Status(

@@ -4,6 +4,7 @@ The roster and the cursors are in memory, and time is a number that the test mov
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,9 @@ from streamkit.fleet.coordinator import Coordinator, Rhythm
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Attendance, Member, Pulse
 from streamkit.fleet.presence import Presence
+from streamkit.observe.meters import Meters
+from streamkit.observe.registry import Registry
+from streamkit.running.standing import sample, standing_of
 
 LEASE, BLIND, REFRESH = 7.0, 3.5, 30.0
 NAMES = [f"s{n}" for n in range(6)]
@@ -73,7 +77,7 @@ class Shards:
 
 
 class Rollout:
-    newest = 1
+    newest, joined = 1, None
 
     async def refresh(self, every, *, leads):
         pass
@@ -394,6 +398,39 @@ async def test_the_leader_takes_what_nobody_has_read_between_two_audits_whosever
     await fleet.me.audit()
     assert fleet.shards.taken[-1] == left[0]
     assert not set(left[1:]) & set(fleet.shards.taken)
+
+
+async def test_the_leader_counts_what_nobody_reads_and_how_old_it_is_until_somebody_reads_it():
+    fleet, registry = Fleet("other"), Registry()
+    meters, lister = Meters(registry, "shop"), SimpleNamespace(waiting=frozenset({"new"}))
+    shards = SimpleNamespace(running={}, retries=SimpleNamespace(parked=0, stuck=0))
+
+    def gauges(lister):
+        leadership = SimpleNamespace(coordinator=fleet.me, lister=lister)
+        standing = standing_of("shop", leadership, shards)
+        sample([SimpleNamespace(meters=meters, standing=standing)])
+        names = ("unread_shards", "lag_seconds", "time_to_loss_seconds")
+        return tuple(registry.total(f"streamkit_{name}") for name in names)
+
+    fleet.clock.now = 100_000.0
+    await fleet.looks(1)
+    first, second, *others = sorted(fleet.targets("other", "me", "other"))
+    fleet.table.own("other", *others)
+    fleet.shards.take = lambda cursor: None  # another one is ahead, or its generation is newer
+    for name, age in ((first, 100), (second, 7000)):
+        old = replace(fleet.table.cursors[name], seen=int(fleet.clock.time()) - age)
+        fleet.table.cursors[name] = old
+    await fleet.me.audit()
+    fleet.clock.now += LEASE
+    await fleet.me.audit()
+    assert gauges(lister) == (3, 7000 + LEASE, 86_400 - 7000 - LEASE), "one has no cursor"
+    assert gauges(None) == (0, 0, 86_400), "it leads no more"
+    fleet.table.own("other", second)
+    await fleet.me.audit()
+    assert gauges(lister)[:2] == (2, 100 + LEASE)
+    fleet.table.own("other", first)
+    await fleet.me.audit()
+    assert gauges(SimpleNamespace(waiting=frozenset())) == (0, 0, 86_400)
 
 
 async def test_a_stall_while_the_roster_is_read_counts_as_one():

@@ -1,0 +1,104 @@
+"""Unread: how far behind each shard is, those included that have no cursor because nobody has come.
+
+      finished, or read to its end ──► its children ──► theirs …
+
+In: a consumer's cursors, and the stream. Out: the lag of each shard. A child without a cursor ages
+like all that is unread: its parent's end was not read before the last worker stopped, or it was not
+listed when its parent ended. It is found by its parent, so that the calls of `DescribeStream`, of
+which a stream takes ten a second from everybody, are as few as such parents are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from streamkit.aws import Aws, AwsError
+from streamkit.clock import Clock
+from streamkit.control import Cursor, child_of
+from streamkit.decode import Record
+from streamkit.errors import StreamSilent
+from streamkit.running.lag import Lag, bound, measure
+from streamkit.source.listing import list_children
+
+UNREAD = "unread"
+"""The state of a shard that has no cursor."""
+_SHARDS_AT_ONCE = 8
+_ASKED_MAX = 50
+"""Parents whose children are asked for; of more it is known only that they have some."""
+_ASK_SECONDS = 0.25
+
+
+@dataclass
+class Unread:
+    """The shards of one consumer with their lags; `cursors` are those that would be begun, too.
+
+    `founded` is when the consumer began. Lags are what the cursors say until the stream is looked
+    into.
+    """
+
+    cursors: dict[str, Cursor]
+    clock: Clock
+    founded: float
+    lags: dict[str, Lag] = field(default_factory=dict)
+    _asked: int = 0
+
+    def __post_init__(self) -> None:
+        """Let every shard that has ended have a child, and every shard a lag."""
+        parents = {cursor.parent for cursor in self.cursors.values()}
+        ended = [c for c in self.cursors.values() if c.finished and c.name not in parents]
+        self.cursors |= {_awaited(cursor): _begun(cursor, _awaited(cursor)) for cursor in ended}
+        now = self.clock.time()
+        self.lags |= {n: bound(c, now, self.founded) for n, c in self.cursors.items()}
+
+    async def look(self, aws: Aws, stream_arn: str, wants: Callable[[Record], bool]) -> None:
+        """Measure the lags in the stream, of children that have no cursor too."""
+        reading, asking = anyio.Semaphore(_SHARDS_AT_ONCE), anyio.Lock()
+
+        async def look(cursor: Cursor) -> None:
+            async with reading:
+                arguments = aws, stream_arn, cursor, wants, self.clock, self.founded
+                lag = self.lags[cursor.name] = await measure(*arguments)
+            if lag.ended:
+                await follow(cursor)
+
+        async def follow(parent: Cursor) -> None:
+            async with asking:
+                children = await self._children_of(aws, stream_arn, parent)
+            for child in children:
+                group.start_soon(look, child)
+
+        async with anyio.create_task_group() as group:
+            for cursor in list(self.cursors.values()):
+                if cursor.finished and _awaited(cursor) in self.cursors:
+                    group.start_soon(follow, cursor)
+                elif not cursor.finished and cursor.state != UNREAD:
+                    group.start_soon(look, cursor)
+
+    async def _children_of(self, aws: Aws, stream_arn: str, parent: Cursor) -> list[Cursor]:
+        """Ask for the children of a shard that has ended; return those without a cursor."""
+        awaited = _begun(parent, _awaited(parent))
+        self.cursors[awaited.name] = awaited
+        self.lags[awaited.name] = bound(awaited, self.clock.time(), self.founded)
+        if self._asked == _ASKED_MAX:
+            return []
+        self._asked += 1
+        try:
+            shards = (await list_children(aws, stream_arn, parent.name)).shards
+        except (*AwsError, StreamSilent):
+            return []
+        await anyio.sleep(_ASK_SECONDS)
+        children = [_begun(parent, shard.id) for shard in shards if shard.id not in self.cursors]
+        if shards:  # else they are listed later
+            del self.cursors[awaited.name]
+        self.cursors |= {child.name: child for child in children}
+        return children
+
+
+def _awaited(parent: Cursor) -> str:
+    return f"a child of {parent.name}"
+
+
+def _begun(parent: Cursor, name: str) -> Cursor:
+    child = child_of(name, parent, generation=parent.generation, parent_name=parent.name)
+    return replace(child, state=UNREAD)
