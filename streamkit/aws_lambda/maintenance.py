@@ -73,7 +73,7 @@ class _Round:
             log.often("lane.lifted", by=report.handler, **known)
         elif report.failed and report.stuck:
             kind = report.failure.kind if report.failure else ""
-            known: dict[str, Any] = {"lane": report.lane, "handler": report.handler, "error": kind}
+            known = {"lane": report.lane, "handler": report.handler, "error": kind}
             log.often("lane.stuck", level="error", by=report.handler, **known)
 
 
