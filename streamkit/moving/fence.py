@@ -5,6 +5,8 @@ writes a token of its own into the consumer's item, and each of its transactions
 whether it still stands there: whoever comes second shuts out whoever came first, and the end of the
 move takes the token away. Marks that workers' positions prove need none: they stay true.
 
+A rebuild that begins takes the token away, too: a mover counts as if there was none.
+
 In: a consumer's control items. Out: the condition, as an action. On failure: `MoveRefused`.
 """
 
@@ -20,7 +22,9 @@ from streamkit.actions import LEASE, OURS, Action, GuardSource, Verb
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
+from streamkit.fleet.generation import builds_are
 from streamkit.fleet.hosting import LAMBDA, WORKERS, host_of
+from streamkit.model.builds import Build
 from streamkit.model.conditions import Attr, Condition, any_of
 from streamkit.model.schema import TableSchema
 from streamkit.moving.moved import MoveRefused
@@ -40,17 +44,17 @@ class Fence:
     _turn: anyio.Lock = field(default_factory=anyio.Lock)
 
     @classmethod
-    async def raised(cls, store: CursorStore, *hosts: str) -> "Fence":
+    async def raised(cls, store: CursorStore, builds: Mapping[str, Build], *hosts: str) -> "Fence":
         """Shut out everybody else who moves a consumer, IF its host is one of these.
 
         Raises:
-            MoveRefused: it is another one by now.
+            MoveRefused: it is another one by now, or its aggregates' builds are not these any more.
         """
         fence = cls(store, uuid.uuid4().hex[:8])
         action = store.space.update("consumer")
         action.sets["mover"] = {"S": fence.token}
         is_there = any_of(*(Attr("host").eq(host) for host in hosts))
-        action.guards.append((Guard(is_there), OURS))
+        action.guards += [(Guard(is_there), OURS), (Guard(builds_are(builds)), OURS)]
         try:
             await store.write(action)
         except LeaseLost:
@@ -59,8 +63,8 @@ class Fence:
 
     @property
     def refusal(self) -> MoveRefused:
-        """What is raised when somebody else is the mover."""
-        return MoveRefused(["somebody else moves this consumer"])
+        """What is raised when somebody else is the mover, or nobody is any more."""
+        return MoveRefused(["somebody else moves, rewinds or rebuilds this consumer; try again"])
 
     @property
     def _check(self) -> Action:

@@ -83,7 +83,7 @@ async def import_leases(
     if dry_run:
         return _report(app, found)
     founded = await _found(app, aws, around, store, clock)
-    fence = await Fence.raised(store, FROM_KCL)
+    fence = await Fence.raised(store, founded.builds, FROM_KCL)
     found = await read(founded.number)
     refuse(found.reasons)
     await replace_cursors(fence, found.cursors, founded.number)

@@ -6,7 +6,7 @@ follows; the same call again finishes the move.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streamkit.actions import LANE, Action, GuardSource, Verb
@@ -66,16 +66,17 @@ async def move_to_lambda(
     store = CursorStore(aws.dynamodb, around.space(app))
     newest = await newest_generation(store)
     # A consumer of before hosts had names tells by its cursors that workers run it.
-    unnamed = ("",) if await store.names() else ()
-    refuse(unfit(app, newest, WORKERS, TO_LAMBDA, *unnamed))
+    hosts = WORKERS, TO_LAMBDA, *(("",) if await store.names() else ())
+    refuse(unfit(app, newest, *hosts))
 
     async with surroundings(app, aws, clock, rng) as environment:
-        return await _Move(environment).run(wait, lease_seconds)
+        return await _Move(environment, hosts).run(wait, lease_seconds)
 
 
 @dataclass
 class _Move:
     environment: Environment
+    hosts: Sequence[str]
 
     def __post_init__(self) -> None:
         self.store, self.clock = self.environment.store, self.environment.clock
@@ -83,7 +84,8 @@ class _Move:
 
     async def run(self, wait: float, lease_seconds: float) -> Moved:
         newest = await newest_generation(self.store)
-        assert newest is not None  # noqa: S101 - the environment has joined it
+        refuse(unfit(self.environment.app, newest, *self.hosts))
+        assert newest is not None  # noqa: S101 - it would have been refused
         await self.marking.raise_all(await every_cursor(self.store))
         if newest.host != TO_LAMBDA:
             await self._until_stopped(wait, lease_seconds)
@@ -91,7 +93,7 @@ class _Move:
                 newest = await begin_move(self.store, newest, TO_LAMBDA)
             except LeaseLost:
                 raise MoveRefused(["another generation began meanwhile; try again"]) from None
-        fence = await Fence.raised(self.store, TO_LAMBDA)
+        fence = await Fence.raised(self.store, newest.builds, TO_LAMBDA)
         log.info("consumer.fenced", host=TO_LAMBDA)
         cursors = await self._take_all(newest)
         await self.marking.raise_all(cursors)

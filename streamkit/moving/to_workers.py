@@ -69,11 +69,11 @@ async def move_to_workers(
     store = CursorStore(aws.dynamodb, around.space(app))
     newest = await newest_generation(store)
     # A consumer of before hosts had names tells by its cursors that workers run it.
-    unnamed = () if await store.names() else ("",)
-    refuse([*unfit(app, newest, LAMBDA, TO_WORKERS, *unnamed), *_own_io(app, since)])
+    hosts = LAMBDA, TO_WORKERS, *(() if await store.names() else ("",))
+    refuse([*unfit(app, newest, *hosts), *_own_io(app, since)])
 
     async with surroundings(app, aws, clock, rng) as environment:
-        move = _Move(environment, int(since.timestamp()) if since else 0)
+        move = _Move(environment, hosts, int(since.timestamp()) if since else 0)
         return await move.run(in_flight)
 
 
@@ -92,6 +92,7 @@ def _own_io(app: App, since: datetime | None) -> Iterator[str]:
 @dataclass
 class _Move:
     environment: Environment
+    hosts: Sequence[str]
     since: int
 
     def __post_init__(self) -> None:
@@ -102,12 +103,13 @@ class _Move:
 
     async def run(self, in_flight: float) -> Moved:
         newest = await newest_generation(self.store)
-        assert newest is not None  # noqa: S101 - the environment has joined it
+        refuse(unfit(self.environment.app, newest, *self.hosts))
+        assert newest is not None  # noqa: S101 - it would have been refused
         if newest.host != TO_WORKERS:
             await claim(self.store, LAMBDA)
         if (await look(self.store)).paused:
             raise MoveRefused([f"{self.environment.app.name} is paused; let it go on first"])
-        fence = await Fence.raised(self.store, LAMBDA, TO_WORKERS)
+        fence = await Fence.raised(self.store, newest.builds, LAMBDA, TO_WORKERS)
         self.environment = replace(self.environment, send=fence.sending(self.environment.around))
         if newest.host != TO_WORKERS:
             await self.passage.catch_up()

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import TypeVar
 
 from streamkit.testing.harness import Harness
 from streamkit.testing.stops import THAWS, Moment, Part, Thaw
@@ -22,6 +23,7 @@ EVERY_CALL = "STREAMKIT_EVERY_CALL"
 """The environment variable that lets no `sample` leave anything out."""
 _MOMENTS: tuple[Moment, ...] = ("before", "after")
 
+T = TypeVar("T")
 Scenario = Callable[[Harness], None]
 Make = Callable[[], Harness]
 
@@ -93,8 +95,8 @@ def every_crash(
     calls, writes = _counted(scenario, make, part)
     numbers = range(calls) if reads else writes
     stops = [Stop(part, call, moment) for call, moment in product(numbers, _MOMENTS)]
-    chosen = _chosen(stops, sample, seed)
-    for stop, after in zip(chosen, [*chosen[1:], None], strict=True):
+    played = chosen(stops, sample, seed)
+    for stop, after in zip(played, [*played[1:], None], strict=True):
         stop.play(scenario, make)
         if after is None or after.call != stop.call:
             yield stop.call
@@ -128,7 +130,7 @@ def every_freeze(
     calls, writes = _counted(scenario, make, part)
     places = [*product(range(calls), _MOMENTS[:1]), *product(writes, _MOMENTS[1:])]
     stops = [Stop(part, *place, thaw) for place in sorted(places) for thaw in THAWS]
-    for stop in _chosen(stops, sample, seed):
+    for stop in chosen(stops, sample, seed):
         stop.play(scenario, make)
         yield stop
 
@@ -142,11 +144,12 @@ def _counted(scenario: Scenario, make: Make, part: Part) -> tuple[int, list[int]
         return harness.operations.calls, harness.operations.writes
 
 
-def _chosen(stops: Sequence[Stop], sample: int | None, seed: int) -> list[Stop]:
+def chosen(stops: Sequence[T], sample: int | None, seed: int) -> list[T]:
+    """Return so many of these, chosen by a seed; all if the environment says so."""
     if sample is None or sample >= len(stops) or os.environ.get(EVERY_CALL):
         return list(stops)
     numbers = random.Random(seed).sample(range(len(stops)), sample)
     return [stops[number] for number in sorted(numbers)]
 
 
-__all__ = ["EVERY_CALL", "Stop", "every_crash", "every_freeze"]
+__all__ = ["EVERY_CALL", "Stop", "chosen", "every_crash", "every_freeze"]

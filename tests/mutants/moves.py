@@ -20,6 +20,22 @@ MUTANTS = (
         test="tests/simulation/test_full_transactions.py::test_a_fan_out_that_has_no_room_beside_a_moves_token_goes_on_in_its_lane",
     ),
     Mutant(
+        "moved-over-a-rebuild",
+        "moving/fence.py",
+        "        action.guards += [(Guard(is_there), OURS), (Guard(builds_are(builds)), OURS)]\n",
+        "        action.guards += [(Guard(is_there), OURS)]\n",
+        "a mover counts as if nothing was rebuilt, after a rebuild has begun",
+        test="tests/simulation/test_moving_builds.py::test_a_rebuild_and_a_move_of_which_one_stands_still_at_any_call_are_exact",
+    ),
+    Mutant(
+        "rebuilt-beside-a-mover",
+        "fleet/generation.py",
+        '        stepped = replace(stepped, mover="")\n',
+        "        pass\n",
+        "a mover goes on after a rebuild has begun, and counts as if there was none",
+        test="tests/simulation/test_moving_builds.py::test_a_rebuild_and_a_move_of_which_one_stands_still_at_any_call_are_exact",
+    ),
+    Mutant(
         "functions-not-shut-out",
         "fleet/hosting.py",
         '    if wanted and there not in ("", wanted):\n',
