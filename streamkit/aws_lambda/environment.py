@@ -6,7 +6,7 @@ and every maintenance run of this environment.
 
 import random
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
@@ -24,12 +24,13 @@ from streamkit.observe.emf import EmfMetrics
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import join
-from streamkit.parked.listing import LAMBDA_CHUNKS
 from streamkit.parked.redriver import Redriver
 from streamkit.processing.dispatch import Dispatcher, Tools
 from streamkit.processing.injection import injector
+from streamkit.processing.parking import LAMBDA_CHUNKS
 from streamkit.processing.tracing import Tracing
 from streamkit.processing.transaction import Send
+from streamkit.processing.unreadable import set_aside
 from streamkit.running.preflight import findings, require
 from streamkit.sinks.outlets import Outlets, open_outlets
 from streamkit.source.loss import Losses
@@ -68,6 +69,11 @@ class Environment:
         """Say whether a handler listens to a record, made since the consumer starts."""
         before = 0 < record.created_at < self.since
         return not before and self.dispatcher.wants(record)
+
+    async def set_aside(self, records: Sequence[Record], shard: str | None) -> None:
+        """Set aside the records that cannot be read, before anybody goes on behind them."""
+        where = shard or self.shard
+        await set_aside(self.store, records, where, self.clock, self.rng, self.meters)
 
     @property
     def meters(self) -> Meters:

@@ -3,19 +3,22 @@
 Lambda's JSON is that of `GetRecords` with two differences: `userIdentity` has members in lower
 case, and each record says the ARN of its stream, which `GetRecords` does not. A mapping with
 tumbling windows adds the shard's id and a state, which has to be in the answer. Images stay bytes.
+
+A record that cannot be read has a `flaw`, and leaves the others as they are.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from streamkit.decode import Record, is_marked
+from streamkit.decode import Record, are_sound, is_marked, read_record
 from streamkit.errors import ConfigurationError
 
 _RECORDS = msgspec.json.Decoder(tuple[Record, ...])
 _SOURCE = "aws:dynamodb"
+_Given = list[Any] | tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,13 @@ def read_event(event: Mapping[str, Any]) -> Event:
             "the event has no Records: this function is for an event source mapping of a DynamoDB"
             " stream"
         )
-    sources = set(_sources(given)) - {_SOURCE, "None"}
-    if sources:
+    foreign = list(_foreign(given))
+    if given and all(foreign):
         raise ConfigurationError(
-            f"the event is of {', '.join(sorted(sources))}, and not of a DynamoDB stream"
+            f"the event is of {', '.join(sorted(set(foreign)))}, and not of a DynamoDB stream"
         )
     windowed = "window" in event
-    records, marked = _read(given)
+    records, marked = _read(given, foreign)
     return Event(
         records,
         marked,
@@ -66,28 +69,41 @@ def read_records(given: object) -> tuple[Record, ...]:
     """Read records in Lambda's JSON.
 
     Raises:
-        ConfigurationError: one lacks what every record has; says which and what.
+        ConfigurationError: they are no list of records.
     """
-    return _read(given)[0]
+    if not isinstance(given, list | tuple):
+        raise ConfigurationError("the records that a mapping gave up are no list")
+    return _read(given, list(_foreign(given)))[0]
 
 
-def _read(given: object) -> tuple[tuple[Record, ...], bool]:
-    try:
-        body = msgspec.json.encode(given)
-        return _RECORDS.decode(body), is_marked(body)
-    except msgspec.MsgspecError as error:
-        raise ConfigurationError(f"the event's records cannot be read: {error}") from None
+def _read(given: _Given, foreign: Sequence[str]) -> tuple[tuple[Record, ...], bool]:
+    body = msgspec.json.encode(given)
+    marked = is_marked(body)
+    if not any(foreign):
+        try:
+            records = _RECORDS.decode(body)
+        except msgspec.MsgspecError:
+            records = ()
+        if records and are_sound(records):
+            return records, marked
+    pieces = zip(given, foreign, strict=True)
+    return tuple(
+        read_record(msgspec.json.encode(piece), source and f"it is of {source}")
+        for piece, source in pieces
+    ), marked
 
 
-def _sources(given: list[Any] | tuple[Any, ...]) -> Iterator[str]:
+def _foreign(given: _Given) -> Iterator[str]:
+    """Yield, for each record, what it is of if not of a DynamoDB stream; else nothing."""
     for record in given:
         if not isinstance(record, Mapping):
             yield f"something else (its records are of type {type(record).__name__})"
-        else:
-            yield str(record.get("eventSource", record.get("EventSource")))  # SNS writes it so
+            continue
+        source = str(record.get("eventSource", record.get("EventSource")))  # SNS writes it so
+        yield "" if source in (_SOURCE, "None") else source
 
 
-def _stream_of(event: Mapping[str, Any], given: list[Any] | tuple[Any, ...]) -> str | None:
-    arns = (record.get("eventSourceARN") for record in given)
+def _stream_of(event: Mapping[str, Any], given: _Given) -> str | None:
+    arns = (record.get("eventSourceARN") for record in given if isinstance(record, Mapping))
     found: str | None = next((arn for arn in arns if arn), event.get("eventSourceARN"))
     return found

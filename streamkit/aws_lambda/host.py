@@ -58,14 +58,19 @@ async def process_batch(
     given = read_event(event)
     check_stream(environment, given.stream)
     wanted = [record for record in given.records if environment.takes(record)]
-    if not wanted:  # also of a batch of streamkit's own, which must not lead to another one
+    flawed = [record for record in given.records if record.flaw]
+    if not wanted and not flawed:
+        # Also of a batch of streamkit's own, which must not lead to another one.
+        return _response(given, None)
+    began = anyio.current_time()
+    with anyio.fail_after(seconds):
+        hosted = await become_host(environment)
+        await environment.set_aside(flawed, given.shard)
+    if not wanted:
         return _response(given, None)
     lag = max(0.0, environment.clock.time() - wanted[0].created_at)
     environment.meters.lag.set(lag)
     environment.meters.time_to_loss.set(max(0.0, RETENTION_SECONDS - lag))
-    began = anyio.current_time()
-    with anyio.fail_after(seconds):
-        hosted = await become_host(environment)
     if hosted.paused:
         log.info("batch.paused", records=len(wanted))
         await anyio.sleep(min(_PAUSED_SECONDS, seconds / 2))

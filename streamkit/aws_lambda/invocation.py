@@ -21,8 +21,7 @@ from streamkit.aws_lambda.trials import DEADLY, Trials
 from streamkit.decode import Record
 from streamkit.model.builds import Build
 from streamkit.observe.logger import get_logger
-from streamkit.parked.listing import LAMBDA_CHUNKS
-from streamkit.processing.parking import Failure
+from streamkit.processing.parking import LAMBDA_CHUNKS, Failure
 from streamkit.processing.planning import Planner
 from streamkit.processing.transaction import ACTIONS_MAX
 

@@ -24,20 +24,20 @@ from streamkit.decode import Record
 from streamkit.errors import ConfigurationError, RetryableError
 from streamkit.model.builds import Build
 from streamkit.observe.logger import get_logger
-from streamkit.parked.listing import LAMBDA_CHUNKS
 from streamkit.parked.payload import records_between
 from streamkit.processing.mark import KEPT_SECONDS
 from streamkit.processing.outcome import Outcome, Work
 from streamkit.processing.parking import (
+    LAMBDA_CHUNKS,
     LATE,
     Failure,
     ParkedRecord,
+    chunk_of,
     lane_name,
     park,
     payload_of,
     stored,
 )
-from streamkit.processing.planning import chunk_of
 from streamkit.processing.transaction import transact
 
 log = get_logger("streamkit.lambda")
@@ -126,6 +126,7 @@ async def _process(
         records = await _in_stream(environment.aws, info)
     shard: str = info["shardId"]
     wanted = [record for record in records if environment.takes(record)]
+    await environment.set_aside(records, shard)
     now = environment.clock.time()
     old = [record for record in wanted if now - record.created_at >= _SURE_SECONDS]
     sure = [record for record in wanted if now - record.created_at < _SURE_SECONDS]

@@ -4,8 +4,9 @@
 and an `ImageDecoder` makes the entity when a handler asks for it.
 """
 
-from streamkit.decode.envelope import Page, Record, is_marked, parse_page
+from streamkit.decode.envelope import Page, Record
 from streamkit.decode.images import ImageDecoder
+from streamkit.decode.pages import are_sound, is_marked, parse_page, read_record
 from streamkit.decode.routing import CONTROL, Route, Router
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "Record",
     "Route",
     "Router",
+    "are_sound",
     "is_marked",
     "parse_page",
+    "read_record",
 ]

@@ -2,21 +2,21 @@
 
 A page is read in one pass; an image costs nothing until somebody wants it. Members that are not
 known are ignored, and optional ones may be missing, so that a newer event version does not stop
-a shard. The fields are DynamoDB's, the properties of `Record` say them in streamkit's words.
+a shard. A record that cannot be read is a record with a `flaw`, for whoever sets it aside. The
+fields are DynamoDB's, the properties of `Record` say them in streamkit's words.
 """
 
 from base64 import b64decode
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from streamkit.changes import ItemKey, KeyValue, Kind
-from streamkit.errors import InvariantError, RetryableError
+from streamkit.errors import InvariantError
 from streamkit.model.codec import decode_number
-from streamkit.model.copies import COPY, counting
-from streamkit.model.origin import MARK
+from streamkit.model.copies import counting
 
 POSITION_DIGITS = 40
 """Sequence numbers have 21 to 40 digits; padded, they sort as text."""
@@ -31,7 +31,7 @@ class StreamRecord(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=Tr
     """The `dynamodb` member of a record, under DynamoDB's names."""
 
     created_at: float | str = msgspec.field(name="ApproximateCreationDateTime", default=0.0)
-    keys: dict[str, dict[str, str]] = msgspec.field(name="Keys")
+    keys: Annotated[dict[str, dict[str, str]], Meta(min_length=1)] = msgspec.field(name="Keys")
     new_image: Raw = msgspec.field(name="NewImage", default=_ABSENT)
     old_image: Raw = msgspec.field(name="OldImage", default=_ABSENT)
     sequence_number: str = msgspec.field(name="SequenceNumber")
@@ -40,12 +40,19 @@ class StreamRecord(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=Tr
 
 
 class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
-    """One record of a stream. Its images are JSON, still to be decoded, and borrow the page."""
+    """One record of a stream. Its images are JSON, still to be decoded, and borrow the page.
+
+    One with a `flaw`, which says why it cannot be read, is of no item; its new image is all of it,
+    as it came.
+    """
 
     dynamodb: StreamRecord
     event_id: str = msgspec.field(name="eventID", default="")
-    event_name: str = msgspec.field(name="eventName")
+    event_name: Literal["INSERT", "MODIFY", "REMOVE", "UNREADABLE"] = msgspec.field(
+        name="eventName"
+    )
     user_identity: dict[str, Any] | None = msgspec.field(name="userIdentity", default=None)
+    flaw: str = msgspec.field(name="_sk_flaw", default="")
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Self:
@@ -133,7 +140,7 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
         """What happened; a removal by the TTL service, and by nothing else, is an expiry.
 
         Raises:
-            InvariantError: the event is of a kind that did not exist when this was written.
+            InvariantError: the record cannot be read.
         """
         if self.user_identity is not None and self._is_expiry(self.user_identity):
             return Kind.EXPIRED
@@ -145,7 +152,7 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def item_key(self) -> ItemKey:
         """The item's key. Only of a routed record: the router knows which attribute is the pk."""
-        return ItemKey(*map(_key_value, self.dynamodb.keys.values()))
+        return ItemKey(*map(key_value, self.dynamodb.keys.values()))
 
     def _is_expiry(self, identity: dict[str, Any]) -> bool:
         # The API spells the members with capitals, Lambda without.
@@ -158,7 +165,7 @@ class Page(Struct, frozen=True):
     """One `GetRecords` reply. No next iterator means that the shard is read to its end.
 
     `read_at` is when it was read, in epoch seconds; 0 for a moment ago. Unless it is `marked`, no
-    item in it says who wrote it, or that it is a copy.
+    item in it says who wrote it, or that it is a copy. It is `flawed` if a record cannot be read.
     """
 
     records: tuple[Record, ...] = msgspec.field(name="Records", default=())
@@ -166,28 +173,7 @@ class Page(Struct, frozen=True):
     size: int = 0
     read_at: float = 0.0
     marked: bool = True
-
-
-_MARKS = (f'"{COPY}"'.encode(), f'"{MARK}"'.encode())
-_PAGE = msgspec.json.Decoder(Page)
-
-
-def parse_page(body: bytes) -> Page:
-    """Read the body of a successful `GetRecords` reply.
-
-    Raises:
-        RetryableError: the body is not such a reply, because it was cut off, for example.
-    """
-    try:
-        page = _PAGE.decode(body)
-    except msgspec.MsgspecError as error:
-        raise RetryableError(f"a GetRecords reply cannot be read: {error}") from None
-    return Page(page.records, page.next_iterator, len(body), marked=is_marked(body))
-
-
-def is_marked(body: bytes) -> bool:
-    """Say whether an item in some records may say who wrote it, or that it is a copy."""
-    return any(mark in body for mark in _MARKS)
+    flawed: bool = False
 
 
 def _seconds(moment: str | float) -> float:
@@ -197,8 +183,13 @@ def _seconds(moment: str | float) -> float:
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
-def _key_value(attribute: dict[str, str]) -> KeyValue:
+def key_value(attribute: dict[str, str]) -> KeyValue:
+    """Return the value of a key attribute.
+
+    Raises:
+        ValueError: it is no value of such an attribute.
+    """
     ((kind, text),) = attribute.items()
     if kind == "S":
         return text
-    return decode_number(text) if kind == "N" else b64decode(text)
+    return decode_number(text) if kind == "N" else b64decode(text, validate=True)

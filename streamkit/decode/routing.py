@@ -207,6 +207,6 @@ def _by_type_attribute(
         except msgspec.MsgspecError:
             return target
         name = None if value is None else value.get("S")
-        return target if name is None else types.get(name)
+        return types.get(name) if isinstance(name, str) else target
 
     return route

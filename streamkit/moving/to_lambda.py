@@ -28,8 +28,9 @@ from streamkit.moving.marking import Marking
 from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
-from streamkit.parked.listing import LAMBDA_CHUNKS, HeldLane, held_lanes, show
+from streamkit.parked.listing import HeldLane, held_lanes, show
 from streamkit.processing.mark import item_of
+from streamkit.processing.parking import LAMBDA_CHUNKS
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import RETENTION_SECONDS
 from streamkit.surroundings import survey

@@ -28,7 +28,8 @@ from streamkit.moving.passage import Passage
 from streamkit.moving.positions import replace_cursors
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
-from streamkit.parked.listing import LAMBDA_CHUNKS, held_lanes
+from streamkit.parked.listing import held_lanes
+from streamkit.processing.parking import LAMBDA_CHUNKS
 from streamkit.surroundings import survey
 
 log = get_logger("streamkit.moving")
@@ -146,6 +147,7 @@ class _Move:
         Raises:
             MoveRefused: a handler blocks.
         """
+        await self.environment.set_aside(records, None)
         takes, since = self.environment.takes, self.since
         left: Sequence[Record] = [r for r in records if r.created_at >= since and takes(r)]
         for _ in range(_BLOCKED_TRIES):

@@ -72,6 +72,7 @@ EVENTS: Mapping[str, str] = {
     "retention.unsettled": "the app's hook for losses failed; its shard waits and calls it again",
     "effect.refused": "the condition of an effect did not hold",
     "effect.invalid": "DynamoDB finds an effect invalid: the change is parked",
+    "record.unreadable": "a record cannot be read: it is parked as it came, and waits for a person",
     "parking.refused": "DynamoDB finds what parks a change invalid: its shard or batch waits",
     "sink.failed": "a sink did not take deliveries; they are tried again",
     "sink.slow": "a sink did not take a delivery in time: its change goes on in its lane",

@@ -31,6 +31,7 @@ class Meters:
         self.conflicts = metrics.counter("streamkit_commit_conflicts_total", own)
         self.fenced = metrics.counter("streamkit_fenced_total", own)
         self.lost = metrics.counter("streamkit_lost_total", own)
+        self.unreadable = metrics.counter("streamkit_unreadable_total", own)
         self.lag = metrics.gauge("streamkit_lag_seconds", own)
         self.time_to_loss = metrics.gauge("streamkit_time_to_loss_seconds", own)
         self.parked = metrics.gauge("streamkit_parked", own)

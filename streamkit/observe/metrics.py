@@ -108,6 +108,13 @@ _ALL = (
         "times that records were lost to the retention, or may have been",
     ),
     Metric(
+        "streamkit_unreadable_total",
+        "counter",
+        "records",
+        ("consumer",),
+        "records that cannot be read, and were set aside",
+    ),
+    Metric(
         "streamkit_handler_seconds",
         "histogram",
         "seconds",

@@ -27,8 +27,9 @@ from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA, WORKERS, host_of, set_paused
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
-from streamkit.parked.listing import LAMBDA_CHUNKS, HeldLane, held_lanes, list_parked, show
+from streamkit.parked.listing import HeldLane, held_lanes, list_parked, show
 from streamkit.processing.mark import item_of, path_of
+from streamkit.processing.parking import LAMBDA_CHUNKS
 from streamkit.running.preflight import Finding
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import start_text

@@ -14,11 +14,8 @@ from streamkit.aws import Aws
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.errors import InvariantError
-from streamkit.processing.parking import Parked, read_parked
+from streamkit.processing.parking import LAMBDA_CHUNKS, Parked, read_parked
 from streamkit.surroundings import survey
-
-LAMBDA_CHUNKS = tuple(f"lambda.{number}.0" for number in range(16))
-"""Where the Lambda host, which has no cursors, lists the lanes that it holds."""
 
 _READS_MAX = 20
 """Times a lane is read anew while others take changes off it between two reads."""

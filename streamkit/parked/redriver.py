@@ -35,7 +35,7 @@ from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.dispatch import Dispatcher, Tools
 from streamkit.processing.fold import join_read
 from streamkit.processing.outcome import Outcome, Work, with_reads
-from streamkit.processing.parking import LATE, Failure, Hold, Parked, next_due
+from streamkit.processing.parking import LATE, UNREADABLE, Failure, Hold, Parked, next_due
 from streamkit.processing.reading import Uncommitted
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.tracing import NO_TRACING, Tracing
@@ -176,6 +176,9 @@ class Redriver:
         return self._in_builds[place]
 
     async def _redrive_one(self, held: HeldLane, head: Parked) -> Step:
+        if head.error == UNREADABLE:
+            text = f"the record cannot be read ({head.detail}): look at it, and discard it"
+            return _never_heals(UNREADABLE, text)
         if head.error == LATE:
             text = "it may have been applied before: look at what it would do, and discard it"
             return _never_heals(LATE, text)

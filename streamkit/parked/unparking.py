@@ -17,10 +17,10 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of, present
 from streamkit.model.schema import TableSchema
-from streamkit.parked.listing import LAMBDA_CHUNKS, HeldLane
+from streamkit.parked.listing import HeldLane
 from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.mark import let_go
-from streamkit.processing.parking import Failure, Parked, waiting_state
+from streamkit.processing.parking import LAMBDA_CHUNKS, Failure, Parked, waiting_state
 from streamkit.processing.transaction import ACTIONS_MAX, transact
 
 

@@ -19,6 +19,7 @@ from streamkit.actions import CHILD, ITEMS_MAX, READ
 from streamkit.clock import Clock
 from streamkit.control import START, Cursor
 from streamkit.cursor import CursorStore, creation
+from streamkit.decode import Record
 from streamkit.errors import InvariantError
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import ByteBudget, Pacing
@@ -32,6 +33,7 @@ from streamkit.processing.planning import ALL, Planner, Rerun, TooLarge
 from streamkit.processing.reading import settle
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
+from streamkit.processing.unreadable import set_aside
 
 log = get_logger("streamkit.shard")
 
@@ -83,6 +85,11 @@ class CommitStage:
         self.works.extend(works)
         if self.quiet.is_set():
             self.quiet = anyio.Event()
+
+    async def set_aside(self, records: Sequence[Record]) -> None:
+        """Set aside the records that cannot be read, before anything behind them is committed."""
+        rng, meters = self._dispatcher.rng, self._dispatcher.meters
+        await set_aside(self._store, records, self.shard, self._clock, rng, meters)
 
     async def run(self) -> None:
         """Commit until nothing waits, or what waits is to be left to another owner."""

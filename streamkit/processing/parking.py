@@ -16,7 +16,7 @@ import hashlib
 import math
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,12 @@ character in six."""
 LATE = "Late"
 """The kind of failure of a change that may have been applied, and is therefore never run again."""
 
+UNREADABLE = "Unreadable"
+"""The kind of failure of a record that cannot be read, see `unreadable`."""
+
+LAMBDA_CHUNKS = tuple(f"lambda.{number}.0" for number in range(16))
+"""Where the Lambda host, which has no cursors, lists the lanes that it holds."""
+
 _GROWTH = 3
 """Each pause between two tries of a parked change is so many times the one before."""
 
@@ -50,6 +56,11 @@ def lane_name(handler: str, key: ItemKey) -> str:
     """Name the lane of one item for one handler."""
     text = f"{handler}\0{key.pk!r}\0{key.sk!r}"
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def chunk_of(lane: str, chunks: Sequence[str]) -> str:
+    """Choose one of some chunks for a lane, by its name, which begins with hex digits."""
+    return chunks[int(lane[:8], 16) % len(chunks)]
 
 
 _LIBRARIES = re.compile(r"[/\\\\](site-packages|streamkit)[/\\\\]")

@@ -25,6 +25,7 @@ from streamkit.processing.outcome import Outcome, Version, Work, with_reads
 from streamkit.processing.parking import (
     Hold,
     ParkedRecord,
+    chunk_of,
     lane_name,
     next_due,
     park,
@@ -301,11 +302,6 @@ class Planner:
             if hold.chunk.startswith(f"{self.shard}.")
         ]
         return f"{self.shard}.{len(mine) // CHUNK_LANES}"
-
-
-def chunk_of(lane: str, chunks: Sequence[str]) -> str:
-    """Choose one of some chunks for a lane, by its name, which begins with hex digits."""
-    return chunks[int(lane[:8], 16) % len(chunks)]
 
 
 def _merged(first: Action, second: Action) -> Action | None:

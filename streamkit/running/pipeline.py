@@ -177,6 +177,9 @@ class ShardPipeline:
             return self.reader.wait
         self.closing.note_read()
         self.behind.note(page.records)
+        if page.flawed:
+            self._apart(self._process_flawed, page)
+            return None
         if self._cautious and page.records:
             self._apart(self._process_singly, page)
             return None
@@ -214,6 +217,17 @@ class ShardPipeline:
         await self._run_lanes(later, works)
         self._hand_over(page, works, business)
         self._go_on(self._rest(pause))
+
+    async def _process_flawed(self, page: Page) -> None:
+        """Set aside what cannot be read; to everything else in the page that is not there."""
+        await self.stage.set_aside(page.records)
+        if self._cautious:
+            await self._process_singly(page)
+            return
+        works, later, business = self.dispatcher.works(page, self.shard, self.turning.as_run)
+        self._note_traffic(page, business)
+        pause = self.pacing.pause(business, len(page.records))
+        await self._process(page, works, later, business, pause)
 
     async def _run_lanes(self, later: list[Run], works: list[Work]) -> None:
         if later and not self.stage.left:

@@ -4,6 +4,30 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "unreadable-dropped",
+        "running/pipeline.py",
+        "        if page.flawed:\n",
+        "        if page.flawed and not page.records:\n",
+        "a record without keys is nowhere, and its worker goes on behind it",
+        test="tests/simulation/test_unreadable.py::test_a_worker_sets_a_record_aside_once_and_does_the_rest_of_its_page",
+    ),
+    Mutant(
+        "unreadable-set-aside-for-ever",
+        "decode/pages.py",
+        '        flaw="" if own else flaw,\n',
+        "        flaw=flaw,\n",
+        "of a new kind of event, what sets a record aside is set aside itself, for ever",
+        test="tests/unit/decode/test_envelope.py::test_what_cannot_be_read_of_streamkits_own_records_is_of_no_interest",
+    ),
+    Mutant(
+        "unreadable-while-the-table-throttles",
+        "processing/unreadable.py",
+        "            if trouble_of(error) not in _PASSING:\n                raise\n",
+        "            return\n",
+        "what cannot be read is lost while the table throttles",
+        test="tests/simulation/test_unreadable.py::test_a_table_that_throttles_lets_the_batch_come_again_with_its_record",
+    ),
+    Mutant(
         "reads-take-no-place",
         "processing/outcome.py",
         "    if len(refs) > ITEMS_MAX:\n",

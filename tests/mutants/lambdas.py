@@ -155,6 +155,31 @@ MUTANTS = (
         "of a change in three commits, the handlers of the first one apply it twice after a death",
         test="tests/simulation/test_several_commits.py::test_a_change_of_several_commits_is_applied_once_whichever_its_host_died_after",
     ),
+    # -- what cannot be read -----------------------------------------------------------------------
+    Mutant(
+        "unreadable-dropped-on-lambda",
+        "aws_lambda/host.py",
+        "        await environment.set_aside(flawed, given.shard)\n",
+        "",
+        "a record without keys is nowhere, and its mapping goes on behind it",
+        test="tests/simulation/test_unreadable.py::test_a_function_sets_a_record_aside_once_and_does_the_rest_of_its_batch",
+    ),
+    Mutant(
+        "unreadable-alone-dropped-on-lambda",
+        "aws_lambda/host.py",
+        "    if not wanted and not flawed:\n",
+        "    if not wanted:\n",
+        "a record that cannot be read is lost where nothing else in its batch is wanted",
+        test="tests/unit/test_lambda_events.py::test_an_unknown_kind_of_event_is_never_taken_for_done",
+    ),
+    Mutant(
+        "unreadable-given-up",
+        "aws_lambda/late.py",
+        "    await environment.set_aside(records, shard)\n",
+        "",
+        "of a batch that a mapping gave up, what cannot be read is lost",
+        test="tests/simulation/test_unreadable.py::test_a_payload_that_a_mapping_gave_up_is_done_but_for_what_cannot_be_read",
+    ),
     # -- what comes again --------------------------------------------------------------------------
     Mutant(
         "later-identifier",

@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "unreadable-dropped-by-the-mover",
+        "moving/to_workers.py",
+        "        await self.environment.set_aside(records, None)\n",
+        "",
+        "what cannot be read is lost while a consumer is moved",
+        test="tests/simulation/test_unreadable.py::test_a_mover_sets_aside_what_cannot_be_read",
+    ),
+    Mutant(
         "no-room-beside-the-movers-token",
         "processing/planning.py",
         "                return TooLarge(outcome)\n",

@@ -6,12 +6,13 @@ import random
 
 import pytest
 
-from streamkit import App, Change, ConfigurationError, Entity, InvariantError, Put
+from streamkit import App, Change, ConfigurationError, Entity, Put
 from streamkit.aws_lambda.environment import StreamReplaced, open_environment
 from streamkit.aws_lambda.event import read_event
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import Kind
 from streamkit.decode.images import decode_item
+from streamkit.parked.listing import held_lanes, list_parked
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import world_of
 
@@ -147,11 +148,24 @@ def test_the_end_of_a_window_may_have_no_records_and_no_state(state):
 
 
 @pytest.mark.parametrize("member", ["Keys", "SequenceNumber"])
-def test_a_record_without_what_every_record_has_is_refused_by_name(member):
+def test_a_record_without_what_every_record_has_says_what_it_lacks(member):
     event = documented()
     del event["Records"][1]["dynamodb"][member]
-    with pytest.raises(ConfigurationError, match=rf"{member}.*\[1\]"):
-        read_event(event)
+    first, flawed, last = read_event(event).records
+    assert member in flawed.flaw
+    assert (first.flaw, last.flaw) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("record", "flaw"),
+    [("x", "type str"), ({"eventSource": "aws:kinesis", "kinesis": {}}, "aws:kinesis")],
+)
+def test_a_record_of_something_else_among_those_of_a_stream_says_of_what(record, flaw):
+    event = documented()
+    event["Records"][1] = record
+    first, flawed, last = read_event(event).records
+    assert flaw in flawed.flaw
+    assert (first.flaw, last.flaw) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +176,6 @@ def test_a_record_without_what_every_record_has_is_refused_by_name(member):
         ({"Records": ["x"]}, "type str"),
         ({"Records": [{"eventSource": "aws:kinesis", "kinesis": {}}]}, "of aws:kinesis"),
         ({"Records": [{"EventSource": "aws:sns", "Sns": {}}]}, "of aws:sns"),
-        ({"Records": [{"eventSource": "aws:dynamodb"}]}, "dynamodb"),
         ({"source": "aws.events"}, "has no Records"),
     ],
 )
@@ -238,9 +251,13 @@ def test_events_of_another_table_or_of_a_former_stream_are_refused():
 
 def test_an_unknown_kind_of_event_is_never_taken_for_done():
     async def check(world, environment, arn):
-        with pytest.raises(InvariantError, match="RENAME"):
-            await process_batch(
-                environment, {"Records": [record_of(arn) | {"eventName": "RENAME"}]}
-            )
+        event = {"Records": [record_of(arn) | {"eventName": "RENAME"}]}
+        assert await process_batch(environment, event) == {"batchItemFailures": []}
+        assert await process_batch(environment, event) == {"batchItemFailures": []}
+        (parked,) = await list_parked(environment.store)
+        assert (parked.error, parked.handler) == ("Unreadable", "(unreadable)")
+        assert "RENAME" in parked.detail
+        (lane,) = await held_lanes(environment.store)
+        assert lane.stuck
 
     in_environment(check)

@@ -1,6 +1,7 @@
 """The envelope is read in one pass, tolerates what it does not know, and keeps images as bytes."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -98,9 +99,55 @@ def test_only_a_removal_by_the_ttl_service_is_an_expiry(
     assert parse(record(eventName=event, userIdentity=identity))[0].kind is kind
 
 
-def test_an_unknown_kind_of_event_is_never_taken_for_another() -> None:
-    with pytest.raises(InvariantError, match="ARCHIVE"):
-        _ = parse(record(eventName="ARCHIVE"))[0].kind
+FLAWS: dict[str, tuple[object, str]] = {
+    "an unknown kind of event": (record(eventName="ARCHIVE"), "ARCHIVE.*eventName"),
+    "no kind of event": ({"dynamodb": record()["dynamodb"]}, "eventName"),
+    "no keys": (inner(Keys=...), "Keys"),
+    "keys without attributes": (inner(Keys={}), "Keys"),
+    "keys that are no map": (inner(Keys=["a"]), "Keys"),
+    "a key of an unknown type": (inner(Keys={"PK": {"Q": "a"}}), "Keys"),
+    "a key of two types": (inner(Keys={"PK": {"S": "a", "N": "1"}}), "Keys"),
+    "a key that is no text": (inner(Keys={"PK": {"S": 1}}), "Keys"),
+    "a number that is none": (inner(Keys={"PK": {"N": "one"}}), "Keys"),
+    "bad base64": (inner(Keys={"PK": {"B": "?"}}), "Keys"),
+    "no place": (inner(SequenceNumber=...), "SequenceNumber"),
+    "a place that is no number": (inner(SequenceNumber="x1"), "SequenceNumber"),
+    "a place beyond all": (inner(SequenceNumber="1" * 41), "SequenceNumber"),
+    "a time that is none": (inner(ApproximateCreationDateTime="soon"), "CreationDateTime"),
+    "a time beyond all": (inner(ApproximateCreationDateTime=1e300), "CreationDateTime"),
+    "no change at all": ({"eventName": "INSERT"}, "dynamodb"),
+    "no record at all": ("text", "Record|object"),
+}
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_a_record_that_cannot_be_read_says_why_and_leaves_the_others_as_they_are(flaw: str) -> None:
+    broken, why = FLAWS[flaw]
+    one, other = inner(SequenceNumber="7" * 21), inner(SequenceNumber="8" * 21)
+    page = parse_page(json.dumps({"Records": [one, broken, other]}).encode())
+    assert page.flawed
+    first, found, last = page.records
+    assert [first, last] == parse(one, other)
+    assert re.search(why, found.flaw)
+    assert found.new_image is not None
+    assert json.loads(bytes(found.new_image)) == broken
+    assert Record.from_bytes(found.to_bytes()) == found
+    assert found.sequence_number, "it has a place: that of the one before, where it says none"
+    assert found.created_at == 1714521600.0
+    with pytest.raises(InvariantError, match="UNREADABLE"):
+        _ = found.kind
+
+
+def test_what_cannot_be_read_of_streamkits_own_records_is_of_no_interest() -> None:
+    """To set it aside would lead to more of them, for ever."""
+    keys = {"PK": {"S": "_sk#app#lane#1"}, "SK": {"S": "-"}}
+    (own,) = parse(inner(Keys=keys) | {"eventName": "ARCHIVE"})
+    assert (own.flaw, own.keys) == ("", keys)
+
+
+def test_keys_that_are_no_text_are_sound() -> None:
+    body = json.dumps({"Records": [inner(Keys={"PK": {"N": "12"}, "SK": {"B": "AAE="}})]})
+    assert not parse_page(body.encode()).flawed
 
 
 def test_key_values_have_their_type() -> None:

@@ -1,0 +1,101 @@
+"""Unreadable records: they are set aside where they are found again, and what follows goes on.
+
+A record without keys, or of a kind of event that nobody knows, is of no item, so that no handler
+can run for it and nothing can queue behind it. It is parked as it came, in a lane of its own among
+those of the Lambda host, which every listing looks through, and it is stuck there: a person looks
+at it and discards it.
+
+In: records. Out: parked changes, before whoever read the records goes on behind them. The lane's
+name is a hash of the record, and it is parked IF it is not there: to do it again changes nothing,
+so that it needs no part of a commit. On failure: what throttles or does not answer is repeated.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterable
+
+import anyio
+
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.clock import Clock
+from streamkit.cursor import CursorStore
+from streamkit.decode import Record
+from streamkit.errors import InvariantError
+from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import Meters
+from streamkit.processing.commit import Invalid
+from streamkit.processing.parking import (
+    LAMBDA_CHUNKS,
+    UNREADABLE,
+    Failure,
+    ParkedRecord,
+    chunk_of,
+    park,
+    payload_of,
+    stored,
+)
+from streamkit.processing.transaction import transact
+
+HANDLER = "(unreadable)"
+"""What stands for a handler: nobody knows which ones it would have been for."""
+_AGAIN_SECONDS = 5.0
+_PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
+
+log = get_logger("streamkit.unreadable")
+
+
+async def set_aside(
+    store: CursorStore,
+    records: Iterable[Record],
+    shard: str,
+    clock: Clock,
+    rng: random.Random,
+    meters: Meters,
+) -> None:
+    """Park the records that have a flaw, each once; return when all of them are in the table.
+
+    Raises:
+        ConfigurationError: the credentials may not write.
+    """
+    for record in records:
+        if record.flaw:
+            await _park(store, record, shard, clock, rng, meters)
+
+
+async def _park(
+    store: CursorStore,
+    record: Record,
+    shard: str,
+    clock: Clock,
+    rng: random.Random,
+    meters: Meters,
+) -> None:
+    lane = hashlib.blake2b(record.to_bytes(), digest_size=12).hexdigest()
+    payload = payload_of(record, "whole")
+    parked = ParkedRecord(
+        handler=HANDLER,
+        entity="",
+        shard=shard,
+        position=record.position,
+        record=stored(record, payload),
+        failure=Failure(UNREADABLE, record.flaw, 0, heals=False),
+        at=int(clock.time()),
+        due=None,
+        payload=payload,
+    )
+    actions = park(store.space, lane, parked, chunk_of(lane, LAMBDA_CHUNKS))
+    schemas = {store.space.schema.name: store.space.schema}
+    while True:
+        try:
+            sent = await transact(store.dynamodb, schemas, actions, rng)
+            break
+        except AwsError as error:
+            if trouble_of(error) not in _PASSING:
+                raise
+            log.warning("record.unreadable", shard=shard, lane=lane, code=code_of(error))
+        await anyio.sleep(_AGAIN_SECONDS)
+    if isinstance(sent, Invalid):
+        raise InvariantError("the table finds invalid what sets a record aside")
+    if sent is None:
+        meters.unreadable.add()
+        log.error("record.unreadable", shard=shard, lane=lane, flaw=record.flaw)
