@@ -10,8 +10,6 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-import anyio
-
 
 class Clock(Protocol):
     """Where the time comes from."""
@@ -26,15 +24,15 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's wall clock, and the event loop's own monotonic time."""
+    """The machine's wall clock, and the monotonic time that event loops measure with."""
 
     def time(self) -> float:
         """Return the wall clock, in seconds since 1970 UTC."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Return the running event loop's time in seconds."""
-        return anyio.current_time()
+        """Return the seconds since some moment."""
+        return time.monotonic()
 
 
 def utc(seconds: float) -> datetime:

@@ -8,11 +8,17 @@ would keep a shard awake.
 import random
 from dataclasses import dataclass, field
 
+import anyio.lowlevel
+
+from streamkit.clock import Clock
+
 _BUSY_RECORDS = 100
 _CONFLICT_SECONDS = (0.02, 2.0)
 _THROTTLE_SECONDS = (0.5, 20.0)
 _CONFLICTS_MAX = 16
 """More in a row do not make a pause longer; powers of two soon exceed what a float can hold."""
+GIVE_WAY_SECONDS = 0.05
+"""How long a loop over an app's code may keep heartbeats and commits from going on."""
 _PAUSE_MIN = 0.05
 """From which pauses grow where the floor is 0."""
 
@@ -105,3 +111,25 @@ class ByteBudget:
     def forget(self, shard: str) -> None:
         """Give back all that a shard holds: it is not read here any more."""
         self._total -= self._held.pop(shard, 0)
+
+
+class Turn:
+    """Lets a loop that calls an app's code give way to the event loop's other tasks, now and then.
+
+    A page of a thousand changes may take a handler a minute: without a pause the worker sends no
+    heartbeat meanwhile, and others take its shards.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
+
+    async def give_way(self) -> None:
+        """Let other tasks run, if none has for `GIVE_WAY_SECONDS`."""
+        while self._clock.monotonic() - self._began >= GIVE_WAY_SECONDS:
+            # Tasks that wait here go on together: the first begins the time anew for all of them.
+            began = self._began
+            await anyio.lowlevel.checkpoint()
+            if self._began == began:
+                self._began = self._clock.monotonic()
+                return

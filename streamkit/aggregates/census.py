@@ -46,6 +46,7 @@ from streamkit.model.conditions import absent
 from streamkit.model.copies import COPY
 from streamkit.model.keys import Key
 from streamkit.model.tables import Tables
+from streamkit.pacing import Turn
 from streamkit.processing.commit import Applied, Invalid, Refused
 from streamkit.processing.ledger import entry_ref, written
 from streamkit.processing.planning import Draft
@@ -97,11 +98,13 @@ class Census:
     page_items: int = PAGE_ITEMS
     counts: Counts = field(default_factory=Counts)
     _computed: set[Key[Any]] = field(default_factory=set)
+    _turn: Turn = field(init=False)
 
     def __post_init__(self) -> None:
         """Read the source's table."""
         self._source = source_of(self.aggregate)
         self._table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
+        self._turn = Turn(self.clock)
 
     async def serve(self, segment: Segment) -> None:
         """Count a segment, page by page, until it is finished or has to be given back.
@@ -112,8 +115,12 @@ class Census:
         while not (segment.finished or segment.stopping.is_set()):
             request = segment.scan_request(self.tables.own.name, limit=self.page_items)
             reply = await patiently(lambda: self.aws.dynamodb.scan(**request))  # noqa: B023
-            read = (self._read(raw, segment.cursor.name) for raw in reply["Items"])
-            found = [one for one in read if one is not None]
+            found = []
+            for raw in reply["Items"]:
+                await self._turn.give_way()
+                one = self._read(raw, segment.cursor.name)
+                if one is not None:
+                    found.append(one)
             await self._count(segment, found, reply.get("LastEvaluatedKey"))
 
     # -- what an item contributes --------------------------------------------------------------

@@ -120,7 +120,7 @@ class BatchRun:
         """Process the next records; return whether all of them are done."""
         some = list(islice(self.todo, count))
         shard, page = self.planner.shard, Page(tuple(some), marked=self.marked)
-        works, later, _ = self.dispatcher.works(page, shard, self.as_run)
+        works, later, _ = await self.dispatcher.works(page, shard, self.as_run)
         self.works = deque(works)
         if later:
             lanes = self.dispatcher.run_lanes(later, works, shard, held=self.held.holds)

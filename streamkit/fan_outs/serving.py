@@ -23,6 +23,7 @@ from streamkit.control import ControlSpace
 from streamkit.handler import Broadcast, Handler, OnFailure
 from streamkit.kinds.audience import Recipient
 from streamkit.model.tables import Tables
+from streamkit.pacing import Turn
 from streamkit.parked.listing import HeldLane
 from streamkit.processing.attempts import Attempts
 from streamkit.processing.breaker import LEAST
@@ -122,11 +123,13 @@ class Serving:
     clock: Clock
     _attempts: Attempts = field(init=False)
     _sending: Sending = field(init=False)
+    _turn: Turn = field(init=False)
 
     def __post_init__(self) -> None:
         """Count failures apart from those of shards."""
         self._attempts = Attempts(Failures(Counts(), self.clock), self.rng)
         self._sending = Sending(self.outlets, self._attempts)
+        self._turn = Turn(self.clock)
 
     def begin(
         self, fanned: FanOutChange, number: int, recipients: Iterable[Recipient]
@@ -159,6 +162,7 @@ class Serving:
         handler, outcome, recipient = fanned.handler, served.outcome, served.recipient
 
         async def attempt() -> None:
+            await self._turn.give_way()
             outcome.run += 1
             if recipient.error is not None:
                 raise recipient.error

@@ -57,6 +57,7 @@ EVENTS: Mapping[str, str] = {
     "shard.released": "a shard was given back",
     "hook.failed": "the app's hook for shards raised; nothing else comes of it",
     "shard.slowed": "the stream asked for patience or was not to be reached",
+    "handler.slow": "a call of a `def` handler held up the event loop for so long; said once each",
     "handler.retried": "a handler failed and is tried again",
     "handler.failed": "a handler failed for good: the change is parked, or skipped",
     "handler.shadow": "what a shadow handler would change, or that it failed; bounded a minute",

@@ -206,7 +206,7 @@ class Redriver:
                 "ChangeUnwanted",
                 f"{handler.declared} does not listen to such a change any more; discard it",
             )
-        works, _, _ = dispatcher.works(Page((record,)), head.shard)
+        works, _, _ = await dispatcher.works(Page((record,)), head.shard)
         if not works:  # the handler's `when` does not hold (any more): done without effects
             return await self._leave_undone(held, head)
         failure = works[0].outcomes[0].failure

@@ -28,7 +28,9 @@ from streamkit.model.cascades import Cascades
 from streamkit.model.origin import UNMARKED, Mark, read_mark
 from streamkit.model.schema import TableSchema
 from streamkit.model.tables import Tables
+from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
+from streamkit.pacing import GIVE_WAY_SECONDS, Turn
 from streamkit.processing.attempts import Attempts
 from streamkit.processing.failures import Counts, Failures
 from streamkit.processing.lanes import into_lanes
@@ -40,6 +42,8 @@ from streamkit.processing.shadow import Shadows
 from streamkit.processing.tracing import NO_TRACING, UNTRACED, Tracing
 from streamkit.processing.typed import TypedChanges, source_of
 from streamkit.sinks.outlets import Outlets
+
+log = get_logger("streamkit.handler")
 
 Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
 """Makes the keyword arguments that a handler's signature asks for."""
@@ -99,11 +103,15 @@ class Dispatcher:
                 there = self._listeners.get((handler.entity, kind), ())
                 self._listeners[handler.entity, kind] = (*there, handler)
         self._limiter = anyio.Semaphore(self.concurrency)
+        self._slow: set[str] = set()
+        self._turn = Turn(self.clock)
 
-    def works(
+    async def works(
         self, page: Page, shard_id: str, as_run: AsRun = as_registered
     ) -> tuple[list[Work], list[Run], int]:
         """Route a page and run its pure handlers, as the shard runs them.
+
+        Between changes other tasks have their turn, so that a slow handler costs no lease.
 
         Returns:
             The works with anything to do, the runs left for `run_lanes`, and how many records of
@@ -111,8 +119,9 @@ class Dispatcher:
         """
         works: list[Work] = []
         later: list[Run] = []
-        business, now = 0, self.clock.monotonic()
+        business = 0
         for record in page.records:
+            await self._turn.give_way()
             entity = self.router.route(record)
             if entity is CONTROL:
                 self.counts.control += 1
@@ -140,7 +149,7 @@ class Dispatcher:
             if work.outcomes:
                 self.counts.changes += 1
                 works.append(work)
-                later += self._run_pure(work, shard_id, now)
+                later += self._run_pure(work, shard_id)
         return works, later, business
 
     def committed(self, work: Work) -> None:
@@ -198,7 +207,7 @@ class Dispatcher:
             work.outcomes.append(outcome)
         return work
 
-    def _run_pure(self, work: Work, shard_id: str, now: float) -> list[Run]:
+    def _run_pure(self, work: Work, shard_id: str) -> list[Run]:
         later = []
         for outcome in work.outcomes:
             if outcome.failure is not None or not outcome.waiting:
@@ -208,11 +217,12 @@ class Dispatcher:
                     ties = self._ties(work, work.key, outcome.handler, shard_id)
                     later.append(Run(work, outcome, work.key, ties))
             elif not outcome.run:
-                self._run_sync(work, outcome, shard_id, now)
+                self._run_sync(work, outcome, shard_id)
         return later
 
-    def _run_sync(self, work: Work, outcome: Outcome, shard_id: str, now: float) -> None:
+    def _run_sync(self, work: Work, outcome: Outcome, shard_id: str) -> None:
         outcome.run += 1
+        began = self.clock.monotonic()
         try:
             with self.tracing.run(work, outcome) if work.trace else UNTRACED:
                 effects = self._effects(work, outcome.handler, shard_id)
@@ -228,7 +238,22 @@ class Dispatcher:
             if outcome.handler.shadow:
                 self.shadows.ran(outcome)
             else:
-                self.failures.worked(outcome.handler, now)
+                self.failures.worked(outcome.handler, began)
+        finally:
+            seconds = self.clock.monotonic() - began
+            if seconds > GIVE_WAY_SECONDS:
+                self._name_slow(outcome.handler, seconds)
+
+    def _name_slow(self, handler: Handler, seconds: float) -> None:
+        """Say once which handler keeps the event loop busy: nothing else goes on meanwhile."""
+        if handler.name not in self._slow:
+            self._slow.add(handler.name)
+            log.warning(
+                "handler.slow",
+                handler=handler.name,
+                milliseconds=round(seconds * 1000),
+                declared=str(handler.declared),
+            )
 
     async def run_lanes(
         self,
@@ -290,6 +315,7 @@ class Dispatcher:
         outcome.failure, outcome.omitted = None, frozenset()
 
         async def attempt() -> None:
+            await self._turn.give_way()
             outcome.run += 1
             pending = Pending(uncommitted, work.position)
             await self._aim.tables.learning(lambda: self._attempt(work, outcome, pending, shard_id))

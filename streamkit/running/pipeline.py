@@ -104,6 +104,11 @@ class ShardPipeline:
         return not (self.stage.works or self._processing or self.reader.ended)
 
     @property
+    def reads(self) -> bool:
+        """Whether its next page is to be read, now or when it is due."""
+        return not (self._processing or self.reader.ended)
+
+    @property
     def lag(self) -> float:
         """How far behind it is, in seconds; NaN if that is not known yet."""
         waiting = (work.record for work in self.stage.works if work.record is not None)
@@ -183,7 +188,13 @@ class ShardPipeline:
         if self._cautious and page.records:
             self._apart(self._process_singly, page)
             return None
-        works, later, business = self.dispatcher.works(page, self.shard, self.turning.as_run)
+        # It is not idle while the handlers of a page have their turns.
+        self._processing = True
+        try:
+            found = await self.dispatcher.works(page, self.shard, self.turning.as_run)
+        finally:
+            self._processing = False
+        works, later, business = found
         self._note_traffic(page, business)
         pause = self.pacing.pause(business, len(page.records))
         if later or self.turning.late:
@@ -302,7 +313,8 @@ class ShardPipeline:
             text = f"{tries - 1} workers in a row ended while they ran this change"
             failure = Failure("WorkerKilled", text, tries - 1, heals=False)
             return self.dispatcher.unrun(record, failure, self.turning.as_run)
-        works, later, _ = self.dispatcher.works(Page((record,)), self.shard, self.turning.as_run)
+        page = Page((record,))
+        works, later, _ = await self.dispatcher.works(page, self.shard, self.turning.as_run)
         await self.turning.settle()
         await self._run_lanes(later, works)
         return works

@@ -161,8 +161,11 @@ class ShardSet:
 
     @property
     def silence(self) -> float:
-        """For how many seconds no page was read, although there are shards to read."""
-        if not self.running or self.paused:
+        """For how many seconds no page was read, although there are shards to read.
+
+        A shard whose page is with slow handlers is not to be read.
+        """
+        if self.paused or not any(pipeline.reads for pipeline in self.running.values()):
             self._read_at = self.clock.monotonic()
         return self.clock.monotonic() - self._read_at
 

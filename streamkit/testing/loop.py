@@ -55,6 +55,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return virtual seconds since the start."""
         return self._virtual.now
 
+    def spend(self, seconds: float) -> None:
+        """Let time pass as in a call that keeps the loop busy: nothing else runs meanwhile."""
+        self._virtual.now += seconds
+
     def _run_once(self) -> None:
         # CPython's own: the queue of callbacks that run in this turn.
         ready: Any = self._ready  # type: ignore[attr-defined]

@@ -295,4 +295,21 @@ MUTANTS = (
         "of several committed writes to an item only the last counts for those who saw them all",
         test="tests/unit/test_reading.py::test_a_result_that_saw_several_committed_runs_stands_on_all_of_them",
     ),
+    # -- a handler that keeps the loop busy -----------------------------------------------------
+    Mutant(
+        "page-without-a-pause",
+        "processing/dispatch.py",
+        "        for record in page.records:\n            await self._turn.give_way()\n",
+        "        for record in page.records:\n",
+        "a slow `def` handler runs a whole page while no heartbeat is sent",
+        test="tests/simulation/test_slow_handlers.py::test_heartbeats_go_on_while_a_slow_handler_works_off_a_page",
+    ),
+    Mutant(
+        "busy-taken-for-silent",
+        "running/pipeline.py",
+        "        return not (self._processing or self.reader.ended)\n",
+        "        return True\n",
+        "a stream is called silent while a slow handler has its page",
+        test="tests/simulation/test_slow_handlers.py::test_a_slow_handler_costs_no_lease_and_no_alarm",
+    ),
 )

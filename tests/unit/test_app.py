@@ -250,7 +250,7 @@ async def test_an_image_is_decoded_once_for_all_handlers(monkeypatch):
     dispatcher = Dispatcher(
         subject.handlers, subject.router(SCHEMA), SCHEMA, lambda *_: {}, random.Random(0)
     )
-    dispatcher.works(page, "shard")
+    await dispatcher.works(page, "shard")
     assert len(decoded) == 1
     assert seen[0] is seen[1]
 

@@ -59,15 +59,15 @@ def failing(error):
     return handle
 
 
-def outcomes(dispatcher, count=1, first=1):
-    works, later, _ = dispatcher.works(page(count, first), "shard")
+async def outcomes(dispatcher, count=1, first=1):
+    works, later, _ = await dispatcher.works(page(count, first), "shard")
     return works, [work.outcomes[0] for work in works]
 
 
 def test_skipped_changes_are_counted_and_dropped():
     async def run():
         dispatcher = dispatcher_of(failing(ValueError("no")), on_failure="skip")
-        _, found = outcomes(dispatcher, 30)
+        _, found = await outcomes(dispatcher, 30)
         assert all(o.failure is None and not o.waiting and not o.actions for o in found)
         assert (dispatcher.counts.failures, dispatcher.counts.skipped) == (30, 30)
 
@@ -78,7 +78,7 @@ def test_skipped_changes_are_counted_and_dropped():
 def test_once_the_breaker_is_open_a_pure_change_waits_instead_of_being_parked(error):
     async def run():
         dispatcher = dispatcher_of(failing(error))
-        _, found = outcomes(dispatcher, 50)
+        _, found = await outcomes(dispatcher, 50)
         assert [o.failure is not None for o in found] == [True] * 19 + [False] * 31
         assert [o.waiting for o in found] == [False] * 19 + [True] * 31
         assert dispatcher.counts.failures == 19
@@ -96,7 +96,7 @@ def test_a_change_that_waits_is_run_until_it_works_and_its_success_lets_others_b
                 raise RuntimeError("no")
 
         dispatcher = dispatcher_of(handle)
-        works, found = outcomes(dispatcher, 30)
+        works, found = await outcomes(dispatcher, 30)
         waiting = next(n for n, outcome in enumerate(found) if outcome.waiting)
         async with anyio.create_task_group() as group:
             group.start_soon(
@@ -107,7 +107,7 @@ def test_a_change_that_waits_is_run_until_it_works_and_its_success_lets_others_b
             down[0] = False
         assert anyio.current_time() <= 600 + 45
         assert not found[waiting].waiting
-        _, (last,) = outcomes(dispatcher, 1, first=99)
+        _, (last,) = await outcomes(dispatcher, 1, first=99)
         assert last.failure is not None
 
     run_virtually(run)
@@ -119,7 +119,7 @@ def test_retries_of_one_change_count_once():
             raise RuntimeError("no")
 
         dispatcher = dispatcher_of(handle, attempts=10, backoff_seconds=0.01)
-        works, later, _ = dispatcher.works(page(19), "shard")
+        works, later, _ = await dispatcher.works(page(19), "shard")
         await dispatcher.run_lanes(later, works, "shard", held=lambda *_: False)
         assert all(work.outcomes[0].failure is not None for work in works)
 
@@ -136,7 +136,7 @@ def test_a_breaker_that_closed_by_a_fluke_opens_again_before_all_that_waits_is_p
 
         fluke = []
         dispatcher = dispatcher_of(handle, attempts=1)
-        works, later, _ = dispatcher.works(page(200), "shard")
+        works, later, _ = await dispatcher.works(page(200), "shard")
         with anyio.move_on_after(1200):
             await dispatcher.run_lanes(later, works, "shard", held=lambda *_: False)
         assert fluke
@@ -148,7 +148,7 @@ def test_a_breaker_that_closed_by_a_fluke_opens_again_before_all_that_waits_is_p
 def test_a_wait_ends_when_the_worker_is_stopped():
     async def run():
         dispatcher = dispatcher_of(failing(RuntimeError("no")))
-        works, found = outcomes(dispatcher, 30)
+        works, found = await outcomes(dispatcher, 30)
         until = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(
@@ -171,7 +171,7 @@ def test_waiting_is_said_in_the_log_at_each_try_but_not_for_each_change(policy):
             raise RuntimeError("no")
 
         dispatcher = dispatcher_of(handle, backoff_seconds=0.1, **policy)
-        works, later, _ = dispatcher.works(page(200), "shard")
+        works, later, _ = await dispatcher.works(page(200), "shard")
         with structlog.testing.capture_logs() as logs:
             with anyio.move_on_after(600):
                 await dispatcher.run_lanes(later, works, "shard", held=lambda *_: False)
@@ -203,7 +203,7 @@ def test_a_when_that_failed_is_looked_at_again_before_a_waiting_handler_runs(pol
         dispatcher = Dispatcher(
             app.handlers, app.router(SCHEMA), SCHEMA, lambda *_: {}, random.Random(1)
         )
-        works, found = outcomes(dispatcher, 30)
+        works, found = await outcomes(dispatcher, 30)
         assert found[-1].waiting
         await dispatcher.run(works[-1], found[-1], Uncommitted(works), "shard")
         assert not found[-1].waiting
