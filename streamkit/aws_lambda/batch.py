@@ -230,7 +230,7 @@ class BatchRun:
                 await write_plainly(dynamodb, self.tables, plan.plain)
             return True
         if isinstance(verdict, Invalid):
-            return self._narrow(plan, verdict.code)
+            return await self._narrow(plan, verdict.code)
         return await self._refused(verdict)
 
     def _taken(self, plan: Batch, then: dict[ItemKey, tuple[str, Mark]]) -> None:
@@ -293,14 +293,23 @@ class BatchRun:
         self._hold()
         self._drop_done(self.works)
 
-    def _narrow(self, plan: Batch, code: str) -> bool:
-        """Halve the transaction until the handler is alone whose result cannot be stored."""
+    async def _overtaken(self) -> bool:
+        """Read the marks again; say whether another invocation was faster with an item."""
+        before = dict(self.marks.known)
+        await self._look_again()
+        return any(self.marks.known[key] != mark for key, mark in before.items())
+
+    async def _narrow(self, plan: Batch, code: str) -> bool:
+        """Halve the transaction until the handler is alone whose result cannot be stored.
+
+        DynamoDB stops at the first action that is invalid, and then says nothing of the marks.
+        """
         self._narrowing = True
         if plan.changes > 1:
             self._most = plan.changes // 2
         elif not self._split:
             self._most, self._split = 1, True
-        else:
+        elif not await self._overtaken():
             culprit = next((o for o in self.works[0].outcomes if o.parks or o.items), None)
             if culprit is None or culprit.parks:
                 log.error("parking.refused", shard=self.planner.shard, code=code)

@@ -42,6 +42,7 @@ _MOST_ACTIONS = 100
 _MOST_BYTES = 4 << 20
 _FACTOR = 2
 _PASSED: Payload = {"Code": "None"}
+_INVALID = "ValidationError"
 
 
 def transact_write_items(engine: "Engine", payload: Payload) -> Payload:
@@ -107,7 +108,7 @@ def _bind(writes: list[Write], tables: list[Table]) -> list[Payload]:
         try:
             write.bind(table)
         except SchemaMismatch as error:
-            reasons.append({"Code": "ValidationError", "Message": error.message})
+            reasons.append({"Code": _INVALID, "Message": error.message})
             continue
         reasons.append(_PASSED)
         target = (table.name, write.place)
@@ -141,7 +142,7 @@ def _evaluate(engine: "Engine", writes: list[Write], reasons: list[Payload]) -> 
             except EmptyKeyValue:
                 raise
             except ApiError as error:
-                reasons[number] = {"Code": "ValidationError", "Message": error.message}
+                reasons[number] = {"Code": _INVALID, "Message": error.message}
         else:
             reasons[number] = _failed_condition(write, old)
         plan.append((write, old, new, old_size))
@@ -209,7 +210,7 @@ def transact_get_items(engine: "Engine", payload: Payload) -> Payload:
         try:
             key = table.keys.checked_key(given)
         except SchemaMismatch as error:
-            reasons.append({"Code": "ValidationError", "Message": error.message})
+            reasons.append({"Code": _INVALID, "Message": error.message})
             continue
         reasons.append(_PASSED)
         place = (table.name, table.keys.place(key))
@@ -233,7 +234,14 @@ def transact_get_items(engine: "Engine", payload: Payload) -> Payload:
 
 
 def cancelled(reasons: list[Payload]) -> ApiError:
-    """The refusal of a transaction, with a reason for each action."""
+    """The refusal of a transaction, with a reason for each action.
+
+    The service stops at the first action that is invalid, and says nothing of all the others: not
+    even that the condition of one does not hold.
+    """
+    invalid = [number for number, reason in enumerate(reasons) if reason["Code"] == _INVALID]
+    if invalid:
+        reasons = [r if n == invalid[0] else _PASSED for n, r in enumerate(reasons)]
     codes = ", ".join(reason["Code"] for reason in reasons)
     return ApiError(
         "TransactionCanceledException",

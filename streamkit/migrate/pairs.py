@@ -98,6 +98,7 @@ class Pairs:
             tally: is added to.
             attempt: reads and writes; returns what came of it, None if there was nothing to do.
         """
+        invalid = False
         for _ in range(_TRIES):
             try:
                 outcome = await attempt()
@@ -115,9 +116,11 @@ class Pairs:
             if outcome is DONE:
                 tally.changed += 1
                 return
-            if isinstance(outcome, Invalid):
+            if isinstance(outcome, Invalid) and invalid:
                 await self.fail(key, tally, "invalid", outcome.text)
                 return
+            # Of a transaction with an invalid action nobody says whether the item had changed.
+            invalid = isinstance(outcome, Invalid)
             tally.conflicts += 1
         await self.fail(key, tally, "contended", f"it changed {_TRIES} times in a row")
 

@@ -24,7 +24,7 @@ from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.moving.fence import Fence
 from streamkit.moving.moved import MoveRefused
 from streamkit.moving.passage import TIP_PAGES, open_reader
-from streamkit.processing.commit import Refused
+from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.mark import expiry, mark_name, mark_path
 from streamkit.source.reader import ShardReader
 from streamkit.start import RETENTION_SECONDS
@@ -197,6 +197,8 @@ class Marking:
             guard = as_read if mark.token else any_of(absent, as_read)
             action.guards.append((Guard(guard), GuardSource("", mark_name(key), MARK_GUARD)))
             sent = await fence.transact([action, *checks], self.environment.rng)
+            if isinstance(sent, Invalid):
+                raise MoveRefused([f"a mark cannot be written: {sent.code}"])
             if not isinstance(sent, Refused) or any(s.effect != MARK_GUARD for s in sent.sources):
                 return
 

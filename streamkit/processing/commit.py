@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from streamkit.actions import Action, GuardSource, ItemRef, Wire, own_attributes, render
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, Trouble, code_of, patiently, trouble_of
 from streamkit.control import ControlSpace, Cursor, read_cursor
 from streamkit.cursor import lease_guard
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
@@ -197,7 +197,7 @@ class Committer:
             response: dict[str, Any] = getattr(error, "response", {})
             return await self._canceled(batch, response.get("CancellationReasons", []))
         if trouble is Trouble.INVALID:
-            return Invalid((), code_of(error))
+            return await self._invalid(Invalid((), code_of(error)))
         if trouble in (Trouble.CONFLICT, Trouble.THROTTLED):
             return Again(throttled=trouble is Trouble.THROTTLED)
         if code_of(error) == "IdempotentParameterMismatchException":
@@ -219,7 +219,7 @@ class Committer:
             if code in ("ValidationError", "ItemCollectionSizeLimitExceeded")
         )
         if invalid:
-            return Invalid(invalid, "ValidationError")
+            return await self._invalid(Invalid(invalid, "ValidationError"))
         refused = [
             source
             for action, code in zip(batch.actions, codes[1:], strict=True)
@@ -230,6 +230,24 @@ class Committer:
             return Refused(tuple(refused))
         throttles = {"ProvisionedThroughputExceeded", "ThrottlingError"}
         return Again(throttled=not throttles.isdisjoint(codes))
+
+    async def _invalid(self, verdict: Invalid) -> Verdict:
+        """Look whether the cursor is still as it is believed to be, before a result is blamed.
+
+        DynamoDB stops at the first action that is invalid, and then says nothing of the cursor: an
+        earlier plan may have won, whose effects make this one invalid, or another worker.
+        """
+        request = {
+            "TableName": self._space.schema.name,
+            "Key": self._space.key("cursor", self.cursor.name),
+            "ConsistentRead": True,
+        }
+        reply = await patiently(lambda: self._dynamodb.get_item(**request))
+        item, mine = reply.get("Item"), self.cursor
+        there = read_cursor(own_attributes(item)) if item else None
+        if there is not None and _claim(there) == _claim(mine):
+            return verdict
+        return self._cursor_refused(item)
 
     def _cursor_refused(self, item: dict[str, Wire] | None) -> Verdict:
         mine = self.cursor
@@ -243,6 +261,11 @@ class Committer:
             raise LeaseLost(f"cursor {mine.name}: another worker has it, or an unknown commit won")
         log.info("commit.adopted", cursor=mine.name, commit=there.commit)
         return self._applied(self._sent[there.commit])
+
+
+def _claim(cursor: Cursor) -> tuple[object, ...]:
+    """Return what a commit's condition asks of the cursor, see `lease_guard`."""
+    return cursor.owner, cursor.epoch, cursor.generation, cursor.position, cursor.commit
 
 
 def _optional(cursor: Cursor) -> dict[str, Wire]:

@@ -15,6 +15,8 @@ from streamkit.aws import AwsError, Trouble, patiently, trouble_of
 from streamkit.model.conditions import identity
 from streamkit.model.schema import TableSchema
 
+_NEVER = ("ConditionalCheckFailed", "ValidationError")
+"""A condition that cannot be asked does not hold, however often it is asked."""
 _CONFLICT_SECONDS = 0.05
 """Until the transaction that holds the item has settled."""
 
@@ -44,7 +46,7 @@ async def _holds(dynamodb: Any, schema: TableSchema, check: Action) -> bool:
             if trouble_of(error) not in (Trouble.CANCELED, Trouble.CONFLICT):
                 raise
             reasons = getattr(error, "response", {}).get("CancellationReasons", [])
-            if any(reason.get("Code") == "ConditionalCheckFailed" for reason in reasons):
+            if any(reason.get("Code") in _NEVER for reason in reasons):
                 return False
             await anyio.sleep(_CONFLICT_SECONDS)
         else:

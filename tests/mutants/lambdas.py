@@ -180,6 +180,14 @@ MUTANTS = (
         "of a batch that a mapping gave up, what cannot be read is lost",
         test="tests/simulation/test_unreadable.py::test_a_payload_that_a_mapping_gave_up_is_done_but_for_what_cannot_be_read",
     ),
+    Mutant(
+        "invalid-hides-the-mark",
+        "aws_lambda/batch.py",
+        "        elif not await self._overtaken():\n",
+        "        else:\n",
+        "what another invocation has done is blamed on its handler, because it is invalid by now",
+        test="tests/simulation/test_hidden_reasons.py::test_an_invocation_that_was_overtaken_blames_no_result_that_is_invalid_by_now",
+    ),
     # -- what comes again --------------------------------------------------------------------------
     Mutant(
         "later-identifier",

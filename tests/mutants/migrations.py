@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "invalid-hides-a-changed-source",
+        "migrate/pairs.py",
+        "            if isinstance(outcome, Invalid) and invalid:\n",
+        "            if isinstance(outcome, Invalid):\n",
+        "an item has failed whose old contents were invalid when it had others already",
+        test="tests/simulation/test_hidden_reasons.py::test_a_migrations_item_has_failed_only_if_what_was_read_anew_is_invalid_again",
+    ),
+    Mutant(
         "reads-unguarded",
         "migrate/calls.py",
         "    for attribute in sorted(reads - schema.key_attributes):",

@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "invalid-mark-is-written",
+        "moving/marking.py",
+        "            if isinstance(sent, Invalid):\n",
+        "            if isinstance(sent, Invalid) and not sent.code:\n",
+        "a mark that DynamoDB refuses is taken for written, and changes overtake those parked",
+        test="tests/simulation/test_hidden_reasons.py::test_a_mark_that_cannot_be_written_ends_the_move_and_is_not_taken_for_written",
+    ),
+    Mutant(
         "unreadable-dropped-by-the-mover",
         "moving/to_workers.py",
         "        await self.environment.set_aside(records, None)\n",

@@ -11,11 +11,12 @@ from streamkit.actions import Action, GuardSource, ItemRef, Verb
 from streamkit.control import ControlSpace, Cursor, cursor_attributes
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
-from streamkit.model.conditions import absent
+from streamkit.model.conditions import absent, present
 from streamkit.model.schema import TableSchema
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
 from streamkit.processing.commit import Again, Applied, Batch, Committer, Invalid, Refused
+from streamkit.processing.probing import failing
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
 MINE = Cursor("shard-1", owner="me", epoch=3, generation=2, position="5".zfill(40), commit="c0")
@@ -41,9 +42,14 @@ def failure(code, status=400):
 class Table:
     """Answers transactions with a script; `None` means success."""
 
-    def __init__(self, *script):
+    def __init__(self, *script, item=None):
         self.script = list(script)
         self.requests = []
+        self.item = item
+
+    async def get_item(self, **request):
+        assert request["ConsistentRead"]
+        return {} if self.item is None else {"Item": self.item}
 
     async def transact_write_items(self, **request):
         self.requests.append(request)
@@ -141,13 +147,55 @@ async def test_a_refused_condition_names_its_effects():
 
 
 async def test_an_invalid_action_is_named_whatever_else_went_wrong():
-    table = Table(canceled("None", "ValidationError"))
+    table = Table(canceled("None", "ValidationError"), item=in_table())
     assert await committer(table).commit(batch()) == Invalid((0,), "ValidationError")
 
 
 async def test_an_invalid_request_is_invalid_as_a_whole():
-    table = Table(failure("ValidationException"))
+    table = Table(failure("ValidationException"), item=in_table())
     assert await committer(table).commit(batch()) == Invalid((), "ValidationException")
+
+
+INVALID = {
+    "of an action": lambda: canceled("None", "ValidationError"),
+    "of all": lambda: failure("ValidationException"),
+}
+
+
+@pytest.mark.parametrize("invalid", INVALID)
+@pytest.mark.parametrize(
+    "change",
+    [{"owner": "other"}, {"epoch": 4}, {"generation": 3}, {"commit": "x"}, {"position": "6"}, None],
+)
+async def test_an_invalid_action_does_not_hide_a_lost_lease(invalid, change):
+    """DynamoDB stops at it, and then says nothing of the cursor."""
+    item = None if change is None else in_table(**change)
+    with pytest.raises(LeaseLost):
+        await committer(Table(INVALID[invalid](), item=item)).commit(batch())
+
+
+@pytest.mark.parametrize("invalid", INVALID)
+async def test_an_invalid_action_does_not_hide_a_plan_that_won_late(invalid):
+    """Its own effects may be what makes the newer plan invalid: no result is to blame."""
+    first, second = batch("9", guarded=True), batch("9")
+    late = in_table(commit=first.id, position=first.cursor.position)
+    table = Table(
+        ReadTimeoutError(endpoint_url="x"),
+        canceled("None", "ConditionalCheckFailed"),
+        INVALID[invalid](),
+        item=late,
+    )
+    subject = committer(table)
+    assert await subject.commit(first) == Refused((SOURCE,))
+    assert await subject.commit(second) == Applied(first)
+
+
+async def test_a_condition_that_cannot_be_asked_is_asked_once():
+    action = batch(guarded=True).actions[0]
+    action.guards.append((Guard(present), SOURCE))
+    table = Table(canceled("ValidationError"), None)
+    assert await failing(table, SCHEMA, action) == [SOURCE]
+    assert not table.script
 
 
 @pytest.mark.parametrize(

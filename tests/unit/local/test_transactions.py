@@ -146,6 +146,20 @@ def test_what_is_invalid_only_for_the_table_or_item_cancels(db, table, build, ac
     assert db.everything() == []
 
 
+def test_the_first_invalid_action_is_the_only_one_with_a_reason(db, table, build):
+    """The service stops there: it does not say that conditions, before and after it, fail."""
+    db("PutItem", TableName="table", Item=build.item(pk="a", n="text"))
+    db("PutItem", TableName="table", Item=build.item(pk="b", n="text"))
+    reasons = cancelled(
+        db, check(build, "x"), add(build, "a"), check(build, "y"), add(build, "b"), put(build, "z")
+    )
+    codes = [reason["Code"] for reason in reasons]
+    assert codes == ["None", "ValidationError", "None", "None", "None"]
+    refused = cancelled(db, check(build, "x"), put(build, "z"), check(build, "y"))
+    codes = [reason["Code"] for reason in refused]
+    assert codes == ["ConditionalCheckFailed", "None", "ConditionalCheckFailed"]
+
+
 @pytest.mark.parametrize(
     ("actions", "message"),
     [
