@@ -29,7 +29,7 @@ types: $(STAMP) ## mypy (strict) on the code, pyright on the typed use of the pu
 bench: $(STAMP) ## speeds, as ratios measured side by side in one run
 	$(BIN)/pytest -q -m benchmark -s tests/benchmarks
 
-mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (an hour and a half on two cores)
+mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (half an hour; goes on where it stopped)
 	$(BIN)/python -m tests.mutants.run
 
 simulate: $(STAMP) ## fleets under every trouble: SEEDS=1000, SEEDS=200-400 or SEED=17

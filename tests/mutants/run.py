@@ -1,14 +1,19 @@
 """Run the tests against each mutant: `python -m tests.mutants.run [NAME…] [--jobs 2]`.
 
-Every mutant gets a copy of the package and the tests in a scratch folder, and the selections of
-tests below run against it until one fails; that one has caught it. A selection that fails without
-any bug, too, catches nothing. A run that takes too long counts as caught, and says so: a bug that
-makes the code go round in circles is seen by whoever waits for the tests.
+Every mutant gets a copy of the package and the tests in a scratch folder. The test that it names
+runs first, then the selections of tests below until one fails; that one has caught it. A selection
+that fails without any bug, too, catches nothing. A run that takes too long counts as caught, and
+says so: a bug that makes the code go round in circles is noticed in any run of the tests.
+
+Verdicts are kept in `.mutants.json`, so that a run that was stopped goes on where it was: one
+counts until the mutant, its module or its test changes. `--again` forgets them.
 
 Exit code 1 if a mutant survives, or does not apply.
 """
 
 import argparse
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -31,11 +36,14 @@ COPIED = (
     "tests",
     "handlers",
     "docs",
+    "deploy",
+    "Makefile",
     "pyproject.toml",
     "README.md",
     "CONTRIBUTING.md",
 )
 LIMIT_SECONDS = 240
+KEPT = ROOT / ".mutants.json"
 
 _CRASHES = "tests/simulation/test_crashes.py::"
 _FAULTS = "tests/simulation/test_fleet_seeds.py::"
@@ -146,39 +154,45 @@ def copy(source: Path, folder: Path) -> None:
             shutil.copy(source / name, folder / name)
 
 
-def first_failure(folder: Path, selection: str) -> str | None:
-    """Run a selection in a folder and return the test that fails first, if one does.
+def _failures(folder: Path, tests: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Run tests in a folder and return those that fail, without their parameters.
 
     Raises:
         RuntimeError: the run was killed, or ended otherwise without saying which test failed.
+        subprocess.TimeoutExpired: it took too long.
     """
-    paths = [p for p in SELECTIONS[selection] if (folder / p.partition("::")[0]).exists()]
-    if not paths:
-        return None
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", "--tb=no"]
     environment = os.environ | {
         "PYTHONPATH": str(folder),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
         "COLUMNS": "300",
     }
-    try:
-        done = subprocess.run(
-            [*command, "--tb=no", *paths],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"{selection}: no end within {LIMIT_SECONDS} s"
-    if done.returncode == 0:
+    done = subprocess.run(
+        [*command, *options, *tests],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS * len(tests),
+        check=False,
+    )
+    failed = re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+)", done.stdout, re.MULTILINE)
+    if done.returncode != 0 and not failed:
+        raise RuntimeError(f"{tests[0]} ended with code {done.returncode} and no failing test")
+    return failed
+
+
+def first_failure(folder: Path, tests: Sequence[str]) -> str | None:
+    """Run tests in a folder and return the one that fails first, if one does."""
+    paths = [path for path in tests if (folder / path.partition("::")[0]).exists()]
+    if not paths:
         return None
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    if failed is None:
-        raise RuntimeError(f"{selection} ended with code {done.returncode} and no failing test")
-    return failed[1]
+    try:
+        failed = _failures(folder, paths, ["-x"])
+    except subprocess.TimeoutExpired:
+        return f"{paths[0]}: no end within {LIMIT_SECONDS * len(paths)} s"
+    return next(iter(failed), None)
 
 
 class Runner:
@@ -188,9 +202,17 @@ class Runner:
         self._scratch = scratch
         self._selections = selections
         self._original = scratch / "original"
-        self._failing: dict[str, str | None] = {}
+        self._failing: dict[tuple[str, ...], str | None] = {}
         self._lock = Lock()
         copy(ROOT, self._original)
+
+    def look(self, mutants: Sequence[Mutant], jobs: int) -> None:
+        """Find out which of the tests that mutants name fail without a bug, in one run."""
+        named = sorted({mutant.test for mutant in mutants if mutant.test})
+        options = ["-n", str(jobs), "--dist", "worksteal"]
+        failing = {test for test in named if test in _failures(self._original, named, options)}
+        self._failing |= {(test,): test if test in failing else None for test in named}
+        print(f"{len(named)} tests run without a bug: {len(failing)} fail", flush=True)
 
     def check(self, mutant: Mutant) -> str | None:
         """Say why a mutant does not apply; None if it does."""
@@ -207,23 +229,50 @@ class Runner:
         copy(self._original, folder)
         text = mutant.applied(self._original / "streamkit")
         (folder / "streamkit" / mutant.file).write_text(text)
-        for selection in self._selections:
-            caught = first_failure(folder, selection)
+        for tests in ((mutant.test,), *(SELECTIONS[name] for name in self._selections)):
+            caught = first_failure(folder, tests) if all(tests) else None
             if caught is None:
                 continue
-            anyway = self._fails_anyway(selection)
+            anyway = self._fails_anyway(tests)
             if anyway is None:
                 break
-            print(f"  {selection} fails without a mutant, too: {anyway}", flush=True)
+            print(f"  {tests[0]} fails without a mutant, too: {anyway}", flush=True)
             caught = None
         shutil.rmtree(folder)
         return Verdict(caught, time.monotonic() - began)
 
-    def _fails_anyway(self, selection: str) -> str | None:
+    def _fails_anyway(self, tests: tuple[str, ...]) -> str | None:
         with self._lock:
-            if selection not in self._failing:
-                self._failing[selection] = first_failure(self._original, selection)
-            return self._failing[selection]
+            if tests not in self._failing:
+                self._failing[tests] = first_failure(self._original, tests)
+            return self._failing[tests]
+
+
+class Kept:
+    """The verdicts of runs before, as far as they still count."""
+
+    def __init__(self, *, again: bool) -> None:
+        self._caught: dict[str, list[str]] = {}
+        self._lock = Lock()
+        if KEPT.exists() and not again:
+            self._caught = json.loads(KEPT.read_text())
+
+    def caught_by(self, mutant: Mutant) -> str | None:
+        """Return the test that has caught a mutant, if neither of them has changed since."""
+        digest, test = self._caught.get(mutant.name, ("", ""))
+        return test if digest == self._digest(mutant) else None
+
+    def keep(self, mutant: Mutant, verdict: Verdict) -> None:
+        """Keep what a run has found; a mutant that survives is run again."""
+        if verdict.caught_by is not None:
+            with self._lock:
+                self._caught[mutant.name] = [self._digest(mutant), verdict.caught_by]
+                KEPT.write_text(json.dumps(self._caught, indent=0))
+
+    def _digest(self, mutant: Mutant) -> str:
+        file = ROOT / mutant.test.partition("::")[0]
+        test = file.read_text() if file.is_file() else ""
+        return hashlib.sha256(f"{mutant.applied()}\0{test}".encode()).hexdigest()
 
 
 def report(mutant: Mutant, verdict: Verdict) -> None:
@@ -240,6 +289,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.run")
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants; all without it")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument("--again", action="store_true", help="forget what was found before")
     parser.add_argument("--only", nargs="+", choices=SELECTIONS, help="only these selections")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - {mutant.name for mutant in MUTANTS}
@@ -252,10 +302,15 @@ def main() -> int:
         if broken:
             print("\n".join(("these do not apply:", *broken)))
             return 1
-        bad = 0
+        bad, kept = 0, Kept(again=arguments.again)
+        todo = [mutant for mutant in chosen if kept.caught_by(mutant) is None]
+        print(f"{len(chosen) - len(todo)} of {len(chosen)} were caught before", flush=True)
+        if todo:
+            runner.look(todo, arguments.jobs)
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            for mutant, verdict in zip(chosen, pool.map(runner.run, chosen), strict=True):
+            for mutant, verdict in zip(todo, pool.map(runner.run, todo), strict=True):
                 report(mutant, verdict)
+                kept.keep(mutant, verdict)
                 bad += verdict.caught_by is None
     print(f"{len(chosen) - bad} of {len(chosen)} mutants caught")
     return 1 if bad else 0
