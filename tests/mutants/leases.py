@@ -235,6 +235,16 @@ MUTANTS = (
         test="tests/unit/local/test_transactions.py::test_the_first_invalid_action_is_the_only_one_with_a_reason",
     ),
     Mutant(
+        "adopted-with-the-later-plans-holds",
+        "processing/committing.py",
+        "            await self._adopt(verdict.batch)\n        elif isinstance(verdict, Refused):\n"
+        "            await self._refused",
+        "            await self._adopt(verdict.batch)\n            self.held.begin(batch.held)\n"
+        "        elif isinstance(verdict, Refused):\n            await self._refused",
+        "an earlier plan won, and a change that only a later one queued falls out of its lane",
+        test="tests/simulation/test_adversary.py::test_a_plan_that_parks_and_wins_late_holds_what_it_parks_and_not_what_a_later_plan_would",
+    ),
+    Mutant(
         "seen-too-early",
         "processing/committing.py",
         "        seen = self.seen if batch.changes == len(self.works) else self.cursor.seen\n",

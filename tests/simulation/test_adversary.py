@@ -25,6 +25,7 @@ from streamkit import (
     Inserted,
     Key,
     Modified,
+    PoisonChange,
     Put,
     Set,
     Table,
@@ -39,7 +40,7 @@ from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.parked.redrive import redrive
 from streamkit.settings import Settings
-from streamkit.testing.faults import Faults
+from streamkit.testing.faults import Faults, inflict
 from streamkit.testing.loop import EPOCH, run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.shop import TABLE, Traffic, create_table, expected, found
@@ -667,6 +668,63 @@ def test_an_earlier_plan_that_wins_late_finishes_its_own_changes_and_no_other():
         await world.run_worker(app, process=process)
         assert process.late is None
         assert notes(world) == {"x": 0, "copy": 0, "y": 0, "z": 0}
+
+    run_virtually(scenario)
+
+
+@dataclass
+class ParkedLate(Process):
+    """Its first plan that parks is applied when a second one, which parks more, is on its way."""
+
+    late: Any = None
+    tries: int = 0
+    more: Any = None
+
+    async def intercept(self, call, apply):
+        if call.operation == "TransactWriteItems" and b"#parked#" in call.payload:
+            self.tries += 1
+            if self.tries == 1:
+                self.late = apply
+                raise ConnectionResetError("the connection broke")
+            if self.tries == 2:
+                self.more()
+                await anyio.sleep(5)  # what is written now is read and dispatched meanwhile
+                return await inflict("conflict", call, apply, random.Random(1))
+            if self.late is not None:
+                late, self.late = self.late, None
+                assert late().status == 200
+        return apply()
+
+
+def test_a_plan_that_parks_and_wins_late_holds_what_it_parks_and_not_what_a_later_plan_would():
+    """The later one queues another change of the item, which would fall out of its lane."""
+    broken, seen = {"x", "y"}, []
+
+    async def scenario():
+        app = make_app()
+
+        @app.on
+        def writes(change: Inserted[Thing] | Modified[Thing]) -> Set[Note]:
+            if change.new.name in broken:
+                raise PoisonChange("not yet")
+            seen.append((change.new.name, change.new.n))
+            return Set(Note.key(name=change.new.name), n=change.new.n)
+
+        world, process = make_world(), ParkedLate("worker")
+        process.more = lambda: [put(world, "x", n=1), put(world, "y"), put(world, "y", n=1)]
+        put(world, "x")
+        assert await world.run_worker(app, process=process)
+        assert (process.late, process.tries) == (None, 4)
+        put(world, "x", n=2)
+        assert await world.run_worker(app)
+        broken.clear()
+        async with world.clients() as aws:
+            reports = await redrive(app, aws)
+        assert sorted(report.done for report in reports) == [2, 3]
+        assert sorted(seen) == [("x", 0), ("x", 1), ("x", 2), ("y", 0), ("y", 1)]
+        assert [n for name, n in seen if name == "x"] == [0, 1, 2]
+        assert notes(world) == {"x": 2, "y": 1}
+        assert not control_items(world, "parked")
 
     run_virtually(scenario)
 
