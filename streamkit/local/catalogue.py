@@ -58,7 +58,13 @@ class Catalogue:
         while closed and closed[0][0] < before:
             self._forget(closed.popleft()[1])
 
+    def forget_all(self) -> None:
+        """Forget every shard's records, as nobody can find them any more."""
+        for shard in self._by_id.values():
+            shard.discard()
+
     def _forget(self, shard: Shard) -> None:
+        shard.discard()
         del self._by_id[shard.id]
         del self._ids[bisect_left(self._ids, shard.id)]
         if shard.parent_id is not None:

@@ -1,10 +1,11 @@
 """One change of one item, as its stream remembers it.
 
-A record keeps references to the images, which nobody changes, and builds its wire form when it is
-first read: a write pays next to nothing for its stream, and a page of records that was read once
-costs a join of bytes. What the view type leaves out is not kept.
+A new record keeps references to the images, which nobody changes, so that a write pays next to
+nothing for its stream. Records of full chunks are packed: images become JSON, which is what readers
+get, and take a fraction of the memory. What the view type leaves out is not kept.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -12,9 +13,28 @@ import msgspec
 from streamkit.local.values import AttributeValue, Item, item_size
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 OLD_IMAGE_VIEWS = frozenset({"OLD_IMAGE", "NEW_AND_OLD_IMAGES"})
 NEW_IMAGE_VIEWS = frozenset({"NEW_IMAGE", "NEW_AND_OLD_IMAGES"})
+
+# Larger images stay shared with the table and with the record of the next change of the item.
+_PACKED_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the records of one stream have in common.
+
+    Attributes:
+        view: the view type.
+        region: where the table is.
+        keys: the names of its key attributes.
+    """
+
+    view: str
+    region: str
+    keys: tuple[str, ...] = ()
 
 
 class Record:
@@ -24,23 +44,24 @@ class Record:
         event_id: 128 bits that name the event wherever it is read.
         sequence: its sequence number; grows within a shard and from a shard to its children.
         created: the time of the change; readers see whole seconds of it.
-        view: the stream's view type; images it does not show are dropped at once.
+        keys: the item's key.
+        old: the item before the change, if there was one.
+        new: the item after it, if there is one.
+        source: what it has in common with the stream's other records.
         identity: who did it, when that was not a user: TTL's service principal.
+        sizes: of `old` and `new`, if they are known.
     """
 
     __slots__ = (
-        "_encoded",
+        "_images",
+        "_keys",
         "_size",
         "created",
         "event_id",
         "identity",
-        "keys",
         "name",
-        "new",
-        "old",
-        "region",
         "sequence",
-        "view",
+        "source",
     )
 
     def __init__(  # one argument for each thing a record tells
@@ -52,51 +73,61 @@ class Record:
         old: Item | None,
         new: Item | None,
         *,
-        view: str,
-        region: str,
+        source: Source,
         identity: dict[str, Any] | None = None,
+        sizes: tuple[int, int] | None = None,
     ) -> None:
         self.event_id = event_id
         self.sequence = sequence
         self.created = created
-        self.keys = keys
         self.name = "REMOVE" if new is None else "INSERT" if old is None else "MODIFY"
-        self.old = old if view in OLD_IMAGE_VIEWS else None
-        self.new = new if view in NEW_IMAGE_VIEWS else None
-        self.view = view
-        self.region = region
+        self.source = source
         self.identity = identity
+        shown_new = new if source.view in NEW_IMAGE_VIEWS else None
+        shown_old = old if source.view in OLD_IMAGE_VIEWS else None
+        self._images: tuple[Item | None, Item | None] | bytes = (shown_new, shown_old)
+        # An image has the key in it.
+        self._keys = keys if shown_new is None and shown_old is None else None
         self._size: int | None = None
-        self._encoded: bytes | None = None
+        if sizes is not None:
+            self._size = item_size(keys)
+            self._size += sizes[0] if shown_old is not None else 0
+            self._size += sizes[1] if shown_new is not None else 0
 
     @property
     def size(self) -> int:
         """`SizeBytes`: the keys and the images shown, by DynamoDB's sizing rules."""
         if self._size is None:
-            self._size = item_size(self.keys) + sum(
-                item_size(image) for image in (self.new, self.old) if image is not None
-            )
+            parts = self.images()
+            self._size = sum(item_size(part) for part in parts if part is not None)
         return self._size
 
+    def pack(self) -> None:
+        """Keep the images as JSON, if they are not too large for that."""
+        if self.size <= _PACKED_BYTES:
+            self._images = self._change()
+            self._keys = None
+
     def wire(self) -> dict[str, Any]:
-        """The record as `GetRecords` returns it; the images are shared, not copied."""
+        """The record as `GetRecords` returns it; images that are not packed are shared."""
+        keys, new, old = self.images()
         change: dict[str, AttributeValue | int | str] = {
             "ApproximateCreationDateTime": int(self.created),
-            "Keys": self.keys,
+            "Keys": keys,
         }
-        if self.new is not None:
-            change["NewImage"] = self.new
-        if self.old is not None:
-            change["OldImage"] = self.old
+        if new is not None:
+            change["NewImage"] = new
+        if old is not None:
+            change["OldImage"] = old
         change["SequenceNumber"] = str(self.sequence)
         change["SizeBytes"] = self.size
-        change["StreamViewType"] = self.view
+        change["StreamViewType"] = self.source.view
         event: dict[str, Any] = {
             "eventID": f"{self.event_id:032x}",
             "eventName": self.name,
             "eventVersion": "1.1",
             "eventSource": "aws:dynamodb",
-            "awsRegion": self.region,
+            "awsRegion": self.source.region,
             "dynamodb": change,
         }
         if self.identity is not None:
@@ -104,7 +135,48 @@ class Record:
         return event
 
     def encoded(self) -> bytes:
-        """The record's JSON, made once."""
-        if self._encoded is None:
-            self._encoded = _encode(self.wire())
-        return self._encoded
+        """The record's JSON."""
+        images = self._images
+        change = images if type(images) is bytes else self._change()
+        end = b"}" if self.identity is None else b',"userIdentity":%b}' % _encode(self.identity)
+        return _RECORD % (
+            self.event_id,
+            self.name.encode(),
+            self.source.region.encode(),
+            int(self.created),
+            change,
+            self.sequence,
+            self.size,
+            self.source.view.encode(),
+            end,
+        )
+
+    def images(self) -> tuple[Item, Item | None, Item | None]:
+        """The key, and the new and the old image as far as they are shown."""
+        images = self._images
+        if isinstance(images, bytes):
+            change: dict[str, Item] = _decode(b"{%b}" % images)
+            return change["Keys"], change.get("NewImage"), change.get("OldImage")
+        new, old = images
+        keys = self._keys
+        if keys is None:
+            image: Item = new or old or {}
+            keys = {name: image[name] for name in self.source.keys}
+        return keys, new, old
+
+    def _change(self) -> bytes:
+        """The members of `dynamodb` that hold attributes, as JSON."""
+        keys, new, old = self.images()
+        parts = [b'"Keys":%b' % _encode(keys)]
+        if new is not None:
+            parts.append(b'"NewImage":%b' % _encode(new))
+        if old is not None:
+            parts.append(b'"OldImage":%b' % _encode(old))
+        return b",".join(parts)
+
+
+_RECORD = (
+    b'{"eventID":"%032x","eventName":"%b","eventVersion":"1.1","eventSource":"aws:dynamodb",'
+    b'"awsRegion":"%b","dynamodb":{"ApproximateCreationDateTime":%d,%b,"SequenceNumber":"%d",'
+    b'"SizeBytes":%d,"StreamViewType":"%b"}%b'
+)

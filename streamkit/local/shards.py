@@ -8,18 +8,21 @@ two unrelated shards have nothing in common, not even the length of their number
 
 import random
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 from streamkit.local.limits import CallRate, Readers
 from streamkit.local.records import Record
+from streamkit.local.waste import Waste
 
 HASHES = 1 << 128
 """Key hashes are below this."""
 
 _GAP = 999
 _PAGE_BYTES = 1 << 20
-_COMPACT = 256
+_CHUNK = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,9 @@ class HashRange:
 
 class Shard:
     """Records in order.
+
+    They are kept in chunks: one that is full is packed, and one that is trimmed goes to waste as a
+    whole, so that neither a write nor a trim takes time for all the records there are.
 
     Attributes:
         start: its `StartingSequenceNumber`, below every record.
@@ -59,6 +65,7 @@ class Shard:
         *,
         parent: "Shard | None" = None,
         roll_at: float = float("inf"),
+        waste: Waste | None = None,
     ) -> None:
         self.id = shard_id
         self.parent_id = parent.id if parent is not None else None
@@ -72,12 +79,14 @@ class Shard:
         self.hidden = False
         self.read = CallRate()
         self.readers = Readers()
-        self._records: list[Record] = []
-        self._numbers: list[int] = []
+        self._waste = Waste() if waste is None else waste
+        self._chunks: list[list[Record]] = []
+        # How many records of the first chunk are trimmed.
         self._first = 0
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._records) - self._first
+        return self._count
 
     def next_number(self, rng: random.Random) -> int:
         """Give out a sequence number."""
@@ -86,12 +95,18 @@ class Shard:
 
     def append(self, record: Record) -> None:
         """Take a record whose number was given out last."""
-        self._records.append(record)
-        self._numbers.append(record.sequence)
+        chunks = self._chunks
+        if not chunks or len(chunks[-1]) == _CHUNK:
+            if chunks:
+                for full in chunks[-1]:
+                    full.pack()
+            chunks.append([])
+        chunks[-1].append(record)
+        self._count += 1
 
     def records(self) -> list[Record]:
         """Return the records that are not trimmed, oldest first."""
-        return self._records[self._first :]
+        return list(self._from(0, self._first))
 
     def close(self, at: float) -> None:
         """Take no more records."""
@@ -99,48 +114,80 @@ class Shard:
 
     def trim(self, before: float) -> None:
         """Forget the records created before a time."""
-        first, records = self._first, self._records
-        while first < len(records) and records[first].created < before:
-            first += 1
-        if first == self._first:
-            return
-        self.trimmed = self._numbers[first - 1]
-        if first > _COMPACT and first * 2 > len(records):
-            del records[:first]
-            del self._numbers[:first]
+        chunks, first = self._chunks, self._first
+        gone = 0
+        while gone < len(chunks) and chunks[gone][-1].created < before:
+            self.trimmed = chunks[gone][-1].sequence
+            self._count -= len(chunks[gone]) - first
             first = 0
-        else:
-            # The slots stay for now, the records must not.
-            records[self._first : first] = [_TRIMMED] * (first - self._first)
+            gone += 1
+        if gone < len(chunks):
+            chunk = chunks[gone]
+            start = first
+            while chunk[first].created < before:
+                first += 1
+            if first > start:
+                self.trimmed = chunk[first - 1].sequence
+                self._count -= first - start
         self._first = first
+        if gone:
+            self._waste.add(chunks[:gone])
+            del chunks[:gone]
+
+    def discard(self) -> None:
+        """Forget all records of a shard that is forgotten itself."""
+        self.trim(float("inf"))
 
     def page(self, after: int, limit: int, published: float) -> list[Record]:
         """Return the records after a number: at most `limit`, 1 MB and what is published by now."""
-        records = self._records
-        index = max(self._first, bisect_right(self._numbers, after))
-        stop = min(len(records), index + limit)
         page: list[Record] = []
         size = 0
-        for record in records[index:stop]:
+        for record in self._behind(after):
             size += record.size
             if record.created > published or (page and size > _PAGE_BYTES):
                 break
             page.append(record)
+            if len(page) == limit:
+                break
         return page
 
     def newest(self, published: float) -> int:
         """Return the number after which nothing is published yet."""
-        for index in range(len(self._records) - 1, self._first - 1, -1):
-            if self._records[index].created <= published:
-                return self._numbers[index]
+        for place in range(len(self._chunks) - 1, -1, -1):
+            chunk = self._chunks[place]
+            first = self._first if place == 0 else 0
+            for index in range(len(chunk) - 1, first - 1, -1):
+                if chunk[index].created <= published:
+                    return chunk[index].sequence
         return max(self.start, self.trimmed)
 
     def before(self, moment: float) -> int:
         """Return a number that lies just before the first record of a moment or later."""
-        for record in self._records[self._first :]:
-            if int(record.created) >= moment:
-                return record.sequence - 1
+        for place, chunk in enumerate(self._chunks):
+            if int(chunk[-1].created) >= moment:
+                for record in self._from(place, self._first if place == 0 else 0):
+                    if int(record.created) >= moment:
+                        return record.sequence - 1
         return self.last
 
+    def _behind(self, number: int) -> Iterator[Record]:
+        """Walk the records above a number."""
+        place = bisect_right(self._chunks, number, key=_last_number)
+        if place == len(self._chunks):
+            return iter(())
+        first = bisect_right(self._chunks[place], number, key=_number)
+        return self._from(place, max(first, self._first) if place == 0 else first)
 
-_TRIMMED = Record(0, 0, 0.0, {}, None, None, view="KEYS_ONLY", region="")
+    def _from(self, place: int, first: int) -> Iterator[Record]:
+        """Walk the records from one of a chunk on."""
+        for chunk in self._chunks[place : place + 1]:
+            yield from chunk[first:]
+        for number in range(place + 1, len(self._chunks)):
+            yield from self._chunks[number]
+
+
+_number = attrgetter("sequence")
+
+
+def _last_number(chunk: list[Record]) -> int:
+    return chunk[-1].sequence

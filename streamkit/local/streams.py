@@ -18,10 +18,11 @@ from typing import Any
 from streamkit.local.catalogue import Catalogue
 from streamkit.local.limits import CallRate
 from streamkit.local.open_shards import OpenShards
-from streamkit.local.records import Record
+from streamkit.local.records import Record, Source
 from streamkit.local.shards import HashRange, Shard
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.local.values import Item
+from streamkit.local.waste import Waste
 
 VIEW_TYPES = ("KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES")
 
@@ -44,6 +45,7 @@ class Stream:
         rng: random.Random,
         settings: StreamSettings,
         shards: int = 1,
+        waste: Waste | None = None,
     ) -> None:
         self.arn = arn
         self.label = arn.rpartition("/")[2]
@@ -53,10 +55,11 @@ class Stream:
         self.created = clock()
         self.disabled: float | None = None
         self.settings = settings
-        self._region = arn.split(":")[3]
         self._clock = clock
         self._rng = rng
-        names = [part["AttributeName"] for part in key_schema]
+        self._waste = Waste() if waste is None else waste
+        names = tuple(part["AttributeName"] for part in key_schema)
+        self._source = Source(view_type, arn.split(":")[3], names)
         self._hashed = names if settings.spread_collections else names[:1]
         self.described = CallRate()
         self._dropped = False
@@ -77,8 +80,18 @@ class Stream:
         old: Item | None,
         new: Item | None,
         identity: dict[str, Any] | None = None,
+        *,
+        sizes: tuple[int, int] | None = None,
     ) -> None:
-        """Record one change. The caller has seen that it is one, and never changes the images."""
+        """Record one change. The caller has seen that it is one, and never changes the images.
+
+        Args:
+            keys: the item's key.
+            old: the item before, if there was one.
+            new: the item after, if there is one.
+            identity: who did it, when that was not a user.
+            sizes: of `old` and `new`, if they are known.
+        """
         if not self._open:
             return  # disabled between the change and its commit
         now = self._clock()
@@ -94,16 +107,19 @@ class Stream:
             keys,
             old,
             new,
-            view=self.view_type,
-            region=self._region,
+            source=self._source,
             identity=identity,
+            sizes=sizes,
         )
         shard.append(record)
+        if self._waste:
+            self._waste.free()
 
     def shard(self, shard_id: str) -> Shard | None:
         """Find a shard that is not trimmed away, listed or not."""
         now = self._clock()
         self._roll_due(now)
+        self._waste.free()
         shard = self._left.find(shard_id)
         if shard is not None:
             shard.trim(now - self.settings.retention)
@@ -165,10 +181,15 @@ class Stream:
             return False
         return self._dropped or self.disabled < self._clock() - self.settings.retention
 
+    def forget(self) -> None:
+        """Leave the records to be freed: the stream is gone."""
+        self._left.forget_all()
+
     def settle(self) -> None:
         """Let everything happen that is due by now: rolls and trims."""
         now = self._clock()
         self._roll_due(now)
+        self._waste.free()
         for shard in self._left.all():
             shard.trim(now - self.settings.retention)
 
@@ -223,7 +244,9 @@ class Stream:
         shard_id = f"shardId-{milliseconds:020d}-{self._rng.getrandbits(32):08x}"
         period = self.settings.roll_after
         roll_at = float("inf") if period is None else created + period * self._rng.uniform(0.9, 1.1)
-        shard = Shard(shard_id, hashes, start, created, parent=parent, roll_at=roll_at)
+        shard = Shard(
+            shard_id, hashes, start, created, parent=parent, roll_at=roll_at, waste=self._waste
+        )
         self._left.add(shard)
         return shard
 
@@ -265,6 +288,7 @@ class Streams:
         self.readers = count(1)
         self._prefix = f"arn:aws:dynamodb:{region}:{account}:table/"
         self._streams: dict[str, Stream] = {}
+        self._waste = Waste()
 
     def create(
         self,
@@ -287,6 +311,7 @@ class Streams:
             rng=self.rng,
             settings=self.settings,
             shards=self.default_shards if shards is None else shards,
+            waste=self._waste,
         )
         self._streams[arn] = stream
         return stream
@@ -294,7 +319,9 @@ class Streams:
     def find(self, arn: str) -> Stream | None:
         """Find a stream by its ARN, unless it is gone."""
         stream = self._streams.get(arn)
+        self._waste.free()
         if stream is not None and stream.gone():
+            stream.forget()
             del self._streams[arn]
             return None
         return stream

@@ -43,13 +43,14 @@ class TableOptions:
 
 @dataclass(slots=True, frozen=True)
 class Change:
-    """One change of one item, with what is needed to undo it."""
+    """One change of one item, with what is needed to undo it; `sizes` are of old and new."""
 
     table: "Table"
     key: Item
     old: Item | None
     new: Item | None
     identity: dict[str, Any] | None
+    sizes: tuple[int, int]
 
 
 Journal: TypeAlias = list[Change]
@@ -163,8 +164,8 @@ class Table:
         Returns:
             What the change costs.
         """
-        units = self._apply(place or self.keys.place(key), old, new, size)
-        change = Change(self, key, old, new, identity)
+        units, sizes = self._apply(place or self.keys.place(key), old, new, size)
+        change = Change(self, key, old, new, identity, sizes)
         if journal is not None:
             journal.append(change)
             return units
@@ -181,9 +182,10 @@ class Table:
 
     def _apply(
         self, place: Place, old: Item | None, new: Item | None, size: int | None = None
-    ) -> WriteUnits:
+    ) -> tuple[WriteUnits, tuple[int, int]]:
+        """Store an item and bring its indexes in step; what it costs, and the sizes."""
         if old is None and new is None:
-            return WriteUnits(1)
+            return WriteUnits(1), (0, 0)
         old_row = None if old is None else self.rows.find(place)
         old_size = 0 if old_row is None else old_row[1]
         new_row: Row | None = None
@@ -201,9 +203,10 @@ class Table:
         if self._expiries is not None:
             self._expiries.change(place, old_row, new_row)
         units = write_units(max(old_size, new_size))
+        sizes = old_size, new_size
         if not self.indexes:
-            return WriteUnits(units)
-        return WriteUnits(units, self._change_indexes(place, old_row, new_row))
+            return WriteUnits(units), sizes
+        return WriteUnits(units, self._change_indexes(place, old_row, new_row)), sizes
 
     def _change_indexes(self, place: Place, old: Row | None, new: Row | None) -> dict[str, int]:
         late = self._lag.seconds > 0
@@ -257,7 +260,7 @@ def publish(change: Change) -> None:
         return
     if old is not None and new is not None and equal({"M": old}, {"M": new}):
         return
-    table.stream.append(change.key, old, new, change.identity)
+    table.stream.append(change.key, old, new, change.identity, sizes=change.sizes)
 
 
 def undo(journal: Journal) -> None:

@@ -148,5 +148,6 @@ class RecordLog:
 
 
 def _write(shard: str, record: Record) -> Write:
-    size = 0 if record.new is None else item_size(record.new)
-    return Write(shard, record.sequence, record.created, record.keys, record.old, record.new, size)
+    keys, new, old = record.images()
+    size = 0 if new is None else item_size(new)
+    return Write(shard, record.sequence, record.created, keys, old, new, size)

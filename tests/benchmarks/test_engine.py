@@ -4,8 +4,10 @@ The client is the ceiling: signing aside, it serialises, validates, retries and 
 may take a part of its time, and the same part however large the table is.
 """
 
+import gc
 import random
 import time
+import tracemalloc
 from statistics import median
 
 import anyio
@@ -21,19 +23,18 @@ ROUNDS = 5
 pytestmark = pytest.mark.benchmark
 
 
+TABLE = {
+    "TableName": "Bench",
+    "KeySchema": [{"AttributeName": "PK", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "PK", "AttributeType": "S"}],
+    "BillingMode": "PAY_PER_REQUEST",
+    "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+}
+
+
 def engine_with(items):
     engine = Engine(rng=random.Random(1))
-    engine.call(
-        "dynamodb",
-        "CreateTable",
-        {
-            "TableName": "Bench",
-            "KeySchema": [{"AttributeName": "PK", "KeyType": "HASH"}],
-            "AttributeDefinitions": [{"AttributeName": "PK", "AttributeType": "S"}],
-            "BillingMode": "PAY_PER_REQUEST",
-            "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
-        },
-    )
+    engine.call("dynamodb", "CreateTable", dict(TABLE))
     for n in range(items):
         item = {"PK": {"S": f"ITEM#{n}"}, "n": {"N": str(n)}}
         engine.call("dynamodb", "PutItem", {"TableName": "Bench", "Item": item})
@@ -92,3 +93,60 @@ def test_the_engine_takes_the_smaller_part_of_a_call_at_any_size(operation, shar
         print(f"{operation.__name__:10} {name:14} {found:8,.0f} calls/s")
     assert rates["100 items"] > share * rates["client alone"]
     assert rates["30,000 items"] > 0.8 * rates["100 items"]
+
+
+def memory_of(changes, view):
+    """The bytes that an engine takes after so many updates of a hundred items, all of them read."""
+    tracemalloc.start()
+    try:
+        engine = Engine(rng=random.Random(1), clock=lambda: 1_800_000_000.0)
+        stream = {"StreamEnabled": view is not None} | ({"StreamViewType": view} if view else {})
+        request = TABLE | {"StreamSpecification": stream}
+        engine.call("dynamodb", "CreateTable", request)
+        for n in range(changes):
+            engine.call(
+                "dynamodb",
+                "UpdateItem",
+                {
+                    "TableName": "Bench",
+                    "Key": {"PK": {"S": f"ITEM#{n % 100}"}},
+                    "UpdateExpression": "SET n = :n, words = :w",
+                    "ExpressionAttributeValues": {":n": {"N": str(n)}, ":w": {"S": f"word {n}"}},
+                },
+            )
+        for stream in engine.streams.all():
+            for shard in stream.shards():
+                for record in shard.records():
+                    record.encoded()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_record_that_was_read_takes_at_most_600_bytes():
+    changes = 4000
+    without = memory_of(changes, None)
+    for view in ("NEW_AND_OLD_IMAGES", "KEYS_ONLY"):
+        each = (memory_of(changes, view) - without) / changes
+        print(f"{view:20} {each:6,.0f} bytes a record")
+        assert each < 600
+
+
+def test_a_trim_stops_the_engine_for_no_longer_than_some_writes_do():
+    now = 1_800_000_000.0
+    engine = Engine(rng=random.Random(1), clock=lambda: now)
+    engine.streams.settings.roll_after = None
+    engine.call("dynamodb", "CreateTable", dict(TABLE))
+    stream = engine.tables["Bench"].stream
+    for n in range(200_000):
+        key = {"PK": {"S": f"ITEM#{n}"}}
+        stream.append(key, None, key | {"n": {"N": str(n)}}, sizes=(0, 8))
+    now += 86_401
+    started = time.perf_counter()
+    stream.settle()
+    trimmed = time.perf_counter() - started
+    print(f"a trim of 200,000 records takes {trimmed * 1000:.1f} ms")
+    assert len(stream.shards()[0]) == 0
+    # Freeing them all at once would take ten times as long.
+    assert trimmed < 0.05

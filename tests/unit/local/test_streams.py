@@ -356,7 +356,95 @@ def test_records_are_trimmed_after_a_day_and_memory_with_them(world):
 
     (shard,) = stream.shards()
     assert len(world.records(stream)) == len(shard) == DAY // 120
-    assert len(shard._records) < 2 * len(shard)
+    assert sum(map(len, shard._chunks)) < 2 * len(shard)
+
+
+def test_a_packed_record_is_the_record_it_was(world):
+    stream = world.create()
+    identity = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
+    stream.append(keys("a"), None, keys("a") | {"é": {"M": {"x": {"BS": ["YQ==", ""]}}}})
+    change(stream, old=1, new=2)
+    stream.append(keys("b"), item("b", 1), None, identity)
+    (shard,) = stream.shards()
+    before = [(record.wire(), record.size, record.encoded()) for record in shard.records()]
+    for record in shard.records():
+        record.pack()
+    after = [(record.wire(), record.size, record.encoded()) for record in shard.records()]
+    assert after == before
+    assert [msgspec.json.decode(encoded) for _, _, encoded in before] == [w for w, _, _ in before]
+
+
+@pytest.mark.parametrize("view", ["KEYS_ONLY", "NEW_IMAGE", "OLD_IMAGE", "NEW_AND_OLD_IMAGES"])
+def test_a_record_of_a_full_chunk_is_packed_in_every_view(world, view):
+    world.settings.roll_after = None
+    stream = world.create(view_type=view)
+    for number in range(600):
+        new = number + 1 if number % 3 != 1 else None
+        change(stream, old=number if number % 3 else None, new=new)
+    (shard,) = stream.shards()
+    kinds = {type(record._images) for record in shard.records()}
+    assert kinds == {bytes, tuple}
+    for number, record in enumerate(shard.records()):
+        told = record.wire()["dynamodb"]
+        assert told["Keys"] == keys("a")
+        has_new = number % 3 != 1 and view in ("NEW_IMAGE", "NEW_AND_OLD_IMAGES")
+        has_old = number % 3 != 0 and view in ("OLD_IMAGE", "NEW_AND_OLD_IMAGES")
+        assert told.get("NewImage", {}).get("v") == ({"N": str(number + 1)} if has_new else None)
+        assert told.get("OldImage", {}).get("v") == ({"N": str(number)} if has_old else None)
+
+
+def test_a_large_image_stays_shared_with_the_table(world):
+    stream = world.create()
+    large = keys("a") | {"text": {"S": "x" * 10_000}}
+    stream.append(keys("a"), None, large)
+    (shard,) = stream.shards()
+    (record,) = shard.records()
+    record.pack()
+    assert record.images()[1] is large
+
+
+def test_what_is_trimmed_is_freed_a_slice_at_a_time(world):
+    world.settings.roll_after = None
+    stream = world.create()
+    for _ in range(10_000):
+        change(stream)
+    (shard,) = stream.shards()
+    waste = stream._waste
+    world.now += DAY + 1
+    change(stream)
+    assert len(stream.shards()[0]) == 1
+    assert len(waste) == 39
+    sizes = []
+    while waste:
+        sizes.append(len(waste))
+        change(stream)
+    assert sizes == [39, 31, 23, 15, 7]
+    stream.disable()
+    world.now += DAY + 1
+    assert world.streams.find(stream.arn) is None
+    assert len(waste) == 1
+
+
+def test_pages_cross_chunks_and_begin_behind_any_number(world):
+    world.settings.roll_after = None
+    stream = world.create()
+    numbers = []
+    for _ in range(1000):
+        change(stream)
+        numbers.append(stream.open_shards()[0].last)
+        world.now += 60
+    (shard,) = stream.shards()
+    for trimmed in (0, 10, 256, 300, 999, 1000):
+        if trimmed:
+            shard.trim(world.now - (1000 - trimmed) * 60)
+        assert len(shard) == 1000 - trimmed
+        assert shard.trimmed == (numbers[trimmed - 1] if trimmed else 0)
+        for after in (0, *numbers[::97], numbers[255], numbers[256], numbers[511], numbers[-1]):
+            found = [record.sequence for record in shard.page(after, 1000, world.now)]
+            assert found == [n for n in numbers[trimmed:] if n > after]
+        for index in range(trimmed, 1000, 83):
+            moment = int(shard.created + index * 60)
+            assert shard.before(moment) == numbers[index] - 1
 
 
 def test_the_same_seed_makes_the_same_stream():

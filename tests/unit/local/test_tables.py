@@ -218,7 +218,7 @@ def test_a_stream_that_fails_takes_the_change_with_it(db, build, monkeypatch):
     db.table(StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"})
     table = db.engine.tables["table"]
 
-    def fail(*_args):
+    def fail(*_args, **_more):
         raise OSError("full")
 
     monkeypatch.setattr(table.stream, "append", fail)
