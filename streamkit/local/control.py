@@ -5,7 +5,7 @@ the server's control door, by the names in `COMMANDS`. Commands answer with plai
 command that cannot be carried out raises `ControlError`, and has then changed nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from inspect import signature
 from typing import Any, Protocol
@@ -41,9 +41,16 @@ class Controllable(Protocol):
         """Delete a table's items whose time to live is over; return how many."""
         ...
 
+    def everywhere(self) -> "Sequence[Controllable]":
+        """Return the engines of all Regions and accounts, this one among them."""
+        ...
+
 
 class Control:
-    """Commands for one engine. `table` is always a table's name."""
+    """Commands for one engine and its tables in other Regions and accounts.
+
+    `table` is always a table's name, or its ARN where two Regions have tables of one name.
+    """
 
     def __init__(self, engine: Controllable) -> None:
         self._engine = engine
@@ -76,7 +83,8 @@ class Control:
         """
         bound = float("inf") if before is None else float(before)
         self._stream(table)
-        for stream in self._engine.streams.all(table):
+        engine, name = self._place(table)
+        for stream in engine.streams.all(name):
             stream.trim(bound)
 
     def disable(self, table: str) -> None:
@@ -90,9 +98,10 @@ class Control:
 
     def expire(self, table: str) -> int:
         """Delete the items whose time to live is over; return how many."""
-        if table not in self._engine.tables:
+        engine, name = self._place(table)
+        if name not in engine.tables:
             raise ControlError(f"there is no table {table}")
-        return self._engine.expire(table)
+        return engine.expire(name)
 
     def configure(self, **settings: Any) -> dict[str, Any]:
         """Change fields of `StreamSettings`; return all of them."""
@@ -123,14 +132,24 @@ class Control:
         return function(*bound.args, **bound.kwargs)
 
     def _stream(self, table: str) -> Stream:
-        streams = self._engine.streams.all(table)
+        engine, name = self._place(table)
+        streams = engine.streams.all(name)
         if not streams:
             raise ControlError(f"table {table} has no stream")
         return max(streams, key=lambda stream: (stream.disabled is None, stream.label))
 
+    def _place(self, table: str) -> tuple[Controllable, str]:
+        """The engine that has a table, and the table's name."""
+        name = table.rpartition("/")[2]
+        found = [engine for engine in self._engine.everywhere() if _has(engine, table, name)]
+        if len(found) > 1 and self._engine not in found:
+            raise ControlError(f"several Regions have a table {table}: give its ARN")
+        return (self._engine if self._engine in found or not found else found[0]), name
+
     def _update(self, table: str, specification: dict[str, Any]) -> None:
-        request = {"TableName": table, "StreamSpecification": specification}
-        status, body = self._engine.call("dynamodb", "UpdateTable", request)
+        engine, name = self._place(table)
+        request = {"TableName": name, "StreamSpecification": specification}
+        status, body = engine.call("dynamodb", "UpdateTable", request)
         if status != 200:
             raise ControlError(str(body.get("message", body)))
 
@@ -146,6 +165,17 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "split": Control.split,
     "trim": Control.trim,
 }
+
+
+def _has(engine: Controllable, table: str, name: str) -> bool:
+    """Whether an engine has a table, or streams that are left of one."""
+    if table != name:
+        prefix = f"{table}/stream/"
+        there = engine.tables.get(name)
+        return (there is not None and there.arn == table) or any(
+            stream.arn.startswith(prefix) for stream in engine.streams.all(name)
+        )
+    return name in engine.tables or bool(engine.streams.all(name))
 
 
 def _chosen(stream: Stream, shard_id: str | None) -> list[Shard]:

@@ -40,7 +40,7 @@ def described_table(
     Raises:
         ApiError: there is none.
     """
-    plain = plain_name(text(name))
+    plain = plain_name(engine, text(name))
     table = engine.tables.get(plain)
     if table is None:
         message = f"Requested resource not found: Table: {plain} not found"
@@ -202,7 +202,7 @@ def delete_table(engine: "Engine", payload: Payload) -> Payload:
 def list_tables(engine: "Engine", payload: Payload) -> Payload:
     """`ListTables`: names in order, up to 100 at a time."""
     required(payload)
-    limit = payload.get("Limit", _MOST_LISTED)
+    limit = _MOST_LISTED if payload.get("Limit") is None else payload["Limit"]
     start = payload.get("ExclusiveStartTableName")
     if limit > _MOST_LISTED:
         constraint = f"Member must have value less than or equal to {_MOST_LISTED}"

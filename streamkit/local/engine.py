@@ -25,8 +25,10 @@ from streamkit.local import (
     transactions,
     ttl,
 )
+from streamkit.local.attributes import nesting_error
 from streamkit.local.capacity import Meter
 from streamkit.local.errors import ApiError, serialization
+from streamkit.local.lacking import complaint
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.local.streams import Streams
 from streamkit.local.tables import IndexLag, Table
@@ -61,7 +63,7 @@ class CallRecord(NamedTuple):
 
 
 class Engine:
-    """An account's tables and streams in one Region.
+    """An account's tables and streams in one Region, and the way to those of others.
 
     Args:
         clock: gives the time in seconds since the epoch.
@@ -104,6 +106,32 @@ class Engine:
         self.meter = Meter()
         self.tokens = RequestTokens(clock)
         self.lag = IndexLag(clock)
+        self._everywhere = {(account, region): self}
+
+    def everywhere(self) -> "list[Engine]":
+        """Return this engine and those of other Regions and accounts that were ever called."""
+        return list(self._everywhere.values())
+
+    def at(self, region: str | None = None, account: str | None = None) -> "Engine":
+        """Return the engine of a Region of an account; None means this one's.
+
+        Tables of one name in two Regions have nothing in common. The engines share the clock, the
+        source of chance, the settings of streams, the lag of indexes and the observers.
+        """
+        place = (account or self.account, region or self.region)
+        found = self._everywhere.get(place)
+        if found is None:
+            found = self._everywhere[place] = Engine(
+                clock=self.clock,
+                rng=self.rng,
+                account=place[0],
+                region=place[1],
+                shards=self.streams.default_shards,
+                settings=self.streams.settings,
+            )
+            found.observers, found.lag = self.observers, self.lag
+            found._everywhere = self._everywhere
+        return found
 
     @property
     def index_lag(self) -> float:
@@ -138,8 +166,10 @@ class Engine:
             request = _decode(payload) if payload else {}
             if type(request) is not dict:
                 raise serialization("Unexpected value type in payload")
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return 400, _encode(serialization("Unable to parse the request").body())
+        except RecursionError:
+            return 400, _encode(nesting_error().body())
         except ApiError as error:
             return error.status, _encode(error.body())
         encoded = ENCODED.get((service, operation))
@@ -197,5 +227,5 @@ def _operation(
 ) -> Operation:
     found = operations.get((service, operation))
     if found is None:
-        raise ApiError("UnknownOperationException", f"{operation} is not supported here")
+        raise ApiError("UnknownOperationException", complaint(operation))
     return found

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from zlib import crc32
 
-# The largest call is 16 MB of items; base64 and JSON add a third and some.
-_BODY_BYTES = 32 << 20
+from streamkit.local.wire import MOST_BODY_BYTES
 
 
 class BadRequest(Exception):
@@ -105,6 +104,6 @@ def _length(headers: dict[str, str]) -> int:
     if not (text.isascii() and text.isdigit()):
         raise BadRequest(400, "not a length")
     # A length of thousands of digits is not worth reading.
-    if len(text) > 12 or int(text) > _BODY_BYTES:
+    if len(text) > 12 or int(text) > MOST_BODY_BYTES:
         raise BadRequest(413, "the body is too long")
     return int(text)

@@ -5,7 +5,7 @@ Every operation on items starts with `find_table` and ends with `consumed`.
 
 from typing import TYPE_CHECKING, Any
 
-from streamkit.local.errors import ApiError
+from streamkit.local.errors import ApiError, validation
 from streamkit.local.parameters import Payload, text
 from streamkit.local.tables import Table
 from streamkit.local.values import Item
@@ -14,11 +14,23 @@ if TYPE_CHECKING:
     from streamkit.local.engine import Engine
 
 
-def plain_name(name: str) -> str:
-    """The name of a table that is given by name or by ARN."""
+def plain_name(engine: "Engine", name: str) -> str:
+    """The name of a table that is given by name or by ARN.
+
+    Raises:
+        ApiError: it is the ARN of a table in another Region or of another account.
+    """
     if not name.startswith("arn:"):
         return name
-    return name.partition(":table/")[2].partition("/")[0]
+    _, _, _, region, account, *rest = [*name.split(":", 5), "", "", "", ""]
+    if region != engine.region:
+        raise validation(f"1 validation error detected: Invalid AWS region in '{name}'")
+    if account != engine.account:
+        raise ApiError(
+            "AccessDeniedException",
+            f"User is not authorized to access {name}: no resource-based policy allows it",
+        )
+    return rest[0].removeprefix("table/").partition("/")[0]
 
 
 def find_table(engine: "Engine", name: Any) -> Table:
@@ -27,7 +39,7 @@ def find_table(engine: "Engine", name: Any) -> Table:
     Raises:
         ApiError: ResourceNotFoundException.
     """
-    table = engine.tables.get(plain_name(text(name)))
+    table = engine.tables.get(plain_name(engine, text(name)))
     if table is None:
         raise ApiError("ResourceNotFoundException", "Requested resource not found")
     return table

@@ -9,7 +9,7 @@ checksum that the SDKs verify. `POST /_control/<command>` with a JSON object rea
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from itertools import count
 from typing import Any, Protocol, Self
 
@@ -18,9 +18,17 @@ import msgspec
 from streamkit.local.control import Control, Controllable
 from streamkit.local.errors import ApiError
 from streamkit.local.http1 import BadRequest, Reply, Request, read_request
-from streamkit.local.wire import CONTENT_TYPE, Core, Response, parse_target
+from streamkit.local.wire import (
+    CONTENT_TYPE,
+    Core,
+    Response,
+    decoded,
+    parse_scope,
+    parse_target,
+)
 
 _CONTROL = "/_control/"
+_WEB_PAGE = "the local engine does not answer web pages: this request has an Origin header"
 _FAILED = b'{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}'
 _log = logging.getLogger(__name__)
 
@@ -87,13 +95,17 @@ class Server:
             return Reply(200, b"healthy: streamkit local\n", "text/plain")
         if request.method != "POST":
             return Reply(405, b"", "text/plain")
+        headers = request.headers
         try:
-            service, operation = parse_target(request.headers.get("x-amz-target"))
+            _refuse_web_pages(headers)
+            service, operation = parse_target(headers.get("x-amz-target"))
+            body = decoded(request.body, headers.get("content-encoding"))
         except ApiError as error:
             refusal = Response.of_error(error)
             return self._reply(refusal.status, refusal.body)
         try:
-            answer = self._engine.call_bytes(service, operation, request.body or b"{}")
+            engine = self._engine.at(*parse_scope(headers.get("authorization")))
+            answer = engine.call_bytes(service, operation, body or b"{}")
         except Exception:  # noqa: BLE001
             # A defect of the engine is one call's failure, not the end of the connection.
             _log.exception("%s failed", operation)
@@ -161,10 +173,17 @@ class Server:
     async def _tend(self, every: float) -> None:
         while True:
             await asyncio.sleep(every)
-            for name in list(self._engine.tables):
-                self._engine.expire(name)
-            for stream in self._engine.streams.all():
-                stream.settle()
+            for engine in self._engine.everywhere():
+                for name in list(engine.tables):
+                    engine.expire(name)
+                for stream in engine.streams.all():
+                    stream.settle()
+
+
+def _refuse_web_pages(headers: Mapping[str, str]) -> None:
+    # Any web page may send a request to this machine, and only a browser says where it is from.
+    if "origin" in headers:
+        raise ApiError("AccessDeniedException", _WEB_PAGE, status=403)
 
 
 async def serve(

@@ -63,6 +63,7 @@ class _Way:
         self._events = client.meta.events
         self._service = client.meta.service_model
         self._url = f"{client.meta.endpoint_url}/"
+        self._region = client.meta.region_name
         self._session = session
         self._parser = client._endpoint._response_parser_factory.create_parser("json")  # noqa: SLF001
 
@@ -82,7 +83,7 @@ class _Way:
             return await self._long(name, params)
         try:
             response = await self._session.exchange(
-                operation.target, json.dumps(sent).encode(), self._url
+                operation.target, json.dumps(sent).encode(), self._url, region=self._region
             )
         except Exception as error:  # noqa: BLE001  # botocore says what becomes of it
             return await self._go_on(name, params, error)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import category
 
 from streamkit.local.errors import ApiError, validation
-from streamkit.local.lookup import plain_name
 from streamkit.local.parameters import Payload, array, required, structure, text
 from streamkit.local.tables import Table
 
@@ -89,7 +88,7 @@ def _tagged(engine: "Engine", payload: Payload, operation: str) -> Table:
         raise validation(
             f"One or more parameter values were invalid: ARNs must start with 'arn:': {arn}"
         )
-    table = engine.tables.get(plain_name(arn))
+    table = engine.tables.get(arn.rpartition("/")[2])
     if table is not None and table.arn == arn:
         return table
     if operation == "ListTagsOfResource":

@@ -17,7 +17,15 @@ from aiobotocore.awsrequest import AioAWSResponse
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError, ReadTimeoutError
 
 from streamkit.local.errors import ApiError
-from streamkit.local.wire import CONTENT_TYPE, Core, Response, parse_target
+from streamkit.local.wire import (
+    CONTENT_TYPE,
+    Core,
+    Response,
+    decoded,
+    parse_host,
+    parse_scope,
+    parse_target,
+)
 
 __all__ = ["Call", "Intercept", "Response", "session_class"]
 
@@ -106,28 +114,43 @@ class _Session:
 
     async def send(self, request: Any) -> AioAWSResponse:
         """Carry out a prepared request."""
-        target = request.headers.get("X-Amz-Target")
-        response = await self.exchange(target, request.body or b"{}", request.url, request)
+        headers = request.headers
+        region = parse_scope(headers.get("Authorization"))[0] or parse_host(request.url)
+        try:
+            body = decoded(request.body or b"{}", headers.get("Content-Encoding"))
+        except ApiError as error:
+            return self.answer(request.url, Response.of_error(error))
+        target = headers.get("X-Amz-Target")
+        response = await self.exchange(target, body, request.url, request, region=region)
         return self.answer(request.url, response)
 
     async def exchange(
-        self, target: str | bytes | None, payload: bytes, url: str, request: Any = None
+        self,
+        target: str | bytes | None,
+        payload: bytes,
+        url: str,
+        request: Any = None,
+        *,
+        region: str | None = None,
     ) -> Response:
-        """Carry out a request, given by its `X-Amz-Target` header and its body."""
+        """Carry out a request, given by its `X-Amz-Target` header, its body and its Region."""
         # Others may run here, as they may while a real request is on the wire.
         await asyncio.sleep(0)
         try:
             service, operation = parse_target(target)
         except ApiError as error:
             return Response.of_error(error)
+        core = self._core.at(region)
         if self._intercept is None:
-            return Response(*self._core.call_bytes(service, operation, payload))
+            return Response(*core.call_bytes(service, operation, payload))
         call = Call(self._actor, service, operation, payload, url)
-        return await self._intercepted(self._intercept, call, request)
+        return await self._intercepted(core, self._intercept, call, request)
 
-    async def _intercepted(self, intercept: Intercept, call: Call, request: Any) -> Response:
+    async def _intercepted(
+        self, core: Core, intercept: Intercept, call: Call, request: Any
+    ) -> Response:
         def apply() -> Response:
-            return Response(*self._core.call_bytes(call.service, call.operation, call.payload))
+            return Response(*core.call_bytes(call.service, call.operation, call.payload))
 
         try:
             async with asyncio.timeout(self._timeout if self._limited else None):

@@ -4,14 +4,23 @@ A door (the in-process transport, the HTTP server) finds out which operation a r
 its bytes to a `Core` and sends back the bytes it gets.
 """
 
+import re
+import zlib
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
 from streamkit.local.errors import ApiError
 
 CONTENT_TYPE = "application/x-amz-json-1.0"
+
+MOST_BODY_BYTES = 32 << 20
+"""The largest call is 16 MB of items; base64 and JSON add a third and some."""
+
+_scope = re.compile(r"Credential=([^/\s,]+)/\d{8}/([a-z0-9-]{1,64})/").search
+_host = re.compile(r"https?://(?:streams\.)?dynamodb\.([a-z0-9-]{1,64})\.").match
+_account = re.compile(r"\d{12}").fullmatch
 
 _SERVICES = {"DynamoDB_20120810": "dynamodb", "DynamoDBStreams_20120810": "dynamodbstreams"}
 
@@ -21,6 +30,10 @@ class Core(Protocol):
 
     def call_bytes(self, service: str, operation: str, payload: bytes) -> tuple[int, bytes]:
         """Carry out one operation; return the HTTP status and the JSON body."""
+        ...
+
+    def at(self, region: str | None = None, account: str | None = None) -> Self:
+        """Return the engine of another Region or account; None means this one's."""
         ...
 
 
@@ -49,3 +62,56 @@ def parse_target(target: str | bytes | None) -> tuple[str, str]:
     if service is None or not operation:
         raise ApiError("UnknownOperationException", "")
     return service, operation
+
+
+def parse_scope(authorization: str | bytes | None) -> tuple[str | None, str | None]:
+    """Read the Region and the account out of an `Authorization` header.
+
+    The Region is that of the signature's credential scope. An access key of twelve digits is taken
+    for an account; any other one belongs to the engine's own.
+    """
+    text = authorization.decode("latin-1") if isinstance(authorization, bytes) else authorization
+    found = _scope(text or "")
+    if found is None:
+        return None, None
+    key, region = found.groups()
+    return region, key if _account(key) else None
+
+
+def parse_host(url: str) -> str | None:
+    """Read the Region out of the address of an endpoint of AWS; None if it is another one's."""
+    found = _host(url)
+    return None if found is None else found[1]
+
+
+def decoded(body: bytes, encoding: str | bytes | None) -> bytes:
+    """Undo the `Content-Encoding` of a request, of which DynamoDB knows gzip.
+
+    Raises:
+        ApiError: InternalServerError, as DynamoDB has it, when it is another one or broken; or the
+            body is too long.
+    """
+    text = encoding.decode("latin-1") if isinstance(encoding, bytes) else encoding or ""
+    if not text or text == "identity":
+        return body
+    if text != "gzip" or not body:
+        raise _undecodable()
+    parts, left, room = [], body, MOST_BODY_BYTES
+    while left:
+        stream = zlib.decompressobj(wbits=31)
+        try:
+            part = stream.decompress(left, room + 1)
+        except zlib.error:
+            raise _undecodable() from None
+        room -= len(part)
+        if room < 0:
+            raise ApiError("SerializationException", "the body is too long", status=413)
+        if not stream.eof:
+            raise _undecodable()
+        parts.append(part)
+        left = stream.unused_data
+    return b"".join(parts)
+
+
+def _undecodable() -> ApiError:
+    return ApiError("InternalServerError", "the Content-Encoding is not gzip", status=500)

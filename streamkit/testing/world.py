@@ -160,7 +160,7 @@ class World:
             return await process.intercept(call, apply_as)
 
         session = session_class(self.engine, intercept=intercept, read_timeout=False)
-        async with connect(http_session=session) as aws:
+        async with connect(http_session=session, region=self.engine.region) as aws:
             for client in (aws.dynamodb, aws.streams, aws.beats):
                 shorten(client)
             yield aws

@@ -12,9 +12,11 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from streamkit.aws import connect
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
+from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Call, Response, session_class
 
 TABLE = {
@@ -65,6 +67,22 @@ def key(pk, sk="s"):
 
 async def put(dynamodb, pk, value=1):
     await dynamodb.put_item(TableName="orders", Item=key(pk) | {"v": {"N": str(value)}})
+
+
+@pytest.mark.parametrize("short", [True, False])
+async def test_a_client_has_the_tables_of_its_region(engine, short):
+    async def names(region, *made):
+        async with connect(http_session=session_class(engine), region=region) as aws:
+            if short:
+                shorten(aws.dynamodb)
+            for name in made:
+                await aws.dynamodb.create_table(**TABLE | {"TableName": name})
+            return (await aws.dynamodb.list_tables())["TableNames"]
+
+    assert await names("eu-west-1", "there") == ["there"]
+    assert await names("us-east-1", "here") == ["here"]
+    assert list(engine.tables) == ["here"]
+    assert list(engine.at("eu-west-1").tables) == ["there"]
 
 
 async def test_what_is_written_is_read_and_streamed_through_the_real_client(engine):

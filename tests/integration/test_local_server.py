@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import json
 import logging
 import random
@@ -260,6 +261,57 @@ async def test_a_body_that_is_no_json_is_refused_in_aws_s_words(raw):
         status, _, answer = await raw.reply()
         assert status == 400
         assert json.loads(answer)["__type"].endswith("#SerializationException")
+
+
+async def test_a_body_of_wrong_text_or_too_deep_is_refused_without_a_traceback(raw, caplog):
+    for body in (b'{"a":"\xff"}', b"[" * 5000 + b"]" * 5000, b'{"a":' * 5000 + b"1" + b"}" * 5000):
+        raw.send(headers=LIST_TABLES, body=body)
+        assert (await raw.reply())[0] == 400
+    assert caplog.text == ""
+
+
+async def test_a_body_may_be_compressed(world, raw):
+    gzipped = LIST_TABLES | {"Content-Encoding": "gzip"}
+    world.engine.call("dynamodb", "CreateTable", dict(TABLE))
+    raw.send(headers=gzipped, body=gzip.compress(b'{"Limit": 1}'))
+    status, _, answer = await raw.reply()
+    assert (status, json.loads(answer)) == (200, {"TableNames": ["orders"]})
+    raw.send(headers=gzipped, body=b'{"Limit": 1}')
+    status, _, answer = await raw.reply()
+    assert (status, json.loads(answer)["__type"].rpartition("#")[2]) == (500, "InternalServerError")
+
+
+async def test_web_pages_do_not_reach_the_data(raw):
+    for origin in ("https://example.com", "http://localhost:8000", "null"):
+        raw.send(headers=LIST_TABLES | {"Origin": origin})
+        status, headers, answer = await raw.reply()
+        assert status == 403
+        assert json.loads(answer)["__type"].endswith("#AccessDeniedException")
+        assert not [name for name in headers if name.startswith("access-control")]
+    raw.send("OPTIONS", headers={"Origin": "https://example.com"})
+    assert (await raw.reply())[0] == 405
+
+
+async def test_a_client_of_another_region_or_account_has_other_tables(world):
+    def names(key, region):
+        session = boto3.Session(key, "secret", region_name=region)
+        client = session.client("dynamodb", endpoint_url=world.server.url)
+        try:
+            if region == "eu-west-1":
+                client.create_table(**TABLE | {"TableName": f"of-{key}"})
+            return client.list_tables()["TableNames"]
+        finally:
+            client.close()
+
+    found = [
+        await asyncio.to_thread(names, key, region)
+        for key, region in (
+            ("key", "eu-west-1"),
+            ("111122223333", "eu-west-1"),
+            ("other", "us-east-1"),
+        )
+    ]
+    assert found == [["of-key"], ["of-111122223333"], []]
 
 
 async def test_a_defect_of_the_engine_fails_one_call_only(world, raw, monkeypatch, caplog):

@@ -95,4 +95,55 @@ MUTANTS = (
         "tags have characters that AWS does not take",
         test=f"{_REFUSALS}::test_a_tag_has_letters_digits_spaces_and_a_few_signs",
     ),
+    Mutant(
+        "engine-one-name-space",
+        "local/engine.py",
+        "        place = (account or self.account, region or self.region)",
+        "        place = (self.account, self.region)",
+        "tables of two Regions are the same table",
+        test="tests/unit/local/test_regions.py::test_a_table_is_of_one_region_of_one_account",
+    ),
+    Mutant(
+        "engine-answers-web-pages",
+        "local/server.py",
+        """            _refuse_web_pages(headers)
+""",
+        "",
+        "any web page reads and writes the tables of who looks at it",
+        test="tests/integration/test_local_server.py::test_web_pages_do_not_reach_the_data",
+    ),
+    Mutant(
+        "engine-deep-json-is-a-defect",
+        "local/engine.py",
+        "        except RecursionError:",
+        "        except MemoryError:",
+        "a body of 5,000 levels is answered with a 500 and a traceback",
+        test=f"{_REFUSALS}::test_a_body_that_cannot_be_read_is_the_caller_s_fault",
+    ),
+    Mutant(
+        "engine-decompresses-without-bound",
+        "local/wire.py",
+        """        if room < 0:
+            raise ApiError(""",
+        """        if room is None:
+            raise ApiError(""",
+        "a request of a few bytes fills the memory",
+        test="tests/unit/local/test_regions.py::test_a_small_body_does_not_become_a_huge_one",
+    ),
+    Mutant(
+        "engine-packs-nothing",
+        "local/shards.py",
+        "                    full.pack()",
+        "                    full.images()",
+        "each record of a stream keeps its images as they were given",
+        test="tests/unit/local/test_streams.py::test_a_record_of_a_full_chunk_is_packed_in_every_view",
+    ),
+    Mutant(
+        "engine-frees-all-at-once",
+        "local/waste.py",
+        "range(min(_SLICE, len(lists)))",
+        "range(len(lists))",
+        "a trim of a million records stops the loop for seconds",
+        test="tests/unit/local/test_streams.py::test_what_is_trimmed_is_freed_a_slice_at_a_time",
+    ),
 )

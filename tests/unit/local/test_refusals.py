@@ -3,6 +3,8 @@
 The messages are the service's own where they are known. What AWS takes is taken, at the bottom.
 """
 
+import copy
+
 import pytest
 
 from streamkit.local.errors import ApiError
@@ -489,6 +491,165 @@ def test_the_id_of_a_shard_has_28_to_65_characters(db, streamed):
         assert f"Value '{shard_id}' at 'shardId' failed" in refused
         after = arn | {"ExclusiveStartShardId": shard_id}
         assert "at 'exclusiveStartShardId' failed" in stream_refusal(db, "DescribeStream", after)
+
+
+# -- requests that cannot be read ------------------------------------------------------------------
+
+DEEP = 5_000
+
+
+@pytest.mark.parametrize("operation", ["PutItem", "GetItem", "ListTables", "TransactWriteItems"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"TableName":"\xff"}',
+        b'{"Item":{"\xc3\x28":{"S":"a"}}}',
+        b'{"TableName":"\\ud800"}',
+        b"\xff\xfe",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"Limit":1e999}',
+        b'{"Item":' + b'{"M":' * DEEP + b"{}" + b"}" * DEEP + b"}",
+        b"[" * DEEP + b"]" * DEEP,
+        b"[" * DEEP,
+    ],
+)
+def test_a_body_that_cannot_be_read_is_the_caller_s_fault(db, operation, body):
+    status, answer = db.engine.call_bytes("dynamodb", operation, body)
+    assert status == 400
+    assert b"#SerializationException" in answer or b"#ValidationException" in answer
+
+
+def mistaken(payload, path=()):
+    """The payload with each part of it replaced, in turn, by what does not belong there."""
+    parts = payload.items() if isinstance(payload, dict) else enumerate(payload)
+    for key, part in list(parts):
+        for wrong in (None, 0, -1, 1.5, True, "", "\ud7ff", [], {}, [None], {"": None}, [[]]):
+            changed = payload.copy()
+            changed[key] = wrong
+            yield changed
+        if isinstance(part, dict | list):
+            for deeper in mistaken(part):
+                yield payload.copy() if isinstance(payload, list) else payload | {key: deeper}
+                if isinstance(payload, list):
+                    copy = payload.copy()
+                    copy[key] = deeper
+                    yield copy
+
+
+REQUESTS = [
+    ("PutItem", put(m={"M": {"l": {"L": [ONE, {"SS": ["a"]}]}}}) | {"ReturnValues": "ALL_OLD"}),
+    ("PutItem", put() | {"Expected": {"a": {"Exists": False}}, "ConditionalOperator": "AND"}),
+    ("GetItem", {"Key": KEY, "ProjectionExpression": "a", "ConsistentRead": True}),
+    ("GetItem", {"Key": KEY, "AttributesToGet": ["a"], "ReturnConsumedCapacity": "TOTAL"}),
+    (
+        "UpdateItem",
+        update("SET #n = :one", names={"#n": "a"}, one=ONE) | {"ConditionExpression": "#n < :one"},
+    ),
+    ("UpdateItem", {"Key": KEY, "AttributeUpdates": {"a": {"Action": "ADD", "Value": ONE}}}),
+    ("DeleteItem", {"Key": KEY, "ReturnItemCollectionMetrics": "SIZE"}),
+    (
+        "Query",
+        {
+            "KeyConditionExpression": "pk = :pk",
+            "ExpressionAttributeValues": {":pk": {"S": "a"}},
+            "ExclusiveStartKey": KEY,
+            "Limit": 1,
+            "Select": "COUNT",
+            "ScanIndexForward": False,
+        },
+    ),
+    (
+        "Query",
+        {
+            "KeyConditions": {
+                "pk": {"ComparisonOperator": "EQ", "AttributeValueList": [{"S": "a"}]}
+            },
+            "QueryFilter": {"a": {"ComparisonOperator": "NOT_NULL"}},
+            "IndexName": "local",
+        },
+    ),
+    ("Scan", {"Segment": 0, "TotalSegments": 2, "ScanFilter": {}, "IndexName": "global"}),
+    ("BatchGetItem", {"RequestItems": {"table": {"Keys": [KEY], "ConsistentRead": True}}}),
+    (
+        "BatchWriteItem",
+        {"RequestItems": {"table": [{"PutRequest": put()}, {"DeleteRequest": {"Key": KEY}}]}},
+    ),
+    (
+        "TransactWriteItems",
+        {
+            "TransactItems": [
+                {"Put": put() | {"TableName": "table"}},
+                {"Delete": {"Key": KEY, "TableName": "table"}},
+            ],
+            "ClientRequestToken": "token",
+        },
+    ),
+    ("TransactGetItems", {"TransactItems": [{"Get": {"TableName": "table", "Key": KEY}}]}),
+    (
+        "CreateTable",
+        {
+            "TableName": "made",
+            "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+            "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+            "ProvisionedThroughput": {"ReadCapacityUnits": 1, "WriteCapacityUnits": 1},
+            "GlobalSecondaryIndexes": [
+                {
+                    "IndexName": "idx",
+                    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+                    "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["a"]},
+                    "ProvisionedThroughput": {"ReadCapacityUnits": 1, "WriteCapacityUnits": 1},
+                }
+            ],
+            "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "KEYS_ONLY"},
+            "SSESpecification": {"Enabled": True},
+            "OnDemandThroughput": {"MaxReadRequestUnits": 1},
+            "TableClass": "STANDARD",
+            "Tags": [{"Key": "a", "Value": "b"}],
+        },
+    ),
+    (
+        "UpdateTable",
+        {
+            "AttributeDefinitions": [{"AttributeName": "x", "AttributeType": "S"}],
+            "GlobalSecondaryIndexUpdates": [
+                {
+                    "Create": {
+                        "IndexName": "idx",
+                        "KeySchema": [{"AttributeName": "x", "KeyType": "HASH"}],
+                        "Projection": {"ProjectionType": "ALL"},
+                    }
+                }
+            ],
+        },
+    ),
+    ("UpdateTable", {"BillingMode": "PROVISIONED", "ProvisionedThroughput": {}}),
+    ("UpdateTimeToLive", {"TimeToLiveSpecification": {"AttributeName": "t", "Enabled": True}}),
+    ("ListTables", {"Limit": 1, "ExclusiveStartTableName": "a"}),
+    (
+        "TagResource",
+        {
+            "ResourceArn": "arn:aws:dynamodb:us-east-1:000000000000:table/table",
+            "Tags": [{"Key": "a", "Value": "b"}],
+        },
+    ),
+    (
+        "UntagResource",
+        {
+            "ResourceArn": "arn:aws:dynamodb:us-east-1:000000000000:table/table",
+            "TagKeys": ["a"],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("operation", "payload"), REQUESTS)
+def test_no_mistake_in_a_request_is_a_defect_of_the_engine(db, table, operation, payload):
+    for changed in mistaken({"TableName": table} | payload):
+        status, body = db.engine.call("dynamodb", operation, copy.deepcopy(changed))
+        assert status in (200, 400), (changed, body)
+        db.engine.tables.pop("made", None)
 
 
 # -- what AWS takes --------------------------------------------------------------------------------

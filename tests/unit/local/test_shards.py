@@ -26,6 +26,7 @@ class World:
         self.engine = SimpleNamespace(
             streams=self.streams, call=self._call, expire=lambda _t: 0, tables={"orders"}
         )
+        self.engine.everywhere = lambda: [self.engine]
         self.control = Control(self.engine)
         self.stream = self.create()
 
