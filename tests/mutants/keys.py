@@ -102,4 +102,21 @@ MUTANTS = (
         "a month's group has the moment of any of its items",
         test="tests/unit/kinds/test_groups.py::test_a_group_that_does_not_follow_from_the_key_is_refused_with_its_line",
     ),
+    # -- when= comes first -------------------------------------------------------------------------
+    Mutant(
+        "when-decodes-everything",
+        "processing/typed.py",
+        "(None if i is None else decoder.values(i, fields) for i in images)",
+        "(None if i is None else vars(decoder.decode(i)) for i in images)",
+        "a change that no handler wants is parked because it cannot be read",
+        test="tests/simulation/test_when_first.py::test_a_change_that_when_leaves_out_is_not_parked_for_what_cannot_be_read",
+    ),
+    Mutant(
+        "few-fields-read-as-all",
+        "decode/images.py",
+        "        if read is None:\n            return self._plainly(raw, fields)\n",
+        "        if read is not None:\n            return self._plainly(raw, fields)\n",
+        "the fields that when= looks at are read with all the others",
+        test="tests/simulation/test_when_first.py::test_a_function_asks_when_first_too",
+    ),
 )
