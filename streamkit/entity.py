@@ -111,7 +111,7 @@ class Entity(BaseModel):
         let_absent_be_empty(cls)
 
     @classmethod
-    def key(cls, **fields: Any) -> Key[Self]:
+    def key(cls, /, **fields: Any) -> Key[Self]:
         """The key of the item with these field values, which are checked by the fields' types.
 
         Raises:
@@ -128,7 +128,7 @@ class Entity(BaseModel):
         return Key(cls, spec.pk.build(values), sk, tuple(values.items()))
 
     @classmethod
-    def query(cls, *, index: Index | None = None, **fields: Any) -> Query[Self]:
+    def query(cls, /, *, index: Index | None = None, **fields: Any) -> Query[Self]:
         """The items under a partition key, of the table or of one of the entity's indexes.
 
         All fields of the partition key's template are needed; fields of the sort key's template,

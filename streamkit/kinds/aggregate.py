@@ -116,7 +116,7 @@ class Aggregate(Entity, Generic[E]):
         return None if any(value is None for value in fields.values()) else stored.key(**fields)
 
     @classmethod
-    def members(cls, *args: Any, **fields: Any) -> Query[E]:  # noqa: ARG003 - subclasses use them
+    def members(cls, /, *args: Any, **fields: Any) -> Query[E]:  # noqa: ARG003 - subclasses use them
         """Return the query of a group's items, given the fields of the group's key by name.
 
         Needed by `Min`, `Max`, `First`, `Last` and `Top`, when the best one leaves: it reads the

@@ -21,7 +21,7 @@ from streamkit.effects import Delete, Effect, Otherwise, Owned
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.handler import Handler, Policy
-from streamkit.model.conditions import Attr, ConditionBase, absent, any_of
+from streamkit.model.conditions import Attr, ConditionBase, absent, any_of, attribute
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
 from streamkit.model.writes import ANY_KIND
@@ -94,10 +94,10 @@ def difference(
 def _equals(item: Entity) -> ConditionBase:
     """Return the condition that an item nobody derives is there, and is the same."""
     condition = Attr(OWNER).not_exists()
-    for attribute, value in item.model_dump(by_alias=True).items():
+    for name, value in item.model_dump(by_alias=True).items():
         empty = value is None or (isinstance(value, AbstractSet) and not value)
-        same = Attr(attribute).not_exists() if empty else Attr(attribute).eq(value)
-        condition = condition & same
+        there = attribute(name)
+        condition = condition & (there.not_exists() if empty else there.eq(value))
     return condition
 
 

@@ -32,17 +32,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_type_hints
 
-from streamkit.actions import ENTRY_PREFIX
+from streamkit.actions import CONTROL_ATTRIBUTE, ENTRY_PREFIX
 from streamkit.changes import Change, Kind
 from streamkit.effects import Add, AddToSet, Delete, Effect, Put, RemoveFromSet, Set, as_effects
-from streamkit.entity import Entity, Key, Query
+from streamkit.entity import Entity, Key, Query, built_key
 from streamkit.errors import DeclarationError, PoisonChange, RetryableError
 from streamkit.handler import AUDIENCE, Broadcast, Handler, Policy
 from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient, as_sources
 from streamkit.kinds.fan_out import Inline
 from streamkit.kinds.on import needs_of
+from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
-from streamkit.model.keys import Scan
+from streamkit.model.keys import Scan, wire_key
+from streamkit.model.schema import TableSchema
 from streamkit.model.when import When
 from streamkit.model.writes import ANY_KIND
 from streamkit.table import Table
@@ -54,13 +56,34 @@ _ALIVE = frozenset({Kind.INSERTED, Kind.MODIFIED})
 
 
 class CopyEntry(Entity, pk=f"{ENTRY_PREFIX}{{mirror}}#{{source}}", sk="{copied}"):
-    """A copy in the directory of its source: both by hashes, and the copy's key as it is."""
+    """A copy in the directory of its source: both by hashes, and the copy's key as it is.
+
+    Where a name of its attributes is one of the table's keys, or of an index's, they have names
+    that nobody else uses; what then stands in the key alone is read from there.
+    """
 
     mirror: str
     source: str
-    copied: str
+    copied: str = ""
     pk: str
     sk: str | None = None
+
+    def attributes(self, schema: TableSchema) -> dict[str, AttributeValue]:
+        """The whole item as a put takes it."""
+        if (schema.reserved_attributes | {schema.ttl}).isdisjoint(CopyEntry.model_fields):
+            return super().attributes(schema)
+        pk, sk = built_key(self)
+        item = {**wire_key(schema, CopyEntry, pk, sk), _OWN_PK: encode(self.pk)}
+        return item if self.sk is None else {**item, _OWN_SK: encode(self.sk)}
+
+
+_OWN_PK, _OWN_SK = f"{CONTROL_ATTRIBUTE}copy_pk", f"{CONTROL_ATTRIBUTE}copy_sk"
+
+
+@CopyEntry.upcast
+def _with_plain_names(item: dict[str, Any]) -> dict[str, Any]:
+    """Read an entry whose attributes have names of its own."""
+    return {"pk": item[_OWN_PK], "sk": item.get(_OWN_SK)} if _OWN_PK in item else item
 
 
 @dataclass(frozen=True)

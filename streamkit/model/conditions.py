@@ -70,6 +70,7 @@ __all__ = [
     "absent",
     "all_of",
     "any_of",
+    "attribute",
     "check_condition",
     "compile_condition",
     "identity",
@@ -98,6 +99,16 @@ class AnyOf:
 Condition = ConditionBase | Existence | AnyOf
 
 
+_PATHS = {".": "\ufdd0", "[": "\ufdd1", "]": "\ufdd2"}
+"""What means a path in a condition, and characters that stand for no text in its place."""
+_HIDDEN, _SHOWN = str.maketrans(_PATHS), str.maketrans({v: k for k, v in _PATHS.items()})
+
+
+def attribute(name: str) -> Attr:
+    """Return `Attr` of an attribute of the item itself: to `Attr`, `a.b` is an attribute of `a`."""
+    return Attr(name.translate(_HIDDEN))
+
+
 def any_of(*conditions: Condition) -> AnyOf:
     """Return the condition that one of several holds; `absent` and `present` may be among them."""
     return AnyOf(conditions)
@@ -105,9 +116,9 @@ def any_of(*conditions: Condition) -> AnyOf:
 
 def _concrete(condition: Condition, pk_name: str) -> ConditionBase:
     if condition is Existence.ABSENT:
-        return Attr(pk_name).not_exists()
+        return attribute(pk_name).not_exists()
     if condition is Existence.PRESENT:
-        return Attr(pk_name).exists()
+        return attribute(pk_name).exists()
     if isinstance(condition, AnyOf):
         return reduce(or_, (_concrete(part, pk_name) for part in condition.conditions))
     return condition
@@ -168,4 +179,8 @@ def compile_condition(condition: ConditionBase) -> tuple[str, dict[str, str], di
     """
     built = ConditionExpressionBuilder().build_expression(condition)
     values = {name: encode(value) for name, value in built.attribute_value_placeholders.items()}
-    return built.condition_expression, built.attribute_name_placeholders, values
+    names = {
+        placeholder: name.translate(_SHOWN)
+        for placeholder, name in built.attribute_name_placeholders.items()
+    }
+    return built.condition_expression, names, values

@@ -14,7 +14,7 @@ from streamkit.actions import OURS, Action, ItemRef, Wire
 from streamkit.effects import Guard
 from streamkit.entity import Entity, attribute_names
 from streamkit.model.codec import decode
-from streamkit.model.conditions import Attr, Condition, Existence, absent, present
+from streamkit.model.conditions import Condition, Existence, absent, attribute, present
 from streamkit.model.origin import MARK
 from streamkit.processing.fold import apply
 from streamkit.processing.outcome import Outcome, Read, Version, Work, nothing_expected
@@ -231,4 +231,5 @@ def _same_in(names: Sequence[str], item: Mapping[str, Wire] | None) -> tuple[Con
 
 def _same(name: str, item: Mapping[str, Wire]) -> Condition:
     """Return the condition that an attribute is still what it was, or still not there."""
-    return Attr(name).eq(decode(item[name])) if name in item else Attr(name).not_exists()
+    there = attribute(name)
+    return there.eq(decode(item[name])) if name in item else there.not_exists()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
+from streamkit.actions import CONTROL_ATTRIBUTE
 from streamkit.app import App
 from streamkit.changes import Kind
 from streamkit.entity import Entity, attribute_names, spec_of
@@ -17,6 +18,7 @@ from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.model.cascades import cycles
 from streamkit.model.schema import TableSchema
+from streamkit.model.unbuilding import unbuilder
 from streamkit.processing.completion import Completions
 from streamkit.processing.injection import OWN
 from streamkit.surroundings import Surroundings
@@ -33,7 +35,7 @@ class Finding:
 def findings(app: App, around: Surroundings, resources: tuple[Any, ...] = ()) -> list[Finding]:
     """Return everything that is wrong with an app on its table, errors first."""
     found = [*_control(app, around), *_entities(app, around.table), *_ttl(app, around.table)]
-    found += [*_spread(app, around.table), *_buckets(app, around.table)]
+    found += [*_names(app, around.table), *_spread(app, around.table), *_buckets(app, around.table)]
     found += _handlers(app, around.table, resources)
     found += _loops(app)
     found += _own_io(app, around.control)
@@ -74,6 +76,45 @@ def _entities(app: App, schema: TableSchema) -> Iterator[Finding]:
         app.router(schema)
     except DeclarationError as error:
         yield Finding("error", str(error))
+
+
+def _names(app: App, schema: TableSchema) -> Iterator[Finding]:
+    """What is called as streamkit's own attributes are, and fields that no attribute can hold."""
+    own = {name for name in schema.reserved_attributes if name.startswith(CONTROL_ATTRIBUTE)}
+    if own:
+        yield Finding(
+            "error",
+            f"{schema.name}: {', '.join(sorted(own))} begins with {CONTROL_ATTRIBUTE!r}, as"
+            " streamkit's own attributes do; keys and indexes need other names",
+        )
+    for entity in app.entities:
+        spec, readable = spec_of(entity), unbuilder(entity).readable
+        for name, attribute in attribute_names(entity).items():
+            if attribute.startswith(CONTROL_ATTRIBUTE):
+                yield Finding(
+                    "error",
+                    f"{spec.declaration}: {name} is stored as {attribute!r}, which begins as"
+                    " streamkit's own attributes do; choose another alias",
+                )
+            in_key = name in spec.key_fields
+            info = entity.model_fields[name]
+            if (
+                in_key
+                and name not in readable
+                and info.is_required()
+                and (info.exclude or attribute in schema.key_attributes)
+            ):
+                yield Finding(
+                    "error",
+                    f"{spec.declaration}: {name} stands in the key alone, which does not tell it"
+                    " whole; store it as an attribute (alias=), or write all of it in the template",
+                )
+            elif attribute in schema.key_attributes and not in_key:
+                yield Finding(
+                    "warning",
+                    f"{spec.declaration}: {name} is stored as {attribute!r}, which is a key of"
+                    f" {schema.name}; it can be read, but an item cannot be put: give it an alias",
+                )
 
 
 def _spread(app: App, schema: TableSchema) -> Iterator[Finding]:

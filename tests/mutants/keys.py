@@ -119,4 +119,37 @@ MUTANTS = (
         "the fields that when= looks at are read with all the others",
         test="tests/simulation/test_when_first.py::test_a_function_asks_when_first_too",
     ),
+    # -- names that clash --------------------------------------------------------------------------
+    Mutant(
+        "directory-takes-the-tables-names",
+        "kinds/mirror.py",
+        "        if (schema.reserved_attributes | {schema.ttl}).isdisjoint(CopyEntry.model_fields):\n",
+        "        if schema.reserved_attributes:\n",
+        "a mirror over an index parks every change where the table's keys are called pk and sk",
+        test="tests/simulation/test_hostile_names.py::test_every_kind_of_handler_works_whatever_attributes_are_called",
+    ),
+    Mutant(
+        "dots-are-paths",
+        "model/conditions.py",
+        "    return Attr(name.translate(_HIDDEN))\n",
+        "    return Attr(name)\n",
+        "what was read of an attribute with a dot in its name is never as it was read",
+        test="tests/simulation/test_hostile_names.py::test_every_kind_of_handler_works_whatever_attributes_are_called",
+    ),
+    Mutant(
+        "field-called-cls",
+        "entity.py",
+        "    def key(cls, /, **fields: Any) -> Key[Self]:",
+        "    def key(cls, **fields: Any) -> Key[Self]:",
+        "a key with a field called cls cannot be made",
+        test="tests/simulation/test_hostile_names.py::test_every_kind_of_handler_works_whatever_attributes_are_called",
+    ),
+    Mutant(
+        "key-attribute-read-raw",
+        "decode/keyed.py",
+        "        self.in_key = keys & {",
+        "        self.in_key = frozenset() & {",
+        "a field that is stored as the key is read with the key's prefix",
+        test="tests/simulation/test_hostile_names.py::test_every_kind_of_handler_works_whatever_attributes_are_called",
+    ),
 )
