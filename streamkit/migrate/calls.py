@@ -217,16 +217,19 @@ class Calls:
     ) -> dict[str, Any] | Changed | Invalid:
         pause, longest = _PAUSES
         while True:
-            await self.rate.ready(kind)
-            if kind == "write" and self._permit is not None:
-                await self._permit.require()
+            reserved, refused = await self.rate.ready(kind), False
             try:
+                if kind == "write" and self._permit is not None:
+                    await self._permit.require()
                 return await call()
             except AwsError as error:
                 verdict = self._verdict(error)
+                refused = verdict is not None
                 if verdict is not None:
                     return verdict
                 trouble = trouble_of(error)
+            finally:
+                self.rate.settle(kind, reserved, cost=refused)
             if trouble is Trouble.CONFLICT or trouble is Trouble.CANCELED:
                 await anyio.sleep(_CONFLICT_SECONDS)
                 continue

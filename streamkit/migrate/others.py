@@ -1,8 +1,13 @@
 """Others: how far the table's other consumers are behind, while a migration writes.
 
-A migration's writes are changes that every consumer of the stream has to read. In: an app's table.
-Out: the longest lag among them, in seconds, as far as their cursors tell.
+A migration's writes are changes that every consumer of the stream has to read; so while one of them
+is a minute behind, its rate shrinks. In: an app's table. Out: the longest lag among them, in
+seconds, as far as their cursors tell.
 """
+
+from collections.abc import Callable
+
+import anyio
 
 from streamkit.actions import CONTROL_PREFIX
 from streamkit.app import App
@@ -12,10 +17,14 @@ from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
 from streamkit.fleet.directory import entries
-from streamkit.migrate.state import State
+from streamkit.migrate.rate import Rate
+from streamkit.migrate.state import PASSES, State
 from streamkit.running.lag import measure
 from streamkit.surroundings import Surroundings
 
+_LOOK_SECONDS = 15.0
+_LAG_MAX = 60.0
+"""Seconds that other consumers may fall behind before a migration holds back."""
 _SHARDS_MAX = 8
 """Shards of a consumer that are looked into at most each time: the oldest."""
 
@@ -30,6 +39,13 @@ class Others:
 
     def __init__(self, app: App, aws: Aws, around: Surroundings, clock: Clock) -> None:
         self._app, self._aws, self._around, self._clock = app, aws, around, clock
+
+    async def heed(self, rate: Rate, state: Callable[[], State]) -> None:
+        """Let a rate shrink while others are behind; for ever, until it is cancelled."""
+        while True:
+            await anyio.sleep(_LOOK_SECONDS)
+            if state().phase in PASSES and await self.lag(state()) > _LAG_MAX:
+                rate.ease("lag")
 
     async def lag(self, state: State) -> float:
         """Return the longest lag of a consumer; one without workers or paused counts too."""

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 
 from streamkit.activity import first_error
+from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.segments import Segment
 from streamkit.migrate.tallies import TallyBook
@@ -58,7 +59,8 @@ class Passing:
             self.errors += tally.errors
             last = reply.get("LastEvaluatedKey")
             action = self.tallies.adding(work.state.pass_name, segment.number, tally)
-            await segment.advance(last, [action])
+            async with work.calls.rate.paced(PAGE_WRITES):
+                await segment.advance(last, [action])
             if self.errors > ERRORS_MAX:
                 raise TooManyErrors
 

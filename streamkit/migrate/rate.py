@@ -1,20 +1,24 @@
 """Rate: how much capacity a migration takes, learned from what each call has consumed.
 
 Buckets for reads, for writes, and for the writes of every global index. A call waits until its
-buckets are out of debt, and is charged with what the reply says, so that the rate holds whatever
-items weigh. When the service throttles, or other consumers of the stream fall behind, the rate
-shrinks by 30 % at once and grows back by 5 % a second.
+buckets are out of debt, sets aside what such a call usually costs, and is charged with what the
+reply says, so that the rate holds whatever items weigh; until the first reply has said that, one
+call goes at a time. When the service throttles, or other consumers of the stream fall behind, the
+rate shrinks by 30 % at once and grows back by 5 % a second.
 
 In: `ConsumedCapacity` as DynamoDB returns it for `INDEXES`. Out: pauses. Limits are the whole
-migration's; `processes` says among how many they are divided, and both may change at any time.
+migration's; `share` says which part of them this process may take (see `sharing`).
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import anyio
 
+from streamkit.aws import AwsError, Trouble, trouble_of
 from streamkit.clock import Clock
 
 _SHRINK, _GROW = 0.7, 1.05
@@ -26,9 +30,23 @@ _UNITS_MIN = 5.0
 """Units a second that are always left to a migration without a limit."""
 _EASE_SECONDS = 1.0
 """Between two times that the rate is taken back: many calls fail for one cause."""
+_SAVED_SECONDS = 0.05
+"""Of its rate, that a bucket holds at most: a pause is not made up for by a burst."""
+_BESIDE_SECONDS = 10.0
+"""Of its rate, that is paid off at most for writes that waited for nothing."""
+_BUSY_SECONDS = 0.5
+"""After a call, during which more of them are expected."""
+_LOOK_SECONDS = 0.1
+
+_WRITES = frozenset({"delete_item", "put_item", "update_item"})
+_OTHERS = frozenset({"batch_get_item", "get_item", "query", "transact_write_items"})
+_REFUSED = {"CapacityUnits": 1.0}
+"""What a write of a small item takes whose condition does not hold."""
 
 Kind = Literal["read", "write"]
 Reason = Literal["", "limit", "throttled", "lag"]
+Reserved = Mapping[str, float]
+"""Units that are set aside for a call, by index; "" is the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +56,52 @@ class Limits:
     reads: float | None = None
     writes: float | None = None
 
+    @property
+    def none(self) -> bool:
+        """Whether nothing is limited."""
+        return self.reads is None and self.writes is None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a process may take of the limits: `part`, 0 to 1, until a moment of its own clock."""
+
+    part: float
+    until: float
+
 
 @dataclass
 class _Bucket:
-    """Units that may be spent now; below zero they are owed."""
+    """Units that may be spent now; below zero they are owed.
+
+    `beside` is owed for writes that waited for nothing. It is paid off with half of what comes in,
+    at most: a limit below what a migration writes of itself would end its work.
+    """
 
     tokens: float = 0.0
+    beside: float = 0.0
     at: float | None = None
     spent: float = 0.0
     speed: float = 0.0
 
     def refill(self, now: float, rate: float | None) -> None:
-        if self.at is None:
-            self.at = now
-            self.tokens = rate or 0.0
-            return
-        passed, self.at = now - self.at, now
-        if rate is not None:
-            self.tokens = min(self.tokens + rate * passed, max(rate, 1.0))
+        passed, self.at = now - (now if self.at is None else self.at), now
+        if rate is None:
+            self.beside = 0.0
+        else:
+            paid = min(self.beside, rate * passed / 2)
+            self.beside = min(self.beside - paid, _BESIDE_SECONDS * rate)
+            self.tokens = min(self.tokens + rate * passed - paid, _SAVED_SECONDS * rate)
         if passed > 0:
             weight = min(1.0, passed / 5.0)
             self.speed += weight * (self.spent / passed - self.speed)
             self.spent = 0.0
 
-    def take(self, units: float) -> None:
-        self.tokens -= units
+    def take(self, units: float, *, beside: bool) -> None:
+        if beside:
+            self.beside += units
+        else:
+            self.tokens -= units
         self.spent += units
 
 
@@ -72,43 +111,109 @@ class Rate:
 
     clock: Clock
     limits: Limits = field(default_factory=Limits)
-    processes: int = 1
+    share: Share | None = None
     reason: Reason = ""
     reads: float = 0.0
     writes: dict[str, float] = field(default_factory=dict)
     _buckets: dict[tuple[Kind, str], _Bucket] = field(default_factory=dict)
-    _usual: dict[Kind, float] = field(default_factory=lambda: {"read": 1.0, "write": 1.0})
+    _usual: dict[tuple[Kind, str], float] = field(default_factory=dict)
+    _turns: dict[Kind, anyio.Lock] = field(
+        default_factory=lambda: {"read": anyio.Lock(), "write": anyio.Lock()}
+    )
+    _waiting: int = 0
+    _asked_at: float = -1e9
     _factor: float = 1.0
     _ceiling: dict[Kind, float] = field(default_factory=dict)
     _eased_at: float = -1e9
     _grown_at: float = 0.0
 
-    async def ready(self, kind: Kind) -> None:
-        """Wait until something of this kind may be spent."""
-        while True:
-            now = self.clock.monotonic()
-            self._grow(now)
-            limit = self._limit(kind)
-            owed = 0.0
-            for (of, _), bucket in self._buckets.items():
-                if of == kind:
-                    bucket.refill(now, limit)
-                    owed = max(owed, -bucket.tokens)
-            if limit is None:
-                return
-            if owed <= 0:  # what it will cost is set aside, or all who wait would go at once
-                self._bucket(kind, "").tokens -= self._usual[kind]
-                return
-            if not self.reason:
-                self.reason = "limit"
-            await anyio.sleep(min(max(owed / limit, 0.01), 5.0))
+    @property
+    def is_busy(self) -> bool:
+        """Whether a call waits, or one was asked for a moment ago."""
+        return bool(self._waiting) or self.clock.monotonic() - self._asked_at < _BUSY_SECONDS
 
-    def charge(self, consumed: Any) -> None:
-        """Account for what a reply says was consumed: one entry, a list of them, or None."""
+    async def ready(self, kind: Kind, units: float | None = None) -> Reserved:
+        """Wait until something of this kind may be spent; return what is set aside for it.
+
+        That is what such a call usually costs, or so many units.
+        """
+        self._waiting += 1
+        try:
+            return await self._wait(kind, units)
+        finally:
+            self._waiting -= 1
+            self._asked_at = self.clock.monotonic()
+
+    async def _wait(self, kind: Kind, units: float | None) -> Reserved:
+        async with self._turns[kind]:  # one looks at the clock, and the others wait behind it
+            while True:
+                now = self.clock.monotonic()
+                self._grow(now)
+                limit = self._limit(kind)
+                owed = 0.0
+                for (of, _), bucket in self._buckets.items():
+                    if of == kind:
+                        bucket.refill(now, limit)
+                        owed = max(owed, -bucket.tokens)
+                if limit is None:
+                    return {}
+                if limit > 0 and owed <= 0:
+                    return self._set_aside(kind, limit, units)
+                if not self.reason:
+                    self.reason = "limit"
+                pause = max(owed / limit, 0.01) if limit > 0 else _LOOK_SECONDS
+                await anyio.sleep(min(pause, _LOOK_SECONDS))
+
+    def _set_aside(self, kind: Kind, limit: float, units: float | None) -> Reserved:
+        """Take what a call is going to cost, or all that waits would go at once.
+
+        Of the first call it is not known; what a second allows keeps the others back until then.
+        """
+        known = {name: cost for (of, name), cost in self._usual.items() if of == kind}
+        reserved = (known or {"": limit}) if units is None else {"": units}
+        for name, cost in reserved.items():
+            self._bucket(kind, name).tokens -= cost
+        return reserved
+
+    def settle(self, kind: Kind, reserved: Reserved, *, cost: bool = False) -> None:
+        """Give back what was set aside for a call, which is charged with what it has consumed.
+
+        A write whose condition does not hold consumes units, and its reply says not how many; with
+        `cost` what such a call usually costs is kept.
+        """
+        for name, units in reserved.items():
+            kept = min(units, self._usual.get((kind, name), 1.0)) if cost else 0.0
+            self._bucket(kind, name).tokens += units - kept
+
+    @asynccontextmanager
+    async def paced(self, units: float = 1.0) -> AsyncIterator[None]:
+        """Wait until so much may be written, by a client that is `Charged`, which is paid so."""
+        reserved = await self.ready("write", units)
+        try:
+            yield
+        finally:
+            for name in reserved:
+                bucket = self._bucket("write", name)
+                bucket.beside = max(bucket.beside - units, 0.0)
+
+    def charge(self, consumed: Any, *, usual: bool = True) -> None:
+        """Account for what a reply says was consumed: one entry, a list of them, or None.
+
+        With `usual` it says what such a call usually costs.
+        """
         entries = consumed if isinstance(consumed, list) else [consumed]
+        costs: dict[tuple[Kind, str], float] = {}
         for entry in entries:
-            if entry:
-                self._charge(entry)
+            for kind, name, units in _costs(entry or {}):
+                costs[kind, name] = costs.get((kind, name), 0.0) + units
+        self._account(costs, usual=usual)
+
+    def charge_write(self, consumed: Any, *, usual: bool = True) -> None:
+        """Account for a single write, whose reply does not tell reads from writes."""
+        if consumed:
+            self._account(
+                {("write", name): units for name, units in _parts_of(consumed)}, usual=usual
+            )
 
     def ease(self, reason: Reason) -> None:
         """Take the rate back: the service throttles, or others fall behind."""
@@ -126,38 +231,16 @@ class Rate:
                 known = self._ceiling.get(kind, speed)
                 self._ceiling[kind] = max(_UNITS_MIN, min(known, speed or known) * _SHRINK)
 
-    def _charge(self, entry: Mapping[str, Any]) -> None:
-        parts = [("", entry.get("Table") or entry)]
-        parts += list((entry.get("GlobalSecondaryIndexes") or {}).items())
-        for name, part in parts:
-            reads, writes = part.get("ReadCapacityUnits"), part.get("WriteCapacityUnits")
-            if reads is None and writes is None:
-                reads = part.get("CapacityUnits", 0.0)  # of a read; writes are told apart below
-            if reads:
-                self.reads += reads
-                self._take("read", name, float(reads))
-            if writes:
-                self._write(name, float(writes))
-
-    def charge_write(self, consumed: Any) -> None:
-        """Account for a single write, whose reply does not tell reads from writes."""
-        if not consumed:
-            return
-        self._write("", float((consumed.get("Table") or consumed).get("CapacityUnits", 0.0)))
-        for name, part in (consumed.get("GlobalSecondaryIndexes") or {}).items():
-            self._write(name, float(part.get("CapacityUnits", 0.0)))
-
-    def _write(self, name: str, units: float) -> None:
-        self.writes[name] = self.writes.get(name, 0.0) + units
-        self._take("write", name, units)
-
-    def _take(self, kind: Kind, name: str, units: float) -> None:
-        bucket = self._bucket(kind, name)
-        if not name:  # of the table, whose cost was set aside when the call was let through
-            if self._limit(kind) is not None:
-                bucket.tokens += self._usual[kind]
-            self._usual[kind] += _WEIGHT * (units - self._usual[kind])
-        bucket.take(units)
+    def _account(self, costs: Mapping[tuple[Kind, str], float], *, usual: bool) -> None:
+        for (kind, name), units in costs.items():
+            if kind == "write":
+                self.writes[name] = self.writes.get(name, 0.0) + units
+            else:
+                self.reads += units
+            self._bucket(kind, name).take(units, beside=not usual)
+            if usual:
+                known = self._usual.get((kind, name), units)
+                self._usual[kind, name] = known + _WEIGHT * (units - known)
 
     def _bucket(self, kind: Kind, name: str) -> _Bucket:
         if (kind, name) not in self._buckets:
@@ -168,8 +251,15 @@ class Rate:
     def _limit(self, kind: Kind) -> float | None:
         limit = self.limits.reads if kind == "read" else self.limits.writes
         if limit is not None:
-            return max(0.1, limit * self._factor / max(1, self.processes))
+            return limit * self._factor * self._part
         return self._ceiling.get(kind)
+
+    @property
+    def _part(self) -> float:
+        """The share of the limits that may be taken now: none on a look that is too old."""
+        if self.share is None:
+            return 1.0
+        return self.share.part if self.clock.monotonic() < self.share.until else 0.0
 
     def _grow(self, now: float) -> None:
         while now - self._grown_at >= 1.0 and (self._factor < 1.0 or self._ceiling):
@@ -182,3 +272,51 @@ class Rate:
             self._grown_at = now
             if self.reason in ("throttled", "lag"):
                 self.reason = ""
+
+
+class Charged:
+    """A client of DynamoDB whose calls are charged to a rate, and wait for nothing.
+
+    It is for what a migration writes of its own state and positions: a lease that waited for its
+    turn would be lost.
+    """
+
+    def __init__(self, dynamodb: Any, rate: Rate) -> None:
+        self._dynamodb = dynamodb
+        self._rate = rate
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._dynamodb, name)
+        if name in _WRITES:
+            return partial(self._call, call, self._rate.charge_write)
+        return partial(self._call, call, self._rate.charge) if name in _OTHERS else call
+
+    async def _call(self, call: Any, charge: Any, **request: Any) -> Any:
+        try:
+            reply = await call(**{"ReturnConsumedCapacity": "INDEXES", **request})
+        except AwsError as error:
+            if trouble_of(error) is Trouble.CONDITION:
+                self._rate.charge_write(_REFUSED, usual=False)
+            raise
+        charge(reply.get("ConsumedCapacity"), usual=False)
+        return reply
+
+
+def _costs(entry: Mapping[str, Any]) -> Iterator[tuple[Kind, str, float]]:
+    """Yield what an entry says of a table and its indexes; what is not told apart are reads."""
+    parts = [("", entry.get("Table") or entry)]
+    parts += list((entry.get("GlobalSecondaryIndexes") or {}).items())
+    for name, part in parts:
+        reads, writes = part.get("ReadCapacityUnits"), part.get("WriteCapacityUnits")
+        if reads is None and writes is None:
+            reads = part.get("CapacityUnits", 0.0)
+        if reads:
+            yield "read", name, float(reads)
+        if writes:
+            yield "write", name, float(writes)
+
+
+def _parts_of(consumed: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    yield "", float((consumed.get("Table") or consumed).get("CapacityUnits", 0.0))
+    for name, part in (consumed.get("GlobalSecondaryIndexes") or {}).items():
+        yield name, float(part.get("CapacityUnits", 0.0))

@@ -37,9 +37,10 @@ from streamkit.migrate.in_place import Tally
 from streamkit.migrate.others import Others
 from streamkit.migrate.passing import ERRORS_MAX, Pace, Passing, TooManyErrors
 from streamkit.migrate.problems import problems_of_target
-from streamkit.migrate.rate import Limits, Rate
+from streamkit.migrate.rate import Charged, Limits, Rate, Share
 from streamkit.migrate.segments import Segments
-from streamkit.migrate.state import FOLLOWED, PASSES, RESTING, SWITCHED, Phase, State, StateBook
+from streamkit.migrate.sharing import Shares
+from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State, StateBook
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import PhaseOver, Place, View
 from streamkit.migrate.work import Schemas, Work
@@ -52,9 +53,6 @@ log = get_logger("streamkit.migrate")
 _FOLLOW_SECONDS = 2.0
 _SETTLE_SECONDS = 3 * _FOLLOW_SECONDS
 """Until every process knows of a phase; who does not may write what the phase deletes."""
-_LAG_SECONDS = 15.0
-_LAG_MAX = 60.0
-"""Seconds that other consumers may fall behind before a migration holds back."""
 _ATTEMPTS_MAX = 5
 """Passes of one phase, each of which still found something."""
 
@@ -92,7 +90,7 @@ class Runner:
     def __post_init__(self) -> None:
         """Begin with nothing known."""
         self.state = State(self.migration.id)
-        self.rate = Rate(self.clock)
+        self.rate = Rate(self.clock, share=Share(0.0, 0.0))
         self._interrupt = anyio.Event()
         self._changed = anyio.Event()
         self._captured = anyio.Event()
@@ -125,7 +123,9 @@ class Runner:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._follow)
                 group.start_soon(self._capture)
-                group.start_soon(self._heed_others)
+                others = Others(self.app, self.aws, self.around, self.clock)
+                group.start_soon(others.heed, self.rate, lambda: self.state)
+                group.start_soon(self._shares.keep, self.rate)
                 await self._phases(stay=stay)
                 await self._end_capture()
                 group.cancel_scope.cancel()
@@ -147,12 +147,15 @@ class Runner:
         for problem in problems_of_target(target, self.migration):
             raise ConfigurationError(problem.text)
         self.schemas = Schemas(self.around.table, target, self.app.entities)
-        self.book = StateBook(self.aws.dynamodb, self.around.control, self.app.name)
+        client, beats = (Charged(one, self.rate) for one in (self.aws.dynamodb, self.aws.beats))
+        charged = replace(self.aws, dynamodb=client, beats=beats)
+        self.book = StateBook(client, self.around.control, self.app.name)
+        self._shares = Shares(self.book.store, self.migration.id, self.owner, self.clock)
         self.error_book = ErrorBook(self.book.store, self.migration.id)
         self.tallies = TallyBook(self.book.store, self.migration.id)
         self.capturing = Capturing(
             self.app,
-            self.aws,
+            charged,
             self.migration,
             self.around.table,
             target,
@@ -200,14 +203,6 @@ class Runner:
         while True:
             await anyio.sleep(_FOLLOW_SECONDS)
             await self._read()
-            self.rate.processes = max(1, await self.capturing.processes(self.state))
-
-    async def _heed_others(self) -> None:
-        others = Others(self.app, self.aws, self.around, self.clock)
-        while True:
-            await anyio.sleep(_LAG_SECONDS)
-            if self.state.phase in PASSES and await others.lag(self.state) > _LAG_MAX:
-                self.rate.ease("lag")
 
     # -- capturing -----------------------------------------------------------------------------
 
@@ -337,7 +332,10 @@ class Runner:
         first = state.phase in ("switching", "contracting") and not state.attempt
         if first and not await self.capturing.caught_up(state):
             return  # what was deleted at its old place would be left as a copy
-        segments = Segments(self.book.store, state.pass_name, state.segments, self.clock, self.rng)
+        name, total = state.pass_name, state.segments
+        segments = Segments(
+            self.book.store, name, total, self.clock, self.rng, paced=self.rate.paced
+        )
         if state.phase in _DELETING and not state.attempt:
             await self._pause(_SETTLE_SECONDS)
         assert self._work is not None  # noqa: S101 - a state was adopted

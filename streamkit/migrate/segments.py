@@ -22,6 +22,7 @@ import base64
 import json
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -172,6 +173,7 @@ class Segments:
     """The segments of one pass. All who share it name the same number of them.
 
     `schemas` are those of the tables that commits write to, the control items' own included.
+    `paced` is what creating, taking and deleting a segment waits for.
     """
 
     store: CursorStore
@@ -181,6 +183,7 @@ class Segments:
     rng: random.Random
     schemas: Mapping[str, TableSchema] = field(default_factory=dict)
     lease_seconds: float = LEASE_SECONDS
+    paced: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     _finished: set[str] = field(default_factory=set)
     _seen: dict[str, tuple[tuple[Any, ...], float]] = field(default_factory=dict)
     _running: set[str] = field(default_factory=set)
@@ -203,7 +206,8 @@ class Segments:
             action.guards.append((Guard(absent), OURS))
             async with limiter:
                 try:
-                    await self.store.write(action)
+                    async with self.paced():
+                        await self.store.write(action)
                 except LeaseLost:
                     return  # another process was faster
 
@@ -254,7 +258,8 @@ class Segments:
         for name in self.names:
             key = self.store.space.key("cursor", name)
             table = self.store.space.schema.name
-            await self.store.dynamodb.delete_item(TableName=table, Key=key)
+            async with self.paced():
+                await self.store.dynamodb.delete_item(TableName=table, Key=key)
 
     async def _fill(
         self,
@@ -277,7 +282,8 @@ class Segments:
                 if cursor is None or cursor.finished or not self._may_take(cursor):
                     continue
                 try:
-                    taken = await self.store.take(cursor, owner, _GENERATION)
+                    async with self.paced():
+                        taken = await self.store.take(cursor, owner, _GENERATION)
                 except LeaseLost:
                     continue
                 self._running.add(name)

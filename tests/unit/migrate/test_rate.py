@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from streamkit.migrate.rate import Limits, Rate
+from streamkit.migrate.rate import Limits, Rate, Share
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 
@@ -15,28 +15,33 @@ def with_index(units, index):
     return table(units) | {"GlobalSecondaryIndexes": {"GSI1": {"CapacityUnits": index}}}
 
 
-async def seconds_for(calls, units, *, limits, processes=1, consumed=table):
+async def write(rate, consumed):
+    reserved = await rate.ready("write")
+    rate.charge_write(consumed)
+    rate.settle("write", reserved)
+
+
+async def seconds_for(calls, units, *, limits, part=1.0, consumed=table):
     clock = VirtualClock()
-    rate = Rate(clock, limits, processes)
+    rate = Rate(clock, limits, Share(part, 1e9))
     began = clock.monotonic()
     for _ in range(calls):
-        await rate.ready("write")
-        rate.charge_write(consumed(units))
+        await write(rate, consumed(units))
     await rate.ready("write")
     return clock.monotonic() - began
 
 
 @pytest.mark.parametrize(
-    ("limits", "processes", "low", "high"),
+    ("limits", "part", "low", "high"),
     [
-        (Limits(writes=100), 1, 8.5, 10.5),
-        (Limits(writes=100), 4, 36, 41),
-        (Limits(), 1, 0, 0),
+        (Limits(writes=100), 1.0, 9.9, 10.5),
+        (Limits(writes=100), 0.25, 39.5, 41),
+        (Limits(), 1.0, 0, 0),
     ],
 )
-def test_a_thousand_units_take_as_long_as_the_limit_says(limits, processes, low, high):
+def test_a_thousand_units_take_as_long_as_the_limit_says(limits, part, low, high):
     async def main():
-        return await seconds_for(100, 10, limits=limits, processes=processes)
+        return await seconds_for(100, 10, limits=limits, part=part)
 
     assert low <= run_virtually(main, seed=1) <= high
 
@@ -55,7 +60,6 @@ def test_a_throttle_takes_a_third_back_and_it_grows_again():
     async def main():
         clock = VirtualClock()
         rate = Rate(clock, Limits(writes=100))
-        await rate.ready("write")
         speeds = []
         for step in range(3):
             if step == 1:
@@ -63,8 +67,7 @@ def test_a_throttle_takes_a_third_back_and_it_grows_again():
                 rate.ease("throttled")  # of the same moment: it counts once
             began = clock.monotonic()
             for _ in range(20):
-                rate.charge_write(table(10))
-                await rate.ready("write")
+                await write(rate, table(10))
             speeds.append(200 / (clock.monotonic() - began))
         return speeds, rate.reason
 
@@ -78,36 +81,80 @@ def test_without_a_limit_a_throttle_sets_one_for_a_while():
         clock = VirtualClock()
         rate = Rate(clock)
         for _ in range(50):
-            await rate.ready("write")
-            rate.charge_write(table(100))
+            await write(rate, table(100))
         began = clock.monotonic()
         rate.ease("throttled")
         for _ in range(5):
-            rate.charge_write(table(10))
-            await rate.ready("write")
+            await write(rate, table(10))
         return clock.monotonic() - began
 
     assert run_virtually(main, seed=1) > 0
 
 
-def test_calls_that_wait_together_do_not_go_at_once():
+@pytest.mark.parametrize("units", [1, 10])
+@pytest.mark.parametrize("index", [0, 3], ids=["table", "index"])
+def test_calls_that_wait_together_never_take_more_than_the_limit_in_a_second(units, index):
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, Limits(writes=5))
+        rate = Rate(clock, Limits(writes=60))
         began, done = clock.monotonic(), []
 
         async def call():
-            await rate.ready("write")
+            reserved = await rate.ready("write")
             await anyio.sleep(0.02)
-            rate.charge_write(table(1))
+            rate.charge_write(with_index(units, index * units))
+            rate.settle("write", reserved)
             done.append(clock.monotonic() - began)
 
         async with anyio.create_task_group() as group:
-            for _ in range(60):
+            for _ in range(600 // units):
                 group.start_soon(call)
         return done
 
-    done = run_virtually(main, seed=1)
-    within = [sum(at <= moment < at + 5 for moment in done) for at in range(2, 10)]
-    assert max(within) <= 5 * 5 * 1.3
-    assert 9 <= max(done) <= 14
+    done, cost = run_virtually(main, seed=1), units * max(1, index)
+    taken = [cost * sum(at <= moment < at + 1 for moment in done) for at in range(9)]
+    assert max(taken) <= 60 + 2 * cost + 3
+    assert sum(taken) / 9 >= 0.95 * 60
+
+
+def test_nothing_is_taken_on_a_share_that_is_out_of_date():
+    async def main():
+        clock = VirtualClock()
+        rate = Rate(clock, Limits(writes=10), Share(1.0, clock.monotonic() + 2))
+        for _ in range(100):
+            with anyio.move_on_after(10) as scope:
+                await write(rate, table(1))
+            if scope.cancelled_caught:
+                break
+        return rate.writes[""]
+
+    assert 18 <= run_virtually(main, seed=1) <= 22
+
+
+def test_a_pause_is_not_made_up_for():
+    async def main():
+        clock = VirtualClock()
+        rate = Rate(clock, Limits(writes=100))
+        await write(rate, table(1))
+        await anyio.sleep(60)
+        began, count = clock.monotonic(), 0
+        while clock.monotonic() - began < 1:
+            await write(rate, table(1))
+            count += 1
+        return count
+
+    assert 98 <= run_virtually(main, seed=1) <= 107
+
+
+def test_a_refused_write_is_taken_for_as_dear_as_others():
+    async def main():
+        clock = VirtualClock()
+        rate = Rate(clock, Limits(writes=10))
+        await write(rate, table(5))
+        began = clock.monotonic()
+        for _ in range(10):
+            rate.settle("write", await rate.ready("write"), cost=True)
+        await rate.ready("write")
+        return clock.monotonic() - began
+
+    assert 5 <= run_virtually(main, seed=1) <= 6
