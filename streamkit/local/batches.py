@@ -42,6 +42,7 @@ def batch_get_item(engine: "Engine", payload: Payload) -> Payload:
     for name, request in requests.items():
         projection = read_projection(request)
         table = find_table(engine, name)
+        table.check_paths(projection)
         keys = [table.keys.checked_key(key) for key in request["Keys"]]
         places = [table.keys.place(key) for key in keys]
         if len(set(places)) < len(places):

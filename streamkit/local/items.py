@@ -34,6 +34,7 @@ def get_item(engine: "Engine", payload: Payload) -> Payload:
     projection = read_projection(payload)
     table = find_table(engine, payload["TableName"])
     key = table.keys.checked_key(payload["Key"])
+    table.check_paths(projection)
     row = table.read(key)
     consistent = payload.get("ConsistentRead") is True
     engine.meter.add_read(

@@ -86,6 +86,8 @@ def plan(
     consistent = payload.get("ConsistentRead") is True
     if consistent and index is not None and index.is_global:
         raise validation("Consistent reads are not supported on global secondary indexes")
+    table.check_paths(projection)
+    table.check_paths(condition)
     reading = Reading(
         table,
         index,

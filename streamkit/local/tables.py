@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from streamkit.local.capacity import WriteUnits, write_units
+from streamkit.local.errors import validation
 from streamkit.local.expiry import Expiries
+from streamkit.local.expressions import Condition, Projection
 from streamkit.local.indexes import Index
 from streamkit.local.partitions import Partitions, Place, Row
 from streamkit.local.schema import KeySchema
@@ -244,6 +246,20 @@ class Table:
         """Forget a global index."""
         removed = self.indexes.pop(name)
         self._late = deque(change for change in self._late if change[1] is not removed)
+
+    def check_paths(self, expression: Condition | Projection | None) -> None:
+        """Refuse an expression that looks into an attribute which is a key, and so a scalar."""
+        for path in () if expression is None else expression.paths:
+            if len(path) == 1:
+                continue
+            title = "Key" if path[0] in self.keys.name_set else ""
+            if not title and any(path[0] in index.key_names for index in self.indexes.values()):
+                title = "IndexKey"
+            if title:
+                raise validation(
+                    "Key attributes must be scalars; list random access '[]' and map lookup '.' "
+                    f"are not allowed: {title}: {path[0]}"
+                )
 
     def check_item(self, item: Item, *, updated: bool = False) -> None:
         """Refuse an item that this table cannot hold; see `Index.check_item`."""

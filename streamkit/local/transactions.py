@@ -202,7 +202,9 @@ def transact_get_items(engine: "Engine", payload: Payload) -> Payload:
         request = structure(action["Get"])
         required(request, "TableName", "Key")
         projection = read_projection(request)
-        reads.append((find_table(engine, request["TableName"]), request["Key"], projection))
+        table = find_table(engine, request["TableName"])
+        table.check_paths(projection)
+        reads.append((table, request["Key"], projection))
     reasons = []
     seen = set()
     found = []

@@ -96,6 +96,15 @@ MUTANTS = (
         test=f"{_REFUSALS}::test_a_tag_has_letters_digits_spaces_and_a_few_signs",
     ),
     Mutant(
+        "engine-reads-look-into-keys",
+        "local/pages.py",
+        """    table.check_paths(condition)
+""",
+        "",
+        "a filter looks into a key of an index, in which there is nothing",
+        test=f"{_REFUSALS}::test_an_expression_of_a_read_does_not_look_into_a_key",
+    ),
+    Mutant(
         "engine-one-name-space",
         "local/engine.py",
         "        place = (account or self.account, region or self.region)",

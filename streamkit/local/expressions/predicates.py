@@ -82,8 +82,10 @@ class Leaf(ABC):
         """Whether the item meets the condition."""
 
     def _not_distinct(self) -> str | None:
-        first, second = self.operands[:2]
-        if isinstance(first, Path) and isinstance(second, Path) and first.steps == second.steps:
+        first, *others = self.operands
+        if isinstance(first, Path) and any(
+            isinstance(other, Path) and other.steps == first.steps for other in others
+        ):
             return (
                 "The first operand must be distinct from the remaining operands for this operator "
                 f"or function; operator: {self.name}, first operand: {path_text(first.steps)}"
@@ -145,6 +147,8 @@ class Ordering(Leaf):
 class Between(Leaf):
     """`x BETWEEN low AND high`, both included."""
 
+    distinct = True
+
     def __init__(self, subject: Operand, low: Operand, high: Operand) -> None:
         super().__init__("BETWEEN", (subject, low, high))
 
@@ -189,6 +193,8 @@ def _shown(value: AttributeValue) -> str:
 
 class In(Leaf):
     """`x IN (a, b, ...)`."""
+
+    distinct = True
 
     def __init__(self, subject: Operand, options: tuple[Operand, ...]) -> None:
         super().__init__("IN", (subject, *options))

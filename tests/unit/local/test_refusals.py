@@ -189,6 +189,23 @@ def test_an_update_has_no_redundant_parentheses_either(text):
     assert refusal(parse_update, text, v=ONE) == expected
 
 
+@pytest.mark.parametrize(
+    ("operator", "text"),
+    [
+        ("BETWEEN", "a.b BETWEEN a.b AND c"),
+        ("BETWEEN", "a.b BETWEEN c AND a.b"),
+        ("IN", "a.b IN (c, :v, a.b)"),
+        ("=", "a.b = a.b"),
+        ("contains", "contains(a.b, a.b)"),
+    ],
+)
+def test_the_first_operand_is_none_of_the_others(operator, text):
+    assert refusal(parse_condition, text, v=ONE) == (
+        "The first operand must be distinct from the remaining operands for this operator or "
+        f"function; operator: {operator}, first operand: [a, b]"
+    )
+
+
 def nested_or(depth):
     return "a<b " + "or (a<b " * depth + ")" * depth
 
@@ -255,6 +272,37 @@ def test_calls_that_nest_deeply_have_the_fault_of_one_that_nests_once():
     assert refusal(parse_condition, size) == refusal(parse_condition, "a < size(size(b))")
     unknown = "a < " + "f(" * 1300 + "b" + ")" * 1300
     assert refusal(parse_condition, unknown) == "Invalid function name; function: f"
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("pk.x", "Key"), ("sk[0]", "Key"), ("g.x", "IndexKey"), ("l[1]", "IndexKey")],
+)
+def test_an_expression_of_a_read_does_not_look_into_a_key(db, table, name, title):
+    attribute = name.partition(".")[0].partition("[")[0]
+    message = (
+        "Key attributes must be scalars; list random access '[]' and map lookup '.' are not "
+        f"allowed: {title}: {attribute}"
+    )
+    shown = {"ProjectionExpression": f"a, {name}"}
+    wanted = {
+        "KeyConditionExpression": "pk = :pk",
+        "ExpressionAttributeValues": {":pk": {"S": "a"}},
+    }
+    filtered = {"FilterExpression": f"attribute_exists({name})"}
+    get = {"TableName": table, "Key": KEY} | shown
+    for operation, payload in (
+        ("GetItem", get),
+        ("Scan", {"TableName": table} | shown),
+        ("Scan", {"TableName": table} | filtered),
+        ("Query", {"TableName": table} | wanted | shown),
+        ("BatchGetItem", {"RequestItems": {table: {"Keys": [KEY]} | shown}}),
+        ("TransactGetItems", {"TransactItems": [{"Get": get}]}),
+    ):
+        assert db.invalid(operation, **payload) == message
+    if title == "IndexKey":
+        query = {"TableName": table} | wanted | filtered
+        assert db.invalid("Query", **query) == message
 
 
 # -- values ----------------------------------------------------------------------------------------
