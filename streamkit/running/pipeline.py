@@ -188,13 +188,7 @@ class ShardPipeline:
         if self._cautious and page.records:
             self._apart(self._process_singly, page)
             return None
-        # It is not idle while the handlers of a page have their turns.
-        self._processing = True
-        try:
-            found = await self.dispatcher.works(page, self.shard, self.turning.as_run)
-        finally:
-            self._processing = False
-        works, later, business = found
+        works, later, business = await self._dispatch(page)
         self._note_traffic(page, business)
         pause = self.pacing.pause(business, len(page.records))
         if later or self.turning.late:
@@ -202,6 +196,14 @@ class ShardPipeline:
             return None
         self._hand_over(page, works, business)
         return None if self.reader.ended else self._rest(pause)
+
+    async def _dispatch(self, page: Page) -> tuple[list[Work], list[Run], int]:
+        """Run the pure handlers of a page; the shard is not idle while they have their turns."""
+        self._processing = True
+        try:
+            return await self.dispatcher.works(page, self.shard, self.turning.as_run)
+        finally:
+            self._processing = False
 
     def _rest(self, pause: float) -> float:
         """Return the pause, or none if the next page is here already, read for another consumer."""
