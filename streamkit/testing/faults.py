@@ -17,6 +17,7 @@ import msgspec
 
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Call, Response
+from streamkit.testing.sightings import WRITES
 
 KINDS = (
     "throttle",
@@ -137,6 +138,43 @@ class Faults:
                 return kind
             dice -= rate
         return None
+
+
+@dataclass(slots=True)
+class LateCalls:
+    """Writes whose requests or replies are on their way for up to a quarter of an hour.
+
+    Longer than a client token lasts: what arrives then is a new request to the service, and who
+    sent it may be dead, or have been replaced. Of a late request the caller sees a broken
+    connection; for a late reply it waits.
+
+    Attributes:
+        request: the share of writes that arrive late.
+        reply: the share of those that are applied at once and answered late.
+        seconds: how late at most.
+    """
+
+    rng: random.Random
+    request: float = 0.0
+    reply: float = 0.0
+    seconds: float = 900.0
+    active: bool = True
+    taken: Counter[str] = field(default_factory=Counter)
+
+    async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
+        """Let the call through now, or later."""
+        dice = self.rng.random()
+        if not self.active or call.operation not in WRITES or dice >= self.request + self.reply:
+            return apply()
+        wait = self.rng.random() * self.seconds
+        if dice < self.request:
+            self.taken["late request"] += 1
+            asyncio.get_running_loop().call_later(wait, apply)
+            raise ConnectionResetError("the connection broke")
+        self.taken["late reply"] += 1
+        response = apply()
+        await anyio.sleep(wait)
+        return response
 
 
 class PlannedFaults:

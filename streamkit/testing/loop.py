@@ -88,6 +88,25 @@ class VirtualClock:
         return (self._loop or asyncio.get_running_loop()).time()
 
 
+class SkewedClock(VirtualClock):
+    """The clock of one process, whose time of day is wrong by up to some seconds, and steps.
+
+    Args:
+        rng: says how wrong it is, and anew after each step.
+        most: seconds that it is ahead or behind at most.
+        every: seconds between two steps.
+    """
+
+    def __init__(self, rng: random.Random, most: float = 600.0, every: float = 300.0) -> None:
+        super().__init__()
+        self._seed, self._most, self._every = rng.random(), most, every
+
+    def time(self) -> float:
+        """Return epoch seconds, as this clock has them."""
+        step = int(self.monotonic() // self._every)
+        return super().time() + random.Random(f"{self._seed}/{step}").uniform(-1, 1) * self._most
+
+
 def run_virtually(main: Callable[..., Awaitable[T]], *args: Any, seed: int = 0) -> T:
     """Run a coroutine function to its end in virtual time.
 

@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "late-failure-written-again",
+        "parked/unparking.py",
+        "    change.guards += [(Guard(present), source), (Guard(as_read), source)]\n",
+        "    change.guards += [(Guard(present), source)]\n",
+        "a failure that is written down late makes a lane stuck that has been tried since",
+        test="tests/unit/test_unparking.py::test_a_failure_that_is_written_down_late_is_not_written_down_again",
+    ),
+    Mutant(
         "unreadable-dropped",
         "running/pipeline.py",
         "        if page.flawed:\n",

@@ -188,6 +188,14 @@ MUTANTS = (
         "what another invocation has done is blamed on its handler, because it is invalid by now",
         test="tests/simulation/test_hidden_reasons.py::test_an_invocation_that_was_overtaken_blames_no_result_that_is_invalid_by_now",
     ),
+    Mutant(
+        "overtaken-within-a-change",
+        "aws_lambda/batch.py",
+        "        self._hold()\n        self._drop_done(self.works)\n\n    async def _overtaken",
+        "        self._hold()\n\n    async def _overtaken",
+        "of two invocations of one change, both apply the handlers of its first commit",
+        test="tests/simulation/test_several_commits.py::test_two_invocations_of_one_change_of_several_commits_apply_it_once",
+    ),
     # -- what comes again --------------------------------------------------------------------------
     Mutant(
         "later-identifier",

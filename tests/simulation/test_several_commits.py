@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import pytest
@@ -163,6 +164,44 @@ def test_a_change_of_several_commits_is_applied_once_by_processes_that_live_for_
         deaths = [death for after in deaths for death in (after, (0, "before"))]
     found, sent, _ = trial(host, app, deaths, orders=("a", "b"))
     assert (found, sent) == ([1] * 2 * 225, 1)
+
+
+@dataclass
+class Overtaken(Process):
+    """Lets another invocation be faster, between what it reads and one of its commits."""
+
+    faster: Any = None
+    at: int = 0
+
+    async def intercept(self, call, apply):
+        if call.operation == "TransactWriteItems" and b"TALLY#" in call.payload:
+            self.at -= 1
+            if self.at == -1:
+                await self.faster()
+        return await super().intercept(call, apply)
+
+
+@pytest.mark.parametrize("before", range(3))
+@pytest.mark.parametrize("faster", range(3))
+def test_two_invocations_of_one_change_of_several_commits_apply_it_once(before, faster):
+    """One has committed some of it, then the other one some more; the first goes on then."""
+    app = make_app(5, 45)
+
+    async def main():
+        world = world_of(app)
+        put(world, "a")
+        records = Stream(world, TABLE).business()
+
+        async def other():
+            process = Doomed("faster", at=faster)
+            await in_functions(world, app, process, records)
+
+        slow = Overtaken("slow", faster=other, at=before)
+        assert await in_functions(world, app, slow, records)
+        assert times(world) == [1] * 225
+
+    with repeatable(1):
+        run_virtually(main)
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -15,7 +15,7 @@ from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
 from streamkit.parked.listing import read_head
-from streamkit.parked.unparking import leave
+from streamkit.parked.unparking import leave, stay
 from streamkit.processing.commit import Refused
 from streamkit.processing.fold import fold
 from streamkit.processing.parking import Failure, ParkedRecord, park, queue
@@ -97,6 +97,16 @@ async def test_one_who_was_overtaken_does_not_take_the_next_change_off(store, it
     assert await count(store) == 1
     _, head = await read_head(store, "lane")
     assert head.position == "2".zfill(40)
+
+
+async def test_a_failure_that_is_written_down_late_is_not_written_down_again(store):
+    """Its lane may be due again by then, or have been redriven by a person."""
+    _, head = await read_head(store, "lane")
+    failure = Failure("ValueError", "no")
+    assert await stay(store, head, failure, 1, 500, random.Random(0))
+    assert not await stay(store, head, failure, 1, None, random.Random(0))
+    lane, head = await read_head(store, "lane")
+    assert (lane.due, lane.stuck, head.attempts) == (500, False, 2)
 
 
 @SIZES
