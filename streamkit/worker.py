@@ -305,18 +305,14 @@ class _Crew:
 
     def _make_coordinator(self, app: App) -> Coordinator:
         settings, clock, shards = self._settings, self._clock, self.shards
-        fingerprint = app.fingerprint()
+        fingerprint, name = app.fingerprint(), self._worker.name
+        follows = self._place.anchor() is not None
         # A heartbeat that waits between two tries as long as a lease would be late for it.
         roster = Roster(CursorStore(self._aws.beats, self._store.space, settings.heartbeat / 3))
         claims = Claims(max(settings.grace, 2 * settings.lease), settings.lease)
         presence = Presence(
             roster,
-            Member(
-                self._worker.name,
-                fingerprint=fingerprint,
-                weight=settings.weight,
-                follows=self._place.anchor() is not None,
-            ),
+            Member(name, fingerprint=fingerprint, weight=settings.weight, follows=follows),
             settings.heartbeat,
             clock,
             held=lambda: len(shards.held),
@@ -324,6 +320,7 @@ class _Crew:
             is_idle=lambda: self.is_idle(_IDLE_PAGES),
             used=lambda: self._worker.meters.used.text,
             waits=lambda: shards.dispatcher.failures.waiting,
+            lease_seconds=settings.lease,
         )
         founding = Founding(app.table, app.start, clock, self._losses)
         take_over = (settings.take_over_after, founding, settings.take_over)

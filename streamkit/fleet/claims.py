@@ -26,10 +26,14 @@ def token(cursor: Cursor) -> str:
 
 @dataclass
 class Claims:
-    """The claims of one worker, and what it gave to others. Times are its monotonic clock's."""
+    """The claims of one worker, and what it gave to others. Times are its monotonic clock's.
+
+    In a starved fleet an owner has `times` as long to give what is claimed, see `starvation`.
+    """
 
     deadline_seconds: float
     reserve_seconds: float
+    times: int = 1
     _mine: dict[str, tuple[str, float]] = field(default_factory=dict)
     _used: set[str] = field(default_factory=set)
     _given: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -57,7 +61,7 @@ class Claims:
     def claim(self, cursor: Cursor, now: float) -> None:
         """Claim a lease."""
         self._used.add(cursor.name)
-        self._mine[cursor.name] = (token(cursor), now + self.deadline_seconds)
+        self._mine[cursor.name] = (token(cursor), now + self.times * self.deadline_seconds)
 
     def settle(self, name: str) -> None:
         """Drop a claim: the shard was taken, or is not wanted any more."""
@@ -99,7 +103,7 @@ class Claims:
         if seen != lease:
             since = now
         self._awaited[cursor.name] = (lease, since)
-        return now - since >= self.deadline_seconds
+        return now - since >= self.times * self.deadline_seconds
 
     def is_reserved(self, cursor: Cursor, now: float) -> bool:
         """Say whether a shard was given to another worker that has not had time to take it.

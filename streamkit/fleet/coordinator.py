@@ -15,6 +15,7 @@ In: the roster, what is known of the shards, and the shards of this worker. Out:
 failure: `LeaseLost`, when this worker was swept as dead; it comes back under a new name.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import anyio
@@ -25,10 +26,11 @@ from streamkit.errors import LeaseLost
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, Pulse, Roster
-from streamkit.fleet.presence import Presence
+from streamkit.fleet.presence import Presence, late_after
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.shards import Shards
 from streamkit.fleet.sharing import Anchor, Sharing, no_anchor
+from streamkit.fleet.starvation import Starvation
 from streamkit.observe.logger import get_logger
 from streamkit.source.asking import asks_a_second
 
@@ -82,6 +84,8 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         """Share by what is seen here."""
+        lease = self.pulse.lease_seconds
+        self.starvation = Starvation(lease, late_after(lease, self.presence.beat_seconds))
         self.sharing = Sharing(
             self.known,
             self.shards,
@@ -197,7 +201,8 @@ class Coordinator:
         if self.me.name not in everyone:
             raise LeaseLost("this worker's heartbeat was swept")
         answered = self.clock.monotonic()
-        well = self.presence.is_well(self.pulse.lease_seconds)
+        self._note_lateness(everyone.values(), asked, answered)
+        well = self.presence.is_well(self.pulse.times * self.pulse.lease_seconds)
         self.pulse.observe(everyone.values(), asked=asked, answered=answered, well=well)
         self.sharing.members = {
             name: member
@@ -218,6 +223,14 @@ class Coordinator:
         self.looked = True
         self._looked_again.set()
         self._looked_again = anyio.Event()
+
+    def _note_lateness(self, everyone: Iterable[Member], asked: float, answered: float) -> None:
+        """Let leases and claims last longer while all are late."""
+        self.starvation.note(everyone, asked=asked, answered=answered)
+        times = self.starvation.times
+        if times > self.pulse.times:
+            log.warning("fleet.starved", lease_seconds=times * self.pulse.lease_seconds)
+        self.pulse.times = self.claims.times = times
 
     async def _verify(self, asked: float) -> None:
         """Look whether this worker still owns its shards.

@@ -50,8 +50,8 @@ class Member:
     that it read to the end before any child of them was listed. `news` counts how often it made
     others' shards, so that they look. `waits` names handlers that hold up shards, as
     `shard handler`: a change fails, and is tried until it succeeds. `follows` says that another
-    consumer in its process decides which shards it holds, see `sharing`; `used` which units its
-    calls have used, see `usage`.
+    consumer in its process decides which shards it holds, see `sharing`; `late` that a heartbeat of
+    its own was late lately, see `starvation`; `used` which units its calls have used, see `usage`.
     """
 
     name: str
@@ -64,6 +64,7 @@ class Member:
     leads: bool = False
     idle: bool = False
     follows: bool = False
+    late: bool = False
     used: str = ""
     held: int = 0
     news: int = 0
@@ -84,6 +85,7 @@ def member_attributes(member: Member) -> dict[str, Wire]:
         "leads": {"BOOL": member.leads},
         "idle": {"BOOL": member.idle},
         "follows": {"BOOL": member.follows},
+        "late": {"BOOL": member.late},
     }
     for name in ("beats", "at", "generation", "weight", "held", "news"):
         attributes[name] = {"N": str(getattr(member, name))}
@@ -109,6 +111,7 @@ def read_member(item: Mapping[str, Any]) -> Member:
         leads=item["leads"]["BOOL"],
         idle=item["idle"]["BOOL"],
         follows=item.get("follows", {"BOOL": False})["BOOL"],
+        late=item.get("late", {"BOOL": False})["BOOL"],
         used=item.get("used", {"S": ""})["S"],
         **{name: int(item[name]["N"]) for name in names},
         claims=texts("claims"),
@@ -247,11 +250,13 @@ def _entry(name: str) -> str:
 class Pulse:
     """Tells the living from the dead, by readings of the roster on this process's own clock.
 
-    Who could not look for `blind_seconds` begins anew: it does not know what the others did.
+    A worker that could not look for `blind_seconds` begins anew: it does not know what the others
+    did. In a starved fleet both are `times` as long, see `starvation`.
     """
 
     lease_seconds: float
     blind_seconds: float = math.inf
+    times: int = 1
     _seen: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     _answered: float = 0.0
 
@@ -265,7 +270,7 @@ class Pulse:
         heartbeats do not get through, either (not `well`): those of others may not, for the same
         reason.
         """
-        blind = answered - self._answered > self.blind_seconds or not well
+        blind = answered - self._answered > self.times * self.blind_seconds or not well
         self._answered = answered
         seen: dict[str, tuple[int, float, float]] = {}
         for member in members:
@@ -286,4 +291,4 @@ class Pulse:
 
     def is_dead(self, name: str) -> bool:
         """Say whether a member has been silent for a lease."""
-        return self.silence(name) >= self.lease_seconds
+        return self.silence(name) >= self.times * self.lease_seconds

@@ -5,6 +5,7 @@ that others wait for. On failure: `LeaseLost`, when the heartbeat item is gone: 
 worker as dead.
 """
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,12 +14,18 @@ import anyio
 
 from streamkit.clock import Clock
 from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.starvation import LONGEST
 
 _AWAITED_SECONDS = 300.0
 """How long children are looked for often; a disabled stream's shards never get any."""
 _NAMED_MAX = 20
 """Shards named in a member's item; for more than a few the leader lists everything anyway, and
 nobody reads on."""
+
+
+def late_after(lease_seconds: float, beat_seconds: float) -> float:
+    """Return how many seconds after the one before a heartbeat is late."""
+    return max(lease_seconds / 2, 1.5 * beat_seconds)
 
 
 @dataclass
@@ -28,6 +35,8 @@ class Presence:
     `held`, `claims` and `is_idle` are asked: how many shards it holds, the tokens of leases that it
     claims, and whether its shards have nothing to read; `used` what its calls have used, `waits`
     which handlers hold up which shards, `(handler, shard)`.
+
+    It says that it was *late* for four leases of `lease_seconds` after a heartbeat that was.
     """
 
     roster: Roster
@@ -39,8 +48,10 @@ class Presence:
     is_idle: Callable[[], bool]
     used: Callable[[], str] = str
     waits: Callable[[], Collection[tuple[str, str]]] = tuple
+    lease_seconds: float = math.inf
     _childless: dict[str, float] = field(default_factory=dict)
     _beat_at: float = 0.0
+    _late_at: float = -math.inf
     _urgent: anyio.Event = field(default_factory=anyio.Event)
 
     async def join(self) -> None:
@@ -63,7 +74,9 @@ class Presence:
                 await self._urgent.wait()
             self._urgent = anyio.Event()
             await self.roster.write(self._beaten())
-            self._beat_at = self.clock.monotonic()
+            before, self._beat_at = self._beat_at, self.clock.monotonic()
+            if self._beat_at - before > late_after(self.lease_seconds, self.beat_seconds):
+                self._late_at = self._beat_at
 
     def _beaten(self) -> Member:
         self.me = replace(
@@ -73,6 +86,7 @@ class Presence:
             idle=self.is_idle(),
             held=self.held(),
             claims=self.claims(),
+            late=self.clock.monotonic() - self._late_at <= LONGEST * self.lease_seconds,
             used=self.used(),
             waits=frozenset(
                 [f"{shard} {name}" for name, shard in sorted(self.waits())[:_NAMED_MAX]]
@@ -82,8 +96,9 @@ class Presence:
 
     def is_well(self, lease_seconds: float) -> bool:
         """Say whether this worker's own heartbeats get through."""
-        late = max(lease_seconds / 2, 1.5 * self.beat_seconds)
-        return self.clock.monotonic() - self._beat_at <= late
+        return self.clock.monotonic() - self._beat_at <= late_after(
+            lease_seconds, self.beat_seconds
+        )
 
     def say(self, **changes: Any) -> None:
         """Let the others know something of this worker at once."""

@@ -45,6 +45,7 @@ EVENTS: Mapping[str, str] = {
     "shard.claimed": "a shard that another worker reads is asked for, to share evenly",
     "shard.given": "another worker claimed a shard; it is released once its commits are through",
     "shard.lost": "another worker has taken a shard; what went on here for it was cancelled",
+    "fleet.starved": "every worker's heartbeat is late; leases are longer until one is in time",
     "shard.unread": "nobody has read a shard for a while; the leader takes it",
     "shard.suspected": "owners of a shard vanished in a row; its changes are taken one by one",
     "change.suspected": "a change whose worker or function ended each time it ran is parked unrun",

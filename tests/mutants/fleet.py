@@ -3,6 +3,62 @@
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    Mutant(
+        "never-starved",
+        "fleet/starvation.py",
+        "        return LONGEST if late and all(late) else 1\n",
+        "        return 1\n",
+        "a starved fleet takes its own shards away in turn",
+        test="tests/models/test_starved_fleet.py::test_the_code_holds_in_every_schedule_that_is_looked_at",
+    ),
+    Mutant(
+        "starved-by-one",
+        "fleet/starvation.py",
+        "        return LONGEST if late and all(late) else 1\n",
+        "        return LONGEST if any(late) else 1\n",
+        "one dead worker makes every lease longer, also its own",
+        test="tests/models/test_starved_fleet.py::test_the_code_holds_in_every_schedule_that_is_looked_at",
+    ),
+    Mutant(
+        "blind-in-a-starved-fleet",
+        "fleet/members.py",
+        "self.times * self.blind_seconds or not well",
+        "self.blind_seconds or not well",
+        "in a starved fleet nobody looks often enough to find a dead worker",
+        test="tests/models/test_starved_fleet.py::test_the_code_holds_in_every_schedule_that_is_looked_at",
+    ),
+    Mutant(
+        "no-lease-is-long-enough",
+        "fleet/starvation.py",
+        "LONGEST = 4\n",
+        "LONGEST = 40\n",
+        "a dead worker in a starved fleet is replaced only once the fleet has its CPU back",
+        test="tests/simulation/test_starvation.py::test_a_worker_that_dies_in_a_starved_fleet_is_replaced_within_four_leases",
+    ),
+    Mutant(
+        "starvation-not-judged-by",
+        "fleet/coordinator.py",
+        "        self.pulse.times = self.claims.times = times\n",
+        "        self.claims.times = times\n",
+        "a worker knows that its fleet is starved, and takes others for dead all the same",
+        test="tests/simulation/test_starvation.py::test_workers_that_are_short_of_cpu_in_turn_take_no_shards_from_each_other_and_go_on",
+    ),
+    Mutant(
+        "lateness-not-told",
+        "fleet/presence.py",
+        "            late=self.clock.monotonic() - self._late_at <= LONGEST * self.lease_seconds,\n",
+        "            late=False,\n",
+        "two workers that stand still at once do not see each other late",
+        test="tests/simulation/test_starvation.py::test_workers_that_are_short_of_cpu_in_turn_take_no_shards_from_each_other_and_go_on",
+    ),
+    Mutant(
+        "claims-overdue-in-a-starved-fleet",
+        "fleet/claims.py",
+        "now + self.times * self.deadline_seconds)",
+        "now + self.deadline_seconds)",
+        "a starved owner has no longer than others to give a shard",
+        test="tests/unit/fleet/test_claims.py::test_in_a_starved_fleet_an_owner_has_longer_to_give_and_a_claimant_to_take",
+    ),
     # -- who is alive ------------------------------------------------------------------------------
     Mutant(
         "beat-after-the-end",
@@ -41,7 +97,7 @@ MUTANTS = (
     Mutant(
         "silence-not-measured",
         "fleet/members.py",
-        "        return self.silence(name) >= self.lease_seconds\n",
+        "        return self.silence(name) >= self.times * self.lease_seconds\n",
         "        return self.silence(name) > 0\n",
         "a lease is taken from an owner that is alive",
         test="tests/unit/fleet/test_gaps.py::test_a_worker_whose_counter_stands_still_for_a_lease_is_dead",
@@ -395,7 +451,7 @@ MUTANTS = (
     Mutant(
         "claimed-shard-awaited-for-ever",
         "fleet/claims.py",
-        "        return now - since >= self.deadline_seconds\n",
+        "        return now - since >= self.times * self.deadline_seconds\n",
         "        return False\n",
         "a shard that nobody reads is left to whoever claims it, and that worker hangs",
         "E5",
@@ -404,7 +460,7 @@ MUTANTS = (
     Mutant(
         "blind-worker-judges",
         "fleet/members.py",
-        "        blind = answered - self._answered > self.blind_seconds or not well\n",
+        "        blind = answered - self._answered > self.times * self.blind_seconds or not well\n",
         "        blind = False\n",
         "a worker that could not look for long takes all others for dead",
         "peers",

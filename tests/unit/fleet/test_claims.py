@@ -41,6 +41,17 @@ def test_a_claim_is_overdue_at_its_deadline_and_not_before():
     assert mine.is_overdue(SHARD, 125.0)
 
 
+def test_in_a_starved_fleet_an_owner_has_longer_to_give_and_a_claimant_to_take():
+    mine = claims()
+    mine.times = 4
+    mine.claim(SHARD, 100.0)
+    assert not mine.is_late(SHARD, 100.0)
+    assert not mine.is_overdue(SHARD, 199.9)
+    assert not mine.is_late(SHARD, 199.9)
+    assert mine.is_overdue(SHARD, 200.0)
+    assert mine.is_late(SHARD, 200.0)
+
+
 def test_what_was_not_claimed_is_never_overdue():
     assert not claims().is_overdue(SHARD, 1e9)
 
