@@ -66,7 +66,8 @@ class Batcher:
 
         Args:
             delivery: what to deliver.
-            seconds: how long its call may take; a call that takes longer goes on all the same.
+            seconds: how long is waited for its call, which goes on all the same, up to the sink's
+                own limit.
 
         Raises:
             TimeoutError: its call takes longer, or its turn does not come.
@@ -132,7 +133,8 @@ class Batcher:
         deliveries = [waiting.delivery for waiting in batch]
         errors: Sequence[Exception | None]
         try:
-            errors = await self._sender.deliver(deliveries)
+            with anyio.fail_after(self._limits.seconds):
+                errors = await self._sender.deliver(deliveries)
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was delivered
             errors = [error] * len(batch)
         if len(errors) != len(batch):

@@ -13,6 +13,7 @@ worker may be late by, such as an hour.
 """
 
 import json
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -76,7 +77,8 @@ class Search:
     @property
     def limits(self) -> Limits:
         """What one call takes."""
-        return Limits(items=self.items, size=self.size, calls=self.calls)
+        # Each request has a time-out of its own, and a cluster that asks for a pause gets it.
+        return Limits(self.items, self.size, self.calls, math.inf)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["SearchSender"]:

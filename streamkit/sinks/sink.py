@@ -53,11 +53,17 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one call of a sink takes: deliveries, bytes of their bodies, calls at once."""
+    """What one call of a sink takes: deliveries, bytes of their bodies, calls at once, seconds.
+
+    A call that takes longer than `seconds` is cancelled and has failed, all of it, so that what
+    never answers keeps none of the `calls` for ever. Its deliveries may have been made. `math.inf`
+    is for a sink whose requests have time-outs of their own.
+    """
 
     items: int = 1
     size: int = 1_000_000
     calls: int = 4
+    seconds: float = 60.0
 
 
 class Sender(Protocol):
@@ -67,7 +73,8 @@ class Sender(Protocol):
         """Deliver, in this order; return for each None, or why it was not.
 
         A `PoisonChange` will never be delivered and is parked for a person; whatever else is tried
-        again. Raising means that none was delivered.
+        again. Raising means that none was delivered. It is cancelled after `Limits.seconds`, which
+        a thread does not notice: `anyio.to_thread.run_sync(..., abandon_on_cancel=True)` does.
         """
 
 

@@ -9,6 +9,7 @@ What a row's values are to blame for (they do not fit, or break a constraint) pa
 the rest of the call is written without it. Everything else is tried again. PostgreSQL and SQLite.
 """
 
+import math
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -86,7 +87,8 @@ class SqlTable:
         """What one call takes."""
         dialect = getattr(self.database, "dialect", None)
         name = str(self.database) if dialect is None else str(dialect.name)
-        return Limits(items=self.items, calls=1 if name.startswith("sqlite") else self.calls)
+        calls = 1 if name.startswith("sqlite") else self.calls
+        return Limits(self.items, calls=calls, seconds=math.inf)  # each transaction has a time-out
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["SqlSender"]:

@@ -24,6 +24,7 @@ members are sent one by one, each in a list of its own, so that only those at fa
 import hashlib
 import hmac
 import json
+import math
 import string
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -86,7 +87,8 @@ class Webhook:
     @property
     def limits(self) -> Limits:
         """What one call takes."""
-        return Limits(items=self.items if self.batch else 1, calls=self.calls)
+        # Each request has a time-out of its own, and a receiver that asks for a pause gets it.
+        return Limits(self.items if self.batch else 1, calls=self.calls, seconds=math.inf)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["WebhookSender"]:

@@ -36,6 +36,14 @@ MUTANTS = (
         test="tests/simulation/test_unreadable.py::test_a_table_that_throttles_lets_the_batch_come_again_with_its_record",
     ),
     Mutant(
+        "a-call-without-an-end",
+        "sinks/batching.py",
+        "            with anyio.fail_after(self._limits.seconds):\n",
+        "            with anyio.fail_after(math.inf):\n",
+        "a sink that never returns keeps its calls for ever, and nothing is sent once it works again",
+        test="tests/simulation/test_sending.py::test_a_sink_that_never_returns_keeps_no_call_for_ever_and_heals",
+    ),
+    Mutant(
         "reads-take-no-place",
         "processing/outcome.py",
         "    if len(refs) > ITEMS_MAX:\n",

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Send
@@ -149,6 +150,66 @@ def test_what_a_slow_sink_set_aside_is_skipped_where_the_policy_says_so(harness_
     harness.put(*(Order(order=str(order), step=1) for order in range(4)))
     harness.settle()
     assert [sink.steps(str(order))[-1] for order in range(4)] == [1, 1, 1, 1]
+
+
+class Silent(Memory):
+    """A sink whose calls do not return while it is `down`; it remembers how many are under way."""
+
+    def __init__(self, name="silent"):
+        super().__init__(name, items=1)
+        self.down, self.under_way, self.most = True, 0, 0
+
+    async def deliver(self, deliveries):
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            if self.down:
+                await anyio.sleep_forever()
+            return await super().deliver(deliveries)
+        finally:
+            self.under_way -= 1
+
+
+@pytest.mark.parametrize("policy", [{}, {"on_failure": "block"}, {"on_failure": "skip"}])
+def test_a_sink_that_never_returns_keeps_no_call_for_ever_and_heals(harness_of, policy):
+    silent, memory = Silent(), Memory()
+    app = make_app(silent, **policy)
+    app.sink(memory)
+
+    @app.on(name="other")
+    def also(change: Inserted[Order] | Modified[Order]) -> Send:
+        return Send(memory, {"order": change.new.order, "step": change.new.step})
+
+    harness = harness_of(app)
+    harness.settle()
+    write(harness, orders=9, steps=1)
+    harness.advance("40s")
+    if policy.get("on_failure") != "block":
+        assert len(memory.got) == 9, "sends through other sinks go on"
+        assert copies(harness) == {str(order): 0 for order in range(9)}
+    assert silent.most == silent.limits.calls
+    silent.down = False
+    harness.advance("20m")
+    assert silent.under_way == 0
+    if policy.get("on_failure") != "skip":
+        assert {delivery.body["order"] for delivery in silent.got} == set("012345678")
+    assert not harness.parked()
+    harness.put(*(Order(order=str(order), step=1) for order in range(9)))
+    harness.settle()
+    assert [silent.steps(str(order))[-1] for order in range(9)] == [1] * 9
+    assert copies(harness) == {str(order): 1 for order in range(9)}
+
+
+def test_a_call_that_is_cut_off_fails_for_each_of_its_deliveries(harness_of):
+    silent = Silent()
+    harness = harness_of(make_app(silent, attempts=1, timeout_seconds=300, breaker=False))
+    harness.settle()
+    write(harness, orders=3, steps=1)
+    harness.advance("2s")
+    assert silent.under_way == 3
+    harness.advance("3m")  # the first call is cut off, and that of its lane
+    assert {parked.error for parked in harness.parked()} == {"TimeoutError"}
+    assert len(harness.parked()) == 3
 
 
 def test_what_can_never_be_delivered_is_parked_at_once(harness_of):
