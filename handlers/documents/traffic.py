@@ -100,10 +100,9 @@ class Traffic:
         await writer.write(deletion)
 
     async def _set(self, writer: Writer) -> None:
-        """Change the settings; at times there are none."""
+        """Change the settings; at times there are none for a moment, and copies have to go."""
         if writer.rng.random() < 0.2:
             await writer.delete(Settings.key())
-            return
         values = {"colour": writer.rng.choice(("blue", "red")), "size": str(writer.rng.random())}
         await writer.put(Settings(values=values))
 

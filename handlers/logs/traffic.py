@@ -66,10 +66,12 @@ class Traffic:
         """Compare everything that handlers keep with what it follows from."""
         put = list(final.puts(LogLine))
         left = final[LogLine]
+        late = [line.line_id for line in put if not self._is_own(line)]
+        still = {line.line_id for line in left}
         yield Comparison.of(
-            "lines of another month",
-            {},
-            {line.line_id: "moved" for line in left if not self._is_own(line)},
+            "lines of another month are gone",
+            {line_id: line_id not in still for line_id in late},
+            dict.fromkeys(late, True),
         )
         lines = Counter(line.day for line in left)
         errors = Counter(line.day for line in left if line.level == "ERROR")

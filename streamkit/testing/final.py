@@ -43,6 +43,11 @@ class Comparison:
             comparison.compare(str(key), found.get(key), wanted.get(key))
         return comparison
 
+    @property
+    def holds(self) -> bool:
+        """Whether something was compared and nothing differs: of nothing, nothing was shown."""
+        return self.compared > 0 and not self.differences
+
     def compare(self, what: str, found: object, wanted: object) -> None:
         """Compare one thing."""
         self.compared += 1

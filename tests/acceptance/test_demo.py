@@ -94,6 +94,22 @@ def test_a_difference_is_printed_and_ends_the_demo_with_1(capsys):
     assert "expected brand='a', likes=" in out
 
 
+@pytest.mark.parametrize("claims", [0, 1])
+def test_a_demo_that_compares_nothing_for_a_claim_has_not_shown_it_and_ends_with_1(claims, capsys):
+    app = make_app()
+
+    class Silent(Traffic):
+        def expected(self, final):
+            if claims:
+                yield from super().expected(final)
+                yield final.compare(Mirrored, [], title="copies")
+
+    assert play(System(app, lambda: Silent(app)), writes=100) == 1
+    out = capsys.readouterr().out
+    assert ("NOTHING WAS COMPARED" in out) is bool(claims)
+    assert "\n0 differences after" in out
+
+
 def test_a_demo_runs_the_listeners_of_its_app(capsys):
     app = make_app()
     listener = app.listener("mirror")

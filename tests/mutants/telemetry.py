@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "nothing-compared-holds",
+        "testing/final.py",
+        "        return self.compared > 0 and not self.differences\n",
+        "        return not self.differences\n",
+        "a demo that compared nothing for a claim ends well",
+        test="tests/acceptance/test_demo.py::test_a_demo_that_compares_nothing_for_a_claim_has_not_shown_it_and_ends_with_1",
+    ),
+    Mutant(
         "every-repeat-is-said",
         "observe/repeats.py",
         "    if course is not None:\n",
