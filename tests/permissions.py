@@ -17,6 +17,7 @@ from streamkit.app import App
 from streamkit.cli import running
 from streamkit.iam.hosts import policy_for
 from streamkit.iam.place import Place
+from streamkit.migrate.running import Runner
 from streamkit.testing.world import World
 
 ACCOUNT, REGION = "000000000000", "us-east-1"
@@ -31,6 +32,8 @@ _IN_TRANSACTIONS = {
 LEASES = "Leases"
 """What the tests call a KCL's lease table."""
 _NAMELESS = {"DescribeEndpoints", "ListStreams"}
+ACTORS = {"worker": "worker", "function": "lambda", "migrator": "migrate", "operator": "operator"}
+"""Whose policy a simulated process needs, by how its name begins."""
 
 
 @dataclass(frozen=True)
@@ -74,23 +77,35 @@ def _like(pattern, text):
 
 @dataclass
 class Requests:
-    """What was asked of the engines of some worlds, by who asked, and the apps that ran there."""
+    """What was asked of the engines of some worlds, by who asked, and the apps that ran there.
+
+    A process that migrates runs an app of its own, which captures; the policy is that of the app
+    that is `migrating`.
+    """
 
     by: dict[str, set[Request]] = field(default_factory=dict)
     apps: dict[str, App] = field(default_factory=dict)
+    migrating: dict[str, App] = field(default_factory=dict)
     _iterators: dict[str, str] = field(default_factory=dict)
 
     def of(self, *actors):
         """Return what was asked by processes whose names begin so."""
         return {r for name, found in self.by.items() if name.startswith(actors) for r in found}
 
-    def refused(self, policy_of):
-        """Return what workers asked for that no policy of the apps that ran allows."""
-        policies = [policy_of(app).to_dict() for app in self.apps.values()]
-        asked = self.of("worker")
-        return sorted(
-            (r for r in asked if not any(allows(policy, r) for policy in policies)), key=str
-        )
+    def refused(self, place):
+        """Return what processes asked for that their host's policy of no app that ran allows."""
+        found = []
+        for actor, host in ACTORS.items():
+            apps = self.migrating or self.apps
+            policies = [
+                policy_for(app, host, place, leases=LEASES).to_dict() for app in apps.values()
+            ]
+            found += [
+                (host, r)
+                for r in self.of(actor)
+                if not any(allows(policy, r) for policy in policies)
+            ]
+        return sorted(found, key=str)
 
     def note(self, world, call):
         actor = world._caller[0] if world._caller else ""
@@ -154,10 +169,40 @@ def _text(value):
     return next(iter(value.values()))
 
 
+def sent(service, operation, parameters, region, account):
+    """Yield what a call of a sink asks for; nothing, if it is a call of another service."""
+    where = parameters.get
+
+    def arn(service, resource):
+        return f"arn:aws:{service}:{region}:{account}:{resource}"
+
+    match service, operation:
+        case "sqs", "SendMessageBatch" | "SendMessage":
+            yield Request("sqs:SendMessage", arn("sqs", where("QueueUrl").rpartition("/")[2]))
+        case "sns", "PublishBatch" | "Publish":
+            yield Request("sns:Publish", where("TopicArn"))
+        case "events", "DescribeEventBus":
+            yield Request("events:DescribeEventBus", arn("events", f"event-bus/{where('Name')}"))
+        case "events", "PutEvents":
+            for bus in {entry["EventBusName"] for entry in where("Entries")}:
+                yield Request("events:PutEvents", arn("events", f"event-bus/{bus}"))
+        case "kinesis", "PutRecords":
+            yield Request("kinesis:PutRecords", arn("kinesis", f"stream/{where('StreamName')}"))
+        case "firehose", "PutRecordBatch":
+            name = f"deliverystream/{where('DeliveryStreamName')}"
+            yield Request("firehose:PutRecordBatch", arn("firehose", name))
+        case "s3", "PutObject":
+            yield Request("s3:PutObject", f"arn:aws:s3:::{where('Bucket')}/{where('Key')}")
+        case "dynamodb" | "dynamodbstreams", _:
+            return
+        case _:
+            yield Request(f"{service}:{operation}", "*")  # what nobody has thought of
+
+
 @contextmanager
 def noted():
     """Note what is asked of the engine of every world meanwhile."""
-    requests, saw, route = Requests(), World._saw, App.router
+    requests, saw, route, began = Requests(), World._saw, App.router, Runner.__post_init__
 
     def seen(world, call):
         saw(world, call)
@@ -168,7 +213,15 @@ def noted():
         requests.apps[whole.name] = whole
         return route(app, schema)
 
-    with mock.patch.object(World, "_saw", seen), mock.patch.object(App, "router", routed):
+    def begun(runner):
+        requests.migrating[runner.app.name] = runner.app
+        began(runner)
+
+    with (
+        mock.patch.object(World, "_saw", seen),
+        mock.patch.object(App, "router", routed),
+        mock.patch.object(Runner, "__post_init__", begun),
+    ):
         yield requests
 
 

@@ -25,7 +25,6 @@ import pytest
 import structlog
 
 from streamkit.cli import main
-from streamkit.iam.hosts import policy_for
 from streamkit.iam.place import Place
 from tests.permissions import ACCOUNT, REGION, commanded, noted
 
@@ -137,11 +136,11 @@ class Process:
 
 @pytest.fixture(autouse=True)
 def permitted():
-    """Hold every call of a worker in virtual time against the policy that `iam` computes for it."""
+    """Hold every call in virtual time against the policy that `iam` computes for its host."""
     with noted() as requests:
         yield
     place = Place.of(account=ACCOUNT, region=REGION)
-    assert requests.refused(lambda app: policy_for(app, "worker", place)) == []
+    assert requests.refused(place) == []
 
 
 def clean_environment(**more):
