@@ -237,7 +237,7 @@ class ShardPipeline:
         if self._cautious:
             await self._process_singly(page)
             return
-        works, later, business = self.dispatcher.works(page, self.shard, self.turning.as_run)
+        works, later, business = await self.dispatcher.works(page, self.shard, self.turning.as_run)
         self._note_traffic(page, business)
         pause = self.pacing.pause(business, len(page.records))
         await self._process(page, works, later, business, pause)
