@@ -1,0 +1,175 @@
+"""Who leads, what it creates and forgets, and what is captured, between two looks at a moving table."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from structlog.testing import capture_logs
+
+from streamkit.actions import CHILD, GuardSource
+from streamkit.control import ControlSpace, Cursor
+from streamkit.errors import InvariantError, LeaseLost
+from streamkit.fleet.capture import capture
+from streamkit.fleet.leadership import Leadership
+from streamkit.model.schema import TableSchema
+from streamkit.processing.commit import Applied, Refused
+from streamkit.running.shardset import ShardSet
+from streamkit.source.lineage import Shard, forgotten
+from streamkit.source.lister import NAME, Lister
+from tests.unit.fleet.test_coordinator import LEASE, Fleet
+
+HOUR = 3600
+SPACE = ControlSpace.of(TableSchema("t", "pk", "sk", "S", "S", {}), "shop", "label")
+
+
+# -- whose clock -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [3 * HOUR, -3 * HOUR])
+async def test_a_step_of_the_wall_clock_makes_nobody_dead_and_nobody_alive(step):
+    fleet = Fleet("other", "silent")
+    wall = [1_000_000.0]
+    fleet.clock.time = lambda: wall[0] + fleet.clock.now
+    await fleet.looks(2.0)
+    wall[0] += step
+    await fleet.looks(2.0)
+    assert set(fleet.me.members) == {"me", "other", "silent"}
+    fleet.silent.add("silent")
+    await fleet.looks(LEASE + 4.0)
+    assert set(fleet.me.members) == {"me", "other"}
+
+
+# -- who leads -------------------------------------------------------------------------------------
+
+
+class Leases:
+    """The lister's cursor, as a store has it."""
+
+    def __init__(self, cursor):
+        self.cursor = cursor
+
+    async def read(self, name):
+        return self.cursor
+
+    async def take(self, cursor, owner, generation):
+        self.cursor = replace(cursor, owner=owner, epoch=cursor.epoch + 1)
+        return self.cursor
+
+
+async def test_a_leader_that_is_younger_than_the_roster_keeps_its_lease():
+    fleet, store = Fleet("other"), Leases(Cursor(NAME, owner="young", epoch=3))
+    await fleet.looks(1.0)
+    leadership = Leadership(fleet.me, store, None, 30.0, None)
+    assert await leadership._take() is None
+    store.cursor = replace(store.cursor, owner="younger", epoch=4)
+    assert await leadership._take() is None, "another one has taken it since"
+    assert (await leadership._take()).owner == "me", "nobody of this name has joined"
+
+
+# -- what is created and forgotten -----------------------------------------------------------------
+
+
+class Commits:
+    """Refuses a commit that creates what is there already."""
+
+    def __init__(self, *there):
+        self.cursor, self.there = Cursor(NAME, epoch=1), set(there)
+
+    async def commit(self, batch):
+        names = [a.item["name"]["S"] for a in batch.actions if a.item and "name" in a.item]
+        sources = [GuardSource("", name, CHILD) for name in names if name in self.there]
+        if sources:
+            return Refused(tuple(sources))
+        self.there.update(names)
+        return Applied(batch)
+
+
+@pytest.mark.parametrize("there", [["b"], ["a", "c"], []])
+async def test_the_rest_of_a_batch_is_created_though_some_of_its_cursors_exist(there):
+    clock = SimpleNamespace(time=lambda: 1000.0)
+    commits = Commits(*there)
+    lister = Lister(None, "arn", SimpleNamespace(space=SPACE), commits, clock, None, None)
+    await lister._create([Cursor(name, seat=name) for name in "abcd"])
+    assert commits.there == set("abcd")
+
+
+def test_a_tombstone_is_as_old_as_its_shards_end_whenever_it_was_seen_at_its_tip():
+    old = Cursor("old", state="finished", seen=0, ended=100 * HOUR)
+    quiet = Cursor("quiet", state="finished", seen=0, ended=10 * HOUR)
+    fresh = Cursor("fresh", state="finished", seen=100 * HOUR, ended=10 * HOUR)
+    listed = Cursor("listed", state="finished", seen=0, ended=0)
+    cursors = {cursor.name: cursor for cursor in (old, quiet, fresh, listed)}
+    gone = forgotten([Shard("listed")], cursors, now=110 * HOUR, keep_seconds=48 * HOUR)
+    assert {cursor.name for cursor in gone} == {"quiet", "fresh"}
+
+
+# -- what is captured ------------------------------------------------------------------------------
+
+
+class Moving:
+    """A consumer whose parent shard ends, and whose lister commits, between the reads of a look."""
+
+    space = SPACE
+
+    def __init__(self, *, ends, lists):
+        self.cursors = {name: Cursor(name, generation=1) for name in (NAME, "p")}
+        self.listed, self.ends, self.lists = {"p"}, ends, lists
+
+    async def read(self, name):
+        return self.cursors.get(name)
+
+    async def names(self):
+        names = set(self.listed)
+        if self.ends:  # after the directories were read
+            self.ends = False
+            ended = replace(self.cursors["p"], state="finished", children=frozenset({"c"}))
+            self.cursors |= {"p": ended, "c": Cursor("c", generation=1)}
+            self.listed = {"c"}
+        if self.lists:
+            self.lists = False
+            lister = self.cursors[NAME]
+            self.cursors |= {
+                NAME: replace(lister, commit="next", generation=lister.generation),
+                "late": Cursor("late", generation=1),
+            }
+            self.listed = self.listed | {"late"}
+        return names
+
+    async def read_many(self, names):
+        return {name: self.cursors[name] for name in names if name in self.cursors}
+
+    async def write(self, action):
+        name = action.ref.pk[1].rpartition("#")[2]
+        cursor = self.cursors[name]
+        generation = int(action.sets["generation"]["N"])
+        if cursor.generation >= generation:
+            raise LeaseLost(name)
+        self.cursors[name] = replace(cursor, generation=generation)
+
+
+@pytest.mark.parametrize(("ends", "lists"), [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("raised", [False, True])
+async def test_what_appears_between_the_reads_of_a_look_is_captured_too(ends, lists, raised):
+    store = Moving(ends=ends, lists=lists)
+    if raised:  # so that the first look finds nothing behind
+        store.cursors = {n: replace(c, generation=2) for n, c in store.cursors.items()}
+    await capture(store, 2)
+    behind = [n for n, c in store.cursors.items() if c.generation < 2 and not c.finished]
+    assert behind == []
+
+
+# -- a lost lease ----------------------------------------------------------------------------------
+
+
+def test_a_lost_lease_is_normal_and_no_error_is_logged():
+    pipeline, lost = SimpleNamespace(shard="s"), []
+    shards = SimpleNamespace(
+        running={"s": pipeline},
+        _tell=lambda what, shard: None,
+        _drop=lambda pipeline: None,
+        coordinator=SimpleNamespace(lost=lost.append),
+    )
+    with capture_logs() as logs:
+        assert ShardSet._failed(shards, pipeline, LeaseLost("another worker has taken it"))
+    assert ([log["log_level"] for log in logs], lost) == (["info"], ["s"])
+    assert not ShardSet._failed(shards, pipeline, InvariantError("a bug"))
