@@ -106,6 +106,14 @@ MUTANTS = (
         "changes overtake those that were parked before a release without their handler",
         test="tests/simulation/test_lambda_holds.py::test_the_lane_of_a_handler_that_a_release_does_not_have_is_still_held_when_it_is_back",
     ),
+    Mutant(
+        "lane-ends-unseen-by-others",
+        "processing/mark.py",
+        '    action.guards.append((Guard(Attr("lanes").eq(set(lanes))), source))\n',
+        "",
+        "a lane that begins while another one of its item ends is not held, and is overtaken",
+        test="tests/simulation/test_lambda_holds.py::test_a_lane_that_begins_while_another_one_of_its_item_ends_is_still_held",
+    ),
     # -- consumers that begin anew -----------------------------------------------------------------
     Mutant(
         "marks-of-a-deleted-consumer",

@@ -8,6 +8,7 @@ from streamkit.aws_lambda.host import maintain, process_batch
 from streamkit.parked.redrive import discard, redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import Process
 from tests.simulation.lambdas import Stream, environment_of, event, own_items, world_of
 
 TABLE = "Deals"
@@ -273,5 +274,59 @@ def test_the_lane_of_a_handler_that_a_release_does_not_have_is_still_held_when_i
         async with environment_of(world, with_echo) as environment:
             assert [r.done for r in await redrive(with_echo, environment.aws)] == [2]
         assert {c["brand"]["S"] for c in copies(world)} == {"c"}
+
+    simulated(main)
+
+
+class Meanwhile(Process):
+    """Lets something happen before its first transaction."""
+
+    async def intercept(self, call, apply):
+        if call.operation == "TransactWriteItems" and self.happens is not None:
+            happens, self.happens = self.happens, None
+            await happens()
+        return await super().intercept(call, apply)
+
+
+def test_a_lane_that_begins_while_another_one_of_its_item_ends_is_still_held():
+    """The mark that was read names one lane, and the last one takes the others along."""
+    broken, seen = {"first", "second"}, []  # only what async handlers see: others run ahead
+    app = App("deals", table=TABLE, entities=[Copy], policy=Policy(attempts=1))
+
+    @app.on
+    async def first(change: Inserted[Deal]) -> None:
+        if "first" in broken:
+            raise PoisonChange("not yet")
+
+    @app.on
+    async def second(change: Modified[Deal]) -> None:
+        if "second" in broken:
+            raise PoisonChange("not yet")
+        seen.append(change.new.brand)
+
+    async def main():
+        world = world_of(app)
+        stream = Stream(world, TABLE)
+
+        async def batch():
+            async with environment_of(world, app) as environment:
+                assert await process_batch(environment, event(stream.business())) == DONE
+
+        put(world, "a")
+        await batch()
+        put(world, "b")
+        broken.discard("first")
+        redriver = Meanwhile("redriver")
+        redriver.happens = batch
+        async with world.clients(redriver) as aws:
+            (report,) = await redrive(app, aws, clock=world.clock)
+        assert report.done == 1
+        broken.clear()
+        put(world, "c")
+        await batch()
+        assert seen == [], "it waits behind the one before it"
+        async with world.clients() as aws:
+            (report,) = await redrive(app, aws, clock=world.clock)
+        assert (report.done, seen) == (2, ["b", "c"])
 
     simulated(main)
