@@ -145,7 +145,9 @@ class Handler:
     what migrations write.
 
     `in_build(build)` makes the handler that takes its place while that build of it is under way; it
-    says which in `build`, and parks and retries as itself.
+    says which in `build`, and parks and retries as itself. `contested` takes its place for a change
+    once a condition of its result did not hold: it may read what a first run need not, and
+    returns effects of the same handler.
     """
 
     name: str
@@ -174,6 +176,7 @@ class Handler:
     together: Callable[[Change[Any]], Iterable[Hashable]] | None = None
     build: int = 0
     in_build: "Callable[[Build], Handler] | None" = None
+    contested: "Handler | None" = None
 
     @property
     def delivered(self) -> Delivery:

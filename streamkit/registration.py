@@ -12,7 +12,7 @@ from streamkit.errors import DeclarationError
 from streamkit.handler import Delivery, Handler, Migrations, OnFailure, Policy, Shadow
 from streamkit.kinds.aggregate import Aggregate, aggregate_handler
 from streamkit.kinds.contributions import stored_as
-from streamkit.kinds.derive import Conflict, derive_handler
+from streamkit.kinds.derive import Conflict, Derivation, derive_handler
 from streamkit.kinds.emptying import emptying_handler
 from streamkit.kinds.extremes import extremes_of
 from streamkit.kinds.fan_out import INLINE, check_audience, fan_out_handler
@@ -38,6 +38,7 @@ class Registration:
         self.aggregates: list[type[Aggregate[Any]]] = []
         self.sinks: list[Sink] = []
         self.migrations: dict[str, Migration] = {}
+        self._derivations: dict[str, Derivation] = {}
         self._entities = list(entities)
         self._policy = policy
 
@@ -227,7 +228,15 @@ class Registration:
         """
 
         def register(target: F) -> F:
-            self._add(derive_handler(target, name=name, conflict=conflict, policy=self._policy))
+            self._add(
+                derive_handler(
+                    target,
+                    name=name,
+                    conflict=conflict,
+                    policy=self._policy,
+                    siblings=self._derivations,
+                )
+            )
             return target
 
         return register if function is None else register(function)

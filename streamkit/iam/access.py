@@ -170,6 +170,10 @@ class _Need:
         self.found.completions |= Completions in wanted or Completed in self.reach.effects
         if Table in wanted or handler.shadow:
             _add_reads(self.reach, self.entities, self.found)
+        if handler.contested is not None:  # it looks at who holds a place, and as it stands
+            entities = {handler.entity, *handler.writes} if handler.writes is not None else None
+            patterns = None if entities is None else patterns_of(entities)
+            widen(self.found.own, ("ConditionCheckItem", "GetItem"), patterns)
         if not handler.shadow:
             self._add_writes()
         if {"of", "to"} & self.reach.names and not self.app.tables:

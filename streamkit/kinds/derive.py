@@ -8,23 +8,31 @@ The function turns an item into the items that it implies: one, several or none.
 deleted with their source, and say in an attribute of their own, `_sk_of`, which source that is. An
 item of the application's, or of another source, is never overwritten: the change is parked, and
 tried again until the place is free. One that is there already and equal is taken over.
+
+A place is free, too, when the source that holds it does not imply its item any more, and only its
+own change has yet to say so: sources that exchange what they imply, in one transaction and in a
+circle of any length, would else wait for each other for ever. This is looked up only where a place
+was found taken. There a change that is out of date also leaves out what its own source does not
+imply any more: a later change of the source deletes it anyway.
 """
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 from streamkit.changes import Change, Kind
 from streamkit.effects import Delete, Effect, Otherwise, Owned
 from streamkit.entity import Entity, spec_of
-from streamkit.errors import DeclarationError
-from streamkit.handler import Handler, Policy
-from streamkit.model.conditions import Attr, ConditionBase, absent, any_of, attribute
+from streamkit.errors import DeclarationError, Unavailable, UnknownTable
+from streamkit.handler import AUDIENCE, Handler, Policy
+from streamkit.model.conditions import Attr, Condition, ConditionBase, absent, any_of, attribute
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
 from streamkit.model.writes import ANY_KIND
+from streamkit.table import Table
 
 OWNER = "_sk_of"
 """The attribute of a derived item that names its source."""
@@ -33,10 +41,97 @@ Conflict = Literal["park", "skip"]
 """Whether a change whose derived item finds its place taken is parked, or the item left out."""
 
 
+@dataclass(frozen=True)
+class Derivation:
+    """One function that derives items. `siblings` are all of its app's, by name."""
+
+    name: str
+    function: Callable[..., Any]
+    source: type[Entity]
+    conflict: Conflict
+    siblings: "Mapping[str, Derivation]"
+
+    def run(self, change: Change[Any]) -> list[Effect]:
+        """Return what turns a source's old derived items into its new ones.
+
+        Where a place is taken the commit is refused, and the change is `settled` instead.
+        """
+        mine = Attr(OWNER).eq(self._owner(change))
+        return [
+            *self._deletions(change),
+            *(self._put(item, change, _free(item, mine), "retry") for item in self._news(change)),
+        ]
+
+    async def settle(self, change: Change[Any], **tools: Any) -> list[Effect]:
+        """Return the same where places are taken, as those stand who hold them now."""
+        table: Table = tools[AUDIENCE]
+        owner, effects = self._owner(change), self._deletions(change)
+        mine = Attr(OWNER).eq(owner)
+        for item in self._news(change):
+            free = _free(item, mine)
+            place = (await table.look(item.item_key)).item
+            holder = str(place[OWNER].get("S", "")) if OWNER in place else None
+            if not place or holder == owner:
+                effects.append(self._put(item, change, free, "retry"))
+            elif not await self._implied(owner, item.item_key, table, check=False):
+                continue  # a later change of this source has deleted it, or will
+            elif holder is not None and not await self._implied(holder, item.item_key, table):
+                left = any_of(free, Attr(OWNER).eq(holder))
+                effects.append(self._put(item, change, left, "retry"))
+            else:
+                otherwise: Otherwise = "park" if self.conflict == "park" else "omit"
+                effects.append(self._put(item, change, free, otherwise))
+        return effects
+
+    def items(self, source: Entity | None) -> dict[Key[Any], Entity]:
+        """Return what a source implies, by key."""
+        return {} if source is None else _derived(self.function, source)
+
+    def _news(self, change: Change[Any]) -> list[Entity]:
+        old, new = self.items(change.old), self.items(change.new)
+        return [item for key, item in new.items() if old.get(key) != item]
+
+    def _deletions(self, change: Change[Any]) -> list[Effect]:
+        mine = Attr(OWNER).eq(self._owner(change))
+        old, new = self.items(change.old), self.items(change.new)
+        return [Delete(key).only_if(mine, otherwise="omit") for key in old if key not in new]
+
+    def _put(
+        self, item: Entity, change: Change[Any], condition: Condition, otherwise: Otherwise
+    ) -> Effect:
+        owned = Owned(item, {OWNER: self._owner(change)})
+        return owned.only_if(condition, otherwise=otherwise)
+
+    def _owner(self, change: Change[Any]) -> str:
+        return json.dumps([self.name, str(change.key.pk), str(change.key.sk)])
+
+    async def _implied(
+        self, owner: str, key: Key[Any], table: Table, *, check: bool = True
+    ) -> bool:
+        """Say whether an owner, as it is now, implies an item; what cannot be told is implied.
+
+        With `check` the result stands only while the owner stays as it is read here.
+        """
+        try:
+            name, pk, sk = json.loads(owner)
+            other = self.siblings[name]
+            there = Key(other.source, pk, None if table.schema.sk is None else sk)
+            return key in other.items(await table.get(there, check=check))
+        except (Unavailable, UnknownTable):
+            raise
+        except Exception:  # noqa: BLE001 - of another release, an item that does not fit, user code
+            return True
+
+
 def derive_handler(
-    function: Callable[..., Any], *, name: str | None, conflict: Conflict, policy: Policy
+    function: Callable[..., Any],
+    *,
+    name: str | None,
+    conflict: Conflict,
+    policy: Policy,
+    siblings: dict[str, Derivation],
 ) -> Handler:
-    """Make the handler that keeps the items a function derives.
+    """Make the handler that keeps the items a function derives; it becomes one of the `siblings`.
 
     Raises:
         DeclarationError: it does not take one entity.
@@ -55,40 +150,26 @@ def derive_handler(
         raise DeclarationError(f"{declared}: conflict={conflict!r}: park or skip")
     spec_of(source)
     own_name = name or function.__name__
-
-    def run(change: Change[Any]) -> list[Effect]:
-        old, new = (_derived(function, item) for item in (change.old, change.new))
-        owner = json.dumps([own_name, str(change.key.pk), str(change.key.sk)])
-        return difference(old, new, owner, conflict)
-
+    derivation = Derivation(own_name, function, source, conflict, siblings)
+    siblings[own_name] = derivation
     written = frozenset(_entities(hints.get("return"))) or None
-    return Handler(
+    handler = Handler(
         name=own_name,
         entity=source,
         kinds=frozenset(Kind),
-        run=run,
+        run=derivation.run,
         declared=declared,
         policy=policy,
         writes=written,
         causes=dict.fromkeys(written or (), ANY_KIND),
         converges=True,
     )
+    settling = replace(handler, run=derivation.settle, is_async=True, needs={AUDIENCE: Table})
+    return replace(handler, contested=settling)
 
 
-def difference(
-    old: dict[Key[Any], Entity], new: dict[Key[Any], Entity], owner: str, conflict: Conflict
-) -> list[Effect]:
-    """Return the effects that turn a source's old derived items into its new ones."""
-    mine = Attr(OWNER).eq(owner)
-    effects: list[Effect] = [
-        Delete(key).only_if(mine, otherwise="omit") for key in old if key not in new
-    ]
-    for key, item in new.items():
-        if old.get(key) != item:
-            free = any_of(absent, mine, _equals(item))
-            otherwise: Otherwise = "park" if conflict == "park" else "omit"
-            effects.append(Owned(item, {OWNER: owner}).only_if(free, otherwise=otherwise))
-    return effects
+def _free(item: Entity, mine: ConditionBase) -> Condition:
+    return any_of(absent, mine, _equals(item))
 
 
 def _equals(item: Entity) -> ConditionBase:

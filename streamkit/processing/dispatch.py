@@ -331,9 +331,11 @@ class Dispatcher:
         if handler.when is not None and not self._typed.wanted(*source_of(work), handler):
             outcome.drop()
             return
+        if outcome.refusals and handler.contested is not None:
+            handler = handler.contested
         with self.tracing.run(work, outcome):
             if handler.is_async:
-                await self._attempt_async(work, outcome, pending, shard_id)
+                await self._attempt_async(work, handler, outcome, pending, shard_id)
             else:
                 effects = self._effects(work, handler, shard_id)
                 resolve(outcome, effects, (), work.position, self.schema)
@@ -350,9 +352,8 @@ class Dispatcher:
             self.meters.handler(handler.name).seconds.record(perf_counter() - began)
 
     async def _attempt_async(
-        self, work: Work, outcome: Outcome, pending: Pending, shard_id: str
+        self, work: Work, handler: Handler, outcome: Outcome, pending: Pending, shard_id: str
     ) -> None:
-        handler = outcome.handler
         tracker = ReadTracker(pending)
         change = self.change_of(work, handler, shard_id)
         # Not held between attempts: one handler that waits for its downstream stops no other.

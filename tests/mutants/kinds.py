@@ -3,6 +3,38 @@
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    Mutant(
+        "exchange-waits-for-ever",
+        "kinds/derive.py",
+        "            elif holder is not None and not await self._implied(holder, item.item_key, table):\n",
+        "            elif holder is not None and not holder:\n",
+        "two sources that swap their derived items in one transaction wait for each other for ever",
+        test="tests/simulation/test_derive.py::test_sources_that_exchange_what_they_imply_in_one_transaction_all_complete",
+    ),
+    Mutant(
+        "owner-is-not-asked",
+        "kinds/derive.py",
+        "            return key in other.items(await table.get(there, check=check))\n",
+        "            return not check and key not in other.items(None)\n",
+        "what another source implies is overwritten",
+        test="tests/simulation/test_derive.py::test_two_sources_that_want_one_place_are_a_conflict_until_it_is_free",
+    ),
+    Mutant(
+        "out-of-date-wants-its-place",
+        "kinds/derive.py",
+        "            elif not await self._implied(owner, item.item_key, table, check=False):\n",
+        "            elif not holder and not owner:\n",
+        "a change that is out of date waits for ever for a place that its source has left",
+        test="tests/simulation/test_derive.py::test_a_conflict_that_its_source_has_left_holds_up_nothing",
+    ),
+    Mutant(
+        "whoever-cannot-be-asked-lets-go",
+        "kinds/derive.py",
+        "user code\n            return True\n",
+        "user code\n            return False\n",
+        "an item of another release's function, or of a source that does not fit, is overwritten",
+        test="tests/simulation/test_derive.py::test_of_an_owner_that_cannot_be_asked_nothing_is_taken",
+    ),
     # -- fan-outs ----------------------------------------------------------------------------------
     Mutant(
         "fan-out-place-unchecked",
@@ -122,8 +154,8 @@ MUTANTS = (
     Mutant(
         "derived-over-anything",
         "kinds/derive.py",
-        "        if old.get(key) != item:\n            free = any_of(absent, mine, _equals(item))\n",
-        "        if old.get(key) != item:\n            free = any_of(absent, mine, Attr(OWNER).not_exists())\n",
+        "    return any_of(absent, mine, _equals(item))\n",
+        "    return any_of(absent, mine, Attr(OWNER).not_exists())\n",
         "a derived item overwrites one of the application's",
         test="tests/simulation/test_derive.py::test_an_item_of_the_application_is_not_overwritten_and_not_deleted",
     ),
