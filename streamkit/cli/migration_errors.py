@@ -84,8 +84,11 @@ def retry(
 def waive(
     app: RequiredApp,
     number: NumberArgument,
-    items: Annotated[list[str], typer.Argument(metavar="ITEM...", help="which")],
+    items: Annotated[
+        list[str] | None, typer.Argument(metavar="ITEM...", help="which; or --all")
+    ] = None,
     *,
+    every: Annotated[bool, typer.Option("--all", help="all that have failed so far")] = False,
     reason: Annotated[str, typer.Option("--reason", help="why they may stay as they are")],
 ) -> None:
     """Let items stay as they are; the record keeps who said so, and why."""
@@ -95,13 +98,15 @@ def waive(
     from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.mending import waive_errors
 
-    loaded = app_with_migrations(app)
+    if every == bool(items):
+        raise typer.BadParameter("name items, as `errors list` does, or say --all")
+    loaded, names = app_with_migrations(app), set(items or ())
 
     async def work(aws: "Aws") -> int:
-        return await waive_errors(loaded, aws, number, set(items), reason)
+        return await waive_errors(loaded, aws, number, None if every else names, reason)
 
     count = with_aws(work)
     say(f"{count} items were waived")
-    if count < len(set(items)):
+    if count < len(names):
         typer.echo("some of them have not failed (any more)", err=True)
         exit_with(ExitCode.PROBLEMS)

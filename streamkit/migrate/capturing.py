@@ -89,6 +89,11 @@ class Capturing:
                 return False
         return True
 
+    @property
+    def worker(self) -> str:
+        """The name of the worker that follows the migration's own table; empty while none does."""
+        return self._workers[0].name if self._workers else ""
+
     async def processes(self, state: State) -> int:
         """Return how many processes follow the changes of the migration's own table."""
         return len((await Roster(self.sides(state)[0].store).look()).members)

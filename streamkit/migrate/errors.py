@@ -23,7 +23,8 @@ class ItemError:
 
     `kind`: `transform` (the function raised, or returned what cannot be), `conflict` (another item
     is in a target's place), `invalid` (DynamoDB refuses the item), `contended` (it changed each
-    time), `ping_pong` (somebody turns it back), `late` (it was written at its old place).
+    time), `ping_pong` (each rewrite is turned back; people say when that is over), `late` (it was
+    written at its old place).
     """
 
     id: str
@@ -70,8 +71,8 @@ class ErrorBook:
             }
         }
 
-    async def add(self, key: Mapping[str, Wire], kind: str, text: str, at: float) -> None:
-        """Write down that an item failed; a waiver of an earlier failure stands."""
+    async def add(self, key: Mapping[str, Wire], kind: str, text: str, at: float) -> bool:
+        """Write down that an item failed; return whether it is waived: a waiver stands."""
         name = error_id(key)
         await self._list(name)
         action = self._space.update("error", self._migration, name)
@@ -82,7 +83,7 @@ class ErrorBook:
             "item": {"S": place_text(key)},
             "at": {"N": f"{at:.0f}"},
         }
-        await self._store.write(action)
+        return "waived" in await self._store.write(action)
 
     async def clear(self, key: Mapping[str, Wire]) -> None:
         """Take away an item's record: it is right now."""

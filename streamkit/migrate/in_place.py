@@ -14,10 +14,12 @@ what DynamoDB finds invalid, is written down as an error of the item; it is in n
 """
 
 import uuid
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
+
+import anyio
 
 from streamkit.actions import Wire
 from streamkit.clock import Clock
@@ -34,13 +36,20 @@ log = get_logger("streamkit.migrate")
 _TRIES = 20
 """Of one item that changes each time; its last change is in the stream, too."""
 _REWRITES, _WINDOW_SECONDS = 30, 60.0
-"""Rewrites of one item by the stream within the window: more, and somebody turns it back."""
+"""Rewrites of one item by the stream within the window: more, and each may be turned back."""
+_HOLD_SECONDS = 5.0
+"""For which such an item is left alone; what answers rewrites as fast as that is faster."""
+_SILENCES = 3
+"""Holds in a row in which nothing wrote it: it is written in answer to rewrites."""
 _REMEMBERED = 10_000
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was done, in items: `scanned` were read, `changed` were rewritten."""
+    """What was done, in items: `scanned` were read, `changed` were rewritten.
+
+    Of the `errors` so many are of items that are `waived`.
+    """
 
     scanned: int = 0
     changed: int = 0
@@ -48,6 +57,7 @@ class Tally:
     gone: int = 0
     conflicts: int = 0
     errors: int = 0
+    waived: int = 0
 
     def add(self, other: "Tally") -> None:
         """Add another's numbers."""
@@ -71,6 +81,7 @@ class Budget:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: OrderedDict[str, list[float]] = OrderedDict()
+        self._silences: Counter[str] = Counter()
 
     def spent(self, name: str) -> bool:
         """Count a rewrite; return whether there were too many lately."""
@@ -78,8 +89,18 @@ class Budget:
         times = [at for at in self._seen.pop(name, []) if now - at < _WINDOW_SECONDS]
         self._seen[name] = [*times, now]
         if len(self._seen) > _REMEMBERED:
-            self._seen.popitem(last=False)
+            self.forget(next(iter(self._seen)))
         return len(times) >= _REWRITES
+
+    def is_silent_again(self, name: str) -> bool:
+        """Count a hold in which nothing wrote an item; return whether there were enough."""
+        self._silences[name] += 1
+        return self._silences[name] >= _SILENCES
+
+    def forget(self, name: str) -> None:
+        """Begin anew with an item."""
+        self._seen.pop(name, None)
+        self._silences.pop(name, None)
 
 
 class InPlace:
@@ -111,7 +132,7 @@ class InPlace:
                 if not rewrite.changes_item:
                     tally.skipped += 1
                     return
-                if live and self._budget.spent(error_id(key)):
+                if live and await self._is_turned_back(key):
                     await self._fail(key, tally, "ping_pong", "it is turned back again and again")
                     return
                 outcome = await self._write(key, image, rewrite)
@@ -133,6 +154,34 @@ class InPlace:
             tally.conflicts += 1
             image = plain(now)
         await self._fail(key, tally, "contended", f"it changed {_TRIES} times in a row")
+
+    async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
+        """Say whether each rewrite of an item is answered by one that turns it back.
+
+        An item that is only written often looks the same, until it is left alone for a while: what
+        answers rewrites has nothing to answer then, and what writes by itself goes on.
+        """
+        name, table = error_id(key), self.transform.schema.name
+        if not self._budget.spent(name):
+            return False
+        before = await self._calls.get(table, key)
+        await anyio.sleep(_HOLD_SECONDS)
+        if await self._calls.get(table, key) != before:
+            self._budget.forget(name)
+            return False
+        return self._budget.is_silent_again(name)
+
+    async def stays(self, keys: Sequence[Mapping[str, Wire]]) -> list[bool]:
+        """Say for each item whether it stays in the new shape, and is not brought there again."""
+        table = self.transform.schema.name
+        before = [await self._calls.get(table, key) for key in keys]
+        await anyio.sleep(_HOLD_SECONDS)
+        after = [await self._calls.get(table, key) for key in keys]
+        return [
+            now is None
+            or (now.get(MARK) == then.get(MARK) and not self.transform.of(plain(now)).changes_item)
+            for then, now in zip((one or {} for one in before), after, strict=True)
+        ]
 
     async def _write(self, key: Mapping[str, Wire], image: Image, rewrite: Rewrite) -> Any:
         terms = Terms()
@@ -168,7 +217,7 @@ class InPlace:
     async def _fail(self, key: Mapping[str, Wire], tally: Tally, kind: str, text: str) -> None:
         tally.errors += 1
         log.warning("migration.item_failed", migration=self._writer, kind=kind, item=error_id(key))
-        await self._book.add(key, kind, text, self._clock.time())
+        tally.waived += await self._book.add(key, kind, text, self._clock.time())
 
 
 def describe(error: BaseException) -> str:

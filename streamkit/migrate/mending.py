@@ -40,33 +40,40 @@ async def retry_errors(
     *,
     clock: Clock | None = None,
 ) -> tuple[int, int]:
-    """Try failed items again, all or these; return how many are right now, and how many not."""
+    """Try failed items again, all or these; return how many are right now, and how many not.
+
+    One that was turned back each time is looked at again after some seconds.
+    """
     clock = clock or SystemClock()
     work, errors = await open_work(app, aws, migration_of(app, number), clock)
-    right = wrong = 0
-    for error in await errors.all():
-        if names is not None and error.id not in names:
-            continue
+    tried = [one for one in await errors.all() if names is None or one.id in names]
+    right = []
+    for error in tried:
         tally = Tally()
         await work.retry(error.key, tally)
-        if tally.errors:
-            wrong += 1
-        else:
-            right += 1
-            await errors.remove(error.id)
-    return right, wrong
+        if not tally.errors:
+            right.append(error)
+    doubtful = [error for error in right if error.kind == "ping_pong"]
+    if doubtful:
+        stays = await work.in_place.stays([error.key for error in doubtful])
+        for error, stayed in zip(doubtful, stays, strict=True):
+            if not stayed:
+                right.remove(error)
+    for error in right:
+        await errors.remove(error.id)
+    return len(right), len(tried) - len(right)
 
 
 async def waive_errors(
     app: App,
     aws: Aws,
     number: str,
-    names: set[str],
+    names: set[str] | None,
     reason: str,
     *,
     clock: Clock | None = None,
 ) -> int:
-    """Let items stay as they are, for a reason; return how many.
+    """Let items stay as they are, these or all that have failed, for a reason; return how many.
 
     Raises:
         ConfigurationError: no reason was given.
@@ -76,10 +83,13 @@ async def waive_errors(
     book = await open_book(app, aws)
     errors = ErrorBook(book.store, migration_of(app, number).id)
     who = operator()
+    if names is None:
+        names = {error.id for error in await errors.open()}
     waived = [name for name in sorted(names) if await errors.waive(name, f"{who}: {reason}")]
     if waived:
         at = (clock or SystemClock()).time()
-        what = f"waived {', '.join(waived[:_NAMED])}{'...' if len(waived) > _NAMED else ''}"
+        more = f" and {len(waived) - _NAMED} more" if len(waived) > _NAMED else ""
+        what = f"waived {', '.join(waived[:_NAMED])}{more}"
         await book.change(number, lambda state: state.noted(at, who, what))
     return len(waived)
 

@@ -236,7 +236,7 @@ class Pairs:
         """Write down that an item could not be brought into the new shape."""
         tally.errors += 1
         log.warning("migration.item_failed", migration=self.writer, kind=kind, item=error_id(key))
-        await self.book.add(key, kind, text, self.clock.time())
+        tally.waived += await self.book.add(key, kind, text, self.clock.time())
 
 
 def as_read(terms: Terms, item: WireItem, name: str) -> str:

@@ -19,7 +19,8 @@ from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.work import Work
 
 ERRORS_MAX = 1000
-"""Items that may fail in one process before the migration stops: something is wrong with it."""
+"""Items that may fail in one process before the migration stops: something is wrong with it. Those
+that are waived do not count, so that it ends however many there are."""
 
 
 class TooManyErrors(Exception):
@@ -37,7 +38,7 @@ class Pace:
 
 @dataclass
 class Passing:
-    """One process's part of one pass. `errors` are the items that failed here."""
+    """One process's part of one pass. `errors` are the items that failed here and nobody waived."""
 
     work: Work
     tallies: TallyBook
@@ -56,7 +57,7 @@ class Passing:
             reply = await self.work.calls.scan(**self.request(segment))
             tally = Tally(scanned=reply.get("ScannedCount", len(reply["Items"])))
             await self._items(reply["Items"], tally)
-            self.errors += tally.errors
+            self.errors += tally.errors - tally.waived
             last = reply.get("LastEvaluatedKey")
             action = self.tallies.adding(work.state.pass_name, segment.number, tally)
             async with work.calls.rate.paced(PAGE_WRITES):

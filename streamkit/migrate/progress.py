@@ -14,6 +14,8 @@ from itertools import pairwise
 from statistics import stdev
 from typing import Any
 
+import anyio
+
 from streamkit.actions import CONTROL_PREFIX
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -21,6 +23,7 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.control import START, ControlSpace, Cursor
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
+from streamkit.fleet.members import Member, Pulse, Roster
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
@@ -35,6 +38,8 @@ SEGMENTS_SEEN = 256
 _LEAST_SHARE = 0.01
 _LOOKS_LEAST = 3
 _SHARDS_MAX = 8
+_BEATS_SECONDS = 5.0
+"""In which a worker that lives beats once, by the default of its settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,7 @@ class ProgressReader:
     def __init__(self, app: App, aws: Aws, clock: Clock | None = None) -> None:
         self._app, self._aws, self._clock = app, aws, clock or SystemClock()
         self._around: Surroundings | None = None
+        self._pulse, self._members = Pulse(_BEATS_SECONDS), dict[str, Member]()
         self._pass = ""
         self._finished: set[str] = set()
 
@@ -108,7 +114,9 @@ class ProgressReader:
             return found
         errors = await ErrorBook(book.store, migration).all()
         waived = sum(bool(error.waived) for error in errors)
-        reports = fresh(await ReportBook(book.store, migration).all(), self._clock.time())
+        workers = await self._workers(state, wait=lag)
+        reports = await ReportBook(book.store, migration).all()
+        reports = fresh(reports, self._clock.time(), workers)
         found = with_reports(
             replace(found, open_errors=len(errors) - waived, waived=waived), reports
         )
@@ -133,15 +141,39 @@ class ProgressReader:
         done = Cursor(name="", state="finished")
         return [done if name in self._finished else there.get(name) for name in names]
 
+    async def _workers(self, state: State, *, wait: bool) -> set[str]:
+        """Return the workers that capture changes, without those that are seen not to beat.
+
+        That takes two looks; with `wait` they are taken now, if there was none before.
+        """
+        roster = Roster(self._capture(state))
+        first = not self._members
+        await self._observe(roster)
+        if first and wait and self._members:
+            await anyio.sleep(_BEATS_SECONDS)
+            await self._observe(roster)
+        return {name for name in self._members if self._pulse.silence(name) < _BEATS_SECONDS - 1}
+
+    async def _observe(self, roster: Roster) -> None:
+        asked = self._clock.monotonic()
+        self._members = await roster.read()
+        answered = self._clock.monotonic()
+        self._pulse.observe(self._members.values(), asked=asked, answered=answered)
+
+    def _capture(self, state: State) -> CursorStore:
+        """Return the control items of the migration's own consumer."""
+        assert self._around is not None  # noqa: S101 - the caller has looked
+        label = (self._around.table.stream_arn or "").rpartition("/")[2]
+        name = f"{self._app.name}.{state.consumer}"
+        return CursorStore(self._aws.dynamodb, ControlSpace.of(self._around.control, name, label))
+
     async def _lag(self, state: State) -> float | None:
         """Return how far the migration's own consumer is behind."""
         assert self._around is not None  # noqa: S101 - the caller has looked
         arn = self._around.table.stream_arn
         if arn is None:
             return None
-        name, label = f"{self._app.name}.{state.consumer}", arn.rpartition("/")[2]
-        space = ControlSpace.of(self._around.control, name, label)
-        cursors = (await CursorStore(self._aws.dynamodb, space).read_all()).values()
+        cursors = (await self._capture(state).read_all()).values()
         behind = sorted((c for c in cursors if not c.finished), key=lambda one: one.seen)
         lags = [
             await measure(self._aws, arn, cursor, _is_business, self._clock)

@@ -10,7 +10,7 @@ refuses ends the reports, not the migration.
 
 import json
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -45,7 +45,8 @@ class Look:
 class Report:
     """What one process says: units a second, `writes` by index ("" is the table), and why it waits.
 
-    `looks` are of the pass `of`, oldest first.
+    `looks` are of the pass `of`, oldest first. `worker` is the name under which it captures
+    changes, empty while it does not.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Report:
     writes: dict[str, float] = field(default_factory=dict)
     reason: str = ""
     looks: tuple[Look, ...] = ()
+    worker: str = ""
 
     @property
     def text(self) -> str:
@@ -89,7 +91,11 @@ class ReportBook:
         await self._store.write(action)
 
     async def join(self, name: str, now: float) -> None:
-        """Add a process to the list, and take away those that have been silent for long."""
+        """Add a process to the list, and take away those that have been silent for long.
+
+        It has a report before it is in the list, or another one that joins would take it away.
+        """
+        await self.write(Report(name, now))
         action = self._store.space.update("runners", self._migration)
         action.unions["names"] = {"SS": [name]}
         await self._store.write(action)
@@ -156,7 +162,8 @@ class Reporter:
             tally = await runner.tallies.read(self._of)
             self._looks.append(Look(now, tally.scanned, tally.changed, tally.conflicts))
         looks = tuple(self._looks)
-        return Report(runner.owner, now, self._of, reads, writes, runner.rate.reason, looks)
+        worker, reason = runner.capturing.worker, runner.rate.reason
+        return Report(runner.owner, now, self._of, reads, writes, reason, looks, worker)
 
     def _speeds(self, now: float) -> tuple[float, dict[str, float]]:
         """Return the units a second since the last report."""
@@ -169,9 +176,19 @@ class Reporter:
         return (rate.reads - before[1]) / passed, writes
 
 
-def fresh(reports: Sequence[Report], now: float) -> list[Report]:
-    """Return the reports of processes that are alive, as far as clocks can tell."""
-    return [report for report in reports if abs(now - report.at) < STALE_SECONDS]
+def fresh(reports: Sequence[Report], now: float, workers: Collection[str]) -> list[Report]:
+    """Return the reports of processes that are alive, as far as can be told from what they wrote.
+
+    Args:
+        reports: of all processes, also of those that were killed.
+        now: epoch seconds.
+        workers: that capture the migration's changes, without those that are known to be dead.
+    """
+    return [
+        report
+        for report in reports
+        if abs(now - report.at) < STALE_SECONDS and (not report.worker or report.worker in workers)
+    ]
 
 
 def longest(reports: Sequence[Report], of: str) -> tuple[Look, ...]:

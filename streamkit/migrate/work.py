@@ -175,7 +175,7 @@ class Work:
 
     async def _fail(self, key: Item, tally: Tally, kind: str, text: str) -> None:
         tally.errors += 1
-        await self._book.add(key, kind, text, self._clock.time())
+        tally.waived += await self._book.add(key, kind, text, self._clock.time())
 
     async def retry(self, key: Item, tally: Tally) -> None:
         """Try an item again that has failed."""

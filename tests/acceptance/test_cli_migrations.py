@@ -146,8 +146,9 @@ def test_items_that_fail_wait_for_people(shop):
     assert json.loads(shown.stdout)["key"]["pk"] == {"S": "ORDER#1"}
     assert shop.run("migrate", "errors", "retry", "shop:app", "0001").returncode == 7
     assert "blocked" in shop.run("status", "shop:app", "--no-stream").stdout
-    waive = ("migrate", "errors", "waive", "shop:app", "0001", error["id"])
-    assert shop.run(*waive, "--reason", "it is a test order").returncode == 0
+    waive = ("migrate", "errors", "waive", "shop:app", "0001")
+    assert shop.run(*waive, "--reason", "which?").returncode == 2
+    assert shop.run(*waive, "--all", "--reason", "it is a test order").returncode == 0
     assert apply(shop).returncode == 7  # which decides nothing
     assert shop.run("migrate", "resume", "shop:app", "0001").returncode == 0
     assert join(shop).returncode == 0

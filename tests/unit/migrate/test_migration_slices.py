@@ -182,11 +182,12 @@ def test_a_segment_that_is_begun_counts_half_and_is_the_error():
 def test_processes_add_up_and_silent_ones_do_not_count():
     reports = [
         Report("a", 100.0, reads=5.0, writes={"": 3.0, "GSI1": 1.0}),
-        Report("b", 95.0, reads=2.0, writes={"": 4.0}, reason="throttled"),
+        Report("b", 95.0, reads=2.0, writes={"": 4.0}, reason="throttled", worker="live"),
         Report("dead", 10.0, reads=50.0),
+        Report("killed", 99.0, reads=50.0, worker="swept"),
     ]
     empty = Progress("0001", "in_place", "scanning", "run", "forward", "")
-    found = with_reports(empty, fresh(reports, 101.0))
+    found = with_reports(empty, fresh(reports, 101.0, {"live"}))
     assert (found.processes, found.reads, found.reason) == (2, 7.0, "throttled")
     assert found.writes == {"": 7.0, "GSI1": 1.0}
     assert Report.read(reports[1].text) == reports[1]
@@ -203,7 +204,19 @@ def test_what_a_killed_process_has_left_is_cleared_by_the_next():
         await book.join("next", now)
         return [report.name for report in await book.all()]
 
-    assert at_table(test, orders=0) == ["alive"]
+    assert sorted(at_table(test, orders=0)) == ["alive", "next"]
+
+
+def test_processes_that_start_together_leave_each_other_in_the_list():
+    async def test(app, aws, world):
+        book = ReportBook((await commands.open_book(app, aws)).store, "0001")
+        now = world.clock.time()
+        async with anyio.create_task_group() as group:
+            for number in range(6):
+                group.start_soon(book.join, f"p{number}", now)
+        return [report.name for report in await book.all()]
+
+    assert sorted(at_table(test, orders=0)) == [f"p{number}" for number in range(6)]
 
 
 def test_a_migration_that_nobody_has_applied_is_pending():
