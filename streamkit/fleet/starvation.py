@@ -50,7 +50,8 @@ class Starvation:
         seen: dict[str, _Beats] = {}
         for member in members:
             before = self._seen.get(member.name) or _Beats(member.beats, answered, answered)
-            beats = member.beats - before.count
+            # A heartbeat that arrives late sets the counter back; it came from there all the same.
+            beats = abs(member.beats - before.count)
             if member.late or (asked - before.at) / (beats + 1) > self.late_seconds:
                 before = replace(before, late_at=asked)
             if beats:

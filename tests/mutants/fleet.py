@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "late-heartbeat-divides-by-zero",
+        "fleet/starvation.py",
+        "            beats = abs(member.beats - before.count)\n",
+        "            beats = member.beats - before.count\n",
+        "a heartbeat that arrives after a later one ends every worker that sees it",
+        test="tests/unit/fleet/test_leading.py::test_a_heartbeat_that_arrives_after_a_later_one_is_a_heartbeat",
+    ),
+    Mutant(
         "silence-on-the-wall-clock",
         "fleet/coordinator.py",
         "        asked = self.clock.monotonic()\n        seen = await self.roster.look()\n",

@@ -11,6 +11,8 @@ from streamkit.control import ControlSpace, Cursor
 from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.leadership import Leadership
+from streamkit.fleet.members import Member
+from streamkit.fleet.starvation import LONGEST, Starvation
 from streamkit.model.schema import TableSchema
 from streamkit.processing.commit import Applied, Refused
 from streamkit.running.shardset import ShardSet
@@ -37,6 +39,13 @@ async def test_a_step_of_the_wall_clock_makes_nobody_dead_and_nobody_alive(step)
     fleet.silent.add("silent")
     await fleet.looks(LEASE + 4.0)
     assert set(fleet.me.members) == {"me", "other"}
+
+
+async def test_a_heartbeat_that_arrives_after_a_later_one_is_a_heartbeat():
+    starvation = Starvation(LEASE, 4.5)
+    for at, beats in ((0.0, 5), (3.0, 4), (6.0, 6), (20.0, 5)):
+        starvation.note([Member("m", beats=beats)], asked=at, answered=at)
+    assert starvation.times == LONGEST, "the last one came late"
 
 
 # -- who leads -------------------------------------------------------------------------------------
