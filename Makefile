@@ -45,7 +45,7 @@ conformance: $(STAMP) ## every handler kind in every host, and moves between the
 	CONFORMANCE_SEEDS=$(or $(SEEDS),50) $(BIN)/pytest -q -n auto --dist worksteal tests/simulation/test_conformance.py tests/simulation/test_moving.py tests/simulation/test_lambda_rebuild.py tests/simulation/test_lambda_mirrors.py
 
 stops: $(STAMP) ## every process killed and frozen at every one of its calls, and not at a sample of them
-	STREAMKIT_EVERY_CALL=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal tests/simulation -k "any_call"
+	EVERY_CALL=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal tests/simulation -k "any_call"
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

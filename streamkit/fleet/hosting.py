@@ -3,6 +3,7 @@
 Workers know what is done by their cursors, functions by marks of items; neither looks at what the
 other keeps. So the consumer's item names its host, from its founding or its first batch on, and
 the other host refuses to begin. `moving` changes hosts; meanwhile the name is of the direction.
+While a consumer is deleted nobody begins.
 
 That the consumer is paused stands there, too: functions read the item with each batch, and nothing
 else. Workers see it with their roster.
@@ -19,13 +20,14 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.model.builds import Build, read_builds
-from streamkit.model.conditions import Attr, present
+from streamkit.model.conditions import Attr
 
 WORKERS: Final = "workers"
 LAMBDA: Final = "lambda"
 TO_WORKERS: Final = "to workers"
 TO_LAMBDA: Final = "to lambda"
 FROM_KCL: Final = "from kcl"
+DELETING: Final = "being deleted"
 
 FUNCTION_SECONDS = 900.0
 """The longest that Lambda lets a function run."""
@@ -36,6 +38,7 @@ _COMMANDS = {
     TO_WORKERS: "it is being moved; `streamkit consumers to-workers` finishes that",
     TO_LAMBDA: "it is being moved; `streamkit consumers to-lambda` finishes that",
     FROM_KCL: "it is being imported; `streamkit consumers import-kcl` finishes that",
+    DELETING: "it is being deleted; `streamkit consumers delete` finishes that",
 }
 
 _EMPTY = {"S": ""}
@@ -100,21 +103,6 @@ async def claim(store: CursorStore, host: str) -> Hosted:
         found = await look(store)
     check_host(store.space.consumer, found.host, host)
     return found
-
-
-async def set_paused(store: CursorStore, since: int) -> None:
-    """Let functions do nothing since a moment (epoch seconds); 0 lets them go on.
-
-    Raises:
-        LeaseLost: there is no such consumer.
-    """
-    action = store.space.update("consumer")
-    if since:
-        action.sets["paused"] = {"N": str(since)}
-    else:
-        action.removes.add("paused")
-    action.guards.append((Guard(present), OURS))
-    await store.write(action)
 
 
 async def set_host(store: CursorStore, before: str, after: str) -> bool:

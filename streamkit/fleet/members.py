@@ -158,28 +158,21 @@ class Roster:
         """Return every member by name, dead ones that nobody has swept included."""
         return (await self.look()).members
 
-    async def pause(self, now: int) -> None:
-        """Let every worker of the consumer stop reading, from `now` (epoch seconds) on."""
-        action = self._pause()
-        action.sets[_PAUSE] = {"N": str(now)}
-        await self.store.write(action)
-
-    async def resume(self) -> None:
-        """Let them go on."""
-        if not self._has_rows:
-            action = self._pause()
-            action.removes.add(_PAUSE)
-            await self.store.write(action)
-            return
-        key, table = self.store.space.row("members", 0), self.store.space.schema.name
-        await patiently(lambda: self.store.dynamodb.delete_item(TableName=table, Key=key))
-
-    def _pause(self) -> Action:
+    def pausing(self, since: int) -> Action:
+        """Return what lets every worker stop reading since a moment; 0 lets them go on."""
         space = self.store.space
-        if not self._has_rows:
-            return space.update("members")
-        ref = item_ref(space.schema, space.row("members", 0))
-        return Action(ref, Verb.UPDATE, sets={"kind": {"S": _PAUSE}})
+        if self._has_rows:
+            ref = item_ref(space.schema, space.row("members", 0))
+            if not since:
+                return Action(ref, Verb.DELETE)
+            action = Action(ref, Verb.UPDATE, sets={"kind": {"S": _PAUSE}})
+        else:
+            action = space.update("members")
+        if since:
+            action.sets[_PAUSE] = {"N": str(since)}
+        else:
+            action.removes.add(_PAUSE)
+        return action
 
     async def add(self, member: Member) -> None:
         """Make a worker's item."""

@@ -1,42 +1,45 @@
 """Consumers: who keeps control items in a table, and an end to one of them.
 
 In: a table, and where its control items are. Out: what stands there of each consumer, or how many
-items of one were deleted. All is found through directories, never by a scan. Deleting goes from
-the leaves to the consumer's own item, so that a second try finds what a first one has left.
+items of one were deleted. All is found through directories, never by a scan. Deleting first lets
+nobody begin any more, and then goes from the leaves to the consumer's own item, so that a second
+try finds what a first one has left; one that was overtaken deletes nothing of a new consumer.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
-import anyio
-
-from streamkit.actions import Wire
+from streamkit.actions import OURS, Action, Verb, Wire, item_ref
 from streamkit.aggregates.sweeping import Sweeping
 from streamkit.app import App
-from streamkit.aws import Aws, patiently
+from streamkit.aws import Aws, fetch_all
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import DIRECTORIES, ControlSpace
 from streamkit.cursor import CursorStore
-from streamkit.errors import ConfigurationError
+from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.directory import Entry, entries, leave
-from streamkit.fleet.generation import Generation, newest_generation
-from streamkit.fleet.hosting import LAMBDA, WORKERS, host_of, set_paused
+from streamkit.fleet.generation import Generation, begin_move, newest_generation
+from streamkit.fleet.hosting import DELETING, LAMBDA
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
+from streamkit.fleet.pausing import set_paused
+from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.parked.listing import HeldLane, held_lanes, list_parked, show
 from streamkit.processing.mark import item_of, path_of
 from streamkit.processing.parking import LAMBDA_CHUNKS
+from streamkit.processing.transaction import transact
 from streamkit.running.preflight import Finding
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import start_text
 from streamkit.surroundings import describe, survey
 
-_AT_ONCE = 16
-"""Deletions in flight."""
+_TOGETHER = 99
+"""Deletions in one transaction, beside its fence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +147,7 @@ async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> s
     Raises:
         ConfigurationError: the table is missing or has no stream, or the consumer has never run.
     """
-    store = await _store(app, aws)
-    since = int((clock or SystemClock()).time())
-    await Roster(store).pause(since)
-    await set_paused(store, since)
-    return await host_of(store) or WORKERS
+    return await set_paused(await _store(app, aws), int((clock or SystemClock()).time()))
 
 
 async def resume_consumer(app: App, aws: Aws) -> str:
@@ -160,18 +159,12 @@ async def resume_consumer(app: App, aws: Aws) -> str:
     Raises:
         ConfigurationError: the table is missing or has no stream, or the consumer has never run.
     """
-    store = await _store(app, aws)
-    await Roster(store).resume()
-    await set_paused(store, 0)
-    return await host_of(store) or WORKERS
+    return await set_paused(await _store(app, aws), 0)
 
 
 async def _store(app: App, aws: Aws) -> CursorStore:
     around = await survey(app, aws)
-    store = CursorStore(aws.dynamodb, around.space(app))
-    if await newest_generation(store) is None:
-        raise ConfigurationError(f"{app.name} has not run on table {app.table} yet")
-    return store
+    return CursorStore(aws.dynamodb, around.space(app))
 
 
 async def delete_consumer(
@@ -189,7 +182,8 @@ async def delete_consumer(
     host keeps, end by TTL within a week; a new consumer of the name has others.
 
     Raises:
-        ConfigurationError: a table is missing, there is no such consumer, or a worker of it lives.
+        ConfigurationError: a table is missing, there is no such consumer, a worker of it lives, or
+            somebody else has deleted it meanwhile.
     """
     ledgers = await open_ledgers(aws, table, control_table)
     found = await ledgers.entries(consumer)
@@ -203,67 +197,108 @@ async def delete_consumer(
 
 
 async def _delete(ledgers: Ledgers, entry: Entry) -> int:
+    """Let nobody begin any more, and delete from the leaves to the consumer's item."""
     store = ledgers.store(entry)
-    space = store.space
-    cursors = await every_cursor(store)
-    lanes = await held_lanes(store, cursors)
-    parked = await list_parked(store, lanes)
-    await _delete_marks(store, lanes)
-    chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
-    deleted = await Sweeping(store, SystemClock(), random.Random()).delete_all()
-    for layer in (
-        [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],
-        [("parked", p.lane, p.position) for p in parked],
-        [("lane", lane.name) for lane in lanes],
-        [("holds", chunk) for chunk in sorted(chunks)],
-        [("cursor", name) for name in [LISTER, *cursors]],
-        [("dir", str(number)) for number in range(DIRECTORIES)],
-    ):
-        deleted += await _delete_all(store, [space.key(*names) for names in layer])
-    roster = Roster(store)
-    seen = await roster.look()
-    for name in seen.members:
-        await roster.remove(name)
-        deleted += 1
-    if seen.paused:
-        await roster.resume()
-    last = [space.key("members")] if space.schema.sk is None else []
-    deleted += await _delete_all(store, [*last, space.key("consumer")])
-    await store.write(leave(space.schema, entry))
-    return deleted
+    newest = await newest_generation(store)
+    if newest is None:  # nothing but the entry is left
+        await _send(store, [leave(store.space.schema, entry)], absent)
+        return 0
+    if newest.host != DELETING:
+        try:
+            newest = await begin_move(store, newest, DELETING)
+        except LeaseLost:
+            raise _overtaken(store) from None
+    # Workers that only seem to be dead commit nothing from here on: what is parked now is all.
+    await capture(store, newest.number, read=False)
+    same = Attr("incarnation")
+    same_one = same.eq(newest.incarnation) if newest.incarnation else same.not_exists()
+    erasing = _Erasing(store, Attr("host").eq(DELETING) & same_one)
+    deleted = await erasing.all_but_the_consumer()
+    last = [] if store.space.schema.sk else [store.space.delete("members")]
+    last += [store.space.delete("consumer"), leave(store.space.schema, entry)]
+    await _send(store, last, erasing.still)
+    return deleted + 1
 
 
-async def _delete_marks(store: CursorStore, lanes: Iterable[HeldLane]) -> None:
-    """Delete the marks of items with held lanes, while these tell of them; all others expire.
+@dataclass
+class _Erasing:
+    """Deletes the control items of a consumer, IF it is still the one that is being deleted."""
 
-    A new consumer of the same name does not look at the marks of this one.
+    store: CursorStore
+    still: Condition
+
+    async def all_but_the_consumer(self) -> int:
+        """Delete; return how many items there were."""
+        store, space = self.store, self.store.space
+        cursors = await every_cursor(store)
+        lanes = await held_lanes(store, cursors)
+        parked = await list_parked(store, lanes)
+        await self._layer(await self._marks(lanes))
+        chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
+        deleted = await Sweeping(store, SystemClock(), random.Random()).delete_all()
+        for layer in (
+            [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],
+            [("parked", p.lane, p.position) for p in parked],
+            [("lane", lane.name) for lane in lanes],
+            [("holds", chunk) for chunk in sorted(chunks)],
+            [("cursor", name) for name in [LISTER, *cursors]],
+            [("dir", str(number)) for number in range(DIRECTORIES)],
+        ):
+            deleted += await self._layer([space.key(*names) for names in layer])
+        roster = Roster(store)
+        seen = await roster.look()
+        for name in seen.members:
+            await roster.remove(name)
+        if seen.paused:
+            await _send(store, [roster.pausing(0)], self.still)
+        return deleted + len(seen.members)
+
+    async def _marks(self, lanes: Iterable[HeldLane]) -> list[dict[str, Wire]]:
+        """Return the marks of items with held lanes, while these tell of them; all others expire.
+
+        A new consumer of the same name does not look at the marks of this one.
+        """
+        keys = []
+        for lane in lanes:
+            if lane.chunk in LAMBDA_CHUNKS:
+                head = await show(self.store, lane.name, lane.head)
+                key = None if head is None else item_of(head)
+                if key is not None:
+                    keys.append(self.store.space.key(*await path_of(self.store, key)))
+        return keys
+
+    async def _layer(self, keys: Sequence[dict[str, Wire]]) -> int:
+        """Delete those that are there, and return how many these are."""
+        schema = self.store.space.schema
+        found = await fetch_all(self.store.dynamodb, schema.name, keys) if keys else []
+        there = [item_ref(schema, item) for item in found]
+        for start in range(0, len(there), _TOGETHER):
+            some = there[start : start + _TOGETHER]
+            await _send(self.store, [Action(ref, Verb.DELETE) for ref in some], self.still)
+        return len(there)
+
+
+async def _send(store: CursorStore, actions: Sequence[Action], still: Condition) -> None:
+    """Apply actions IF the consumer's item is so; one of them may delete it.
+
+    Raises:
+        ConfigurationError: it is not.
     """
-    keys = []
-    for lane in lanes:
-        if lane.chunk in LAMBDA_CHUNKS:
-            head = await show(store, lane.name, lane.head)
-            key = None if head is None else item_of(head)
-            if key is not None:
-                keys.append(store.space.key(*await path_of(store, key)))
-    await _delete_all(store, keys)
+    consumer = store.space.ref("consumer")
+    mine = [action for action in actions if action.ref == consumer]
+    fence = mine[0] if mine else Action(consumer, Verb.CHECK)
+    fence.guards.append((Guard(still), OURS))
+    everything = actions if mine else [*actions, fence]
+    schemas = {store.space.schema.name: store.space.schema}
+    if await transact(store.dynamodb, schemas, everything, random.Random()) is not None:
+        raise _overtaken(store)
 
 
-async def _delete_all(store: CursorStore, keys: Iterable[dict[str, Wire]]) -> int:
-    """Delete items by key; return how many there were."""
-    limiter, there = anyio.Semaphore(_AT_ONCE), 0
-
-    async def delete(key: dict[str, Wire]) -> None:
-        nonlocal there
-        table = store.space.schema.name
-        call = partial(store.dynamodb.delete_item, TableName=table, Key=key, ReturnValues="ALL_OLD")
-        async with limiter:
-            reply = await patiently(call)
-        there += "Attributes" in reply
-
-    async with anyio.create_task_group() as group:
-        for key in keys:
-            group.start_soon(delete, key)
-    return there
+def _overtaken(store: CursorStore) -> ConfigurationError:
+    return ConfigurationError(
+        f"consumer {store.space.consumer} was changed or deleted by somebody else meanwhile; try"
+        " again"
+    )
 
 
 async def start_findings(app: App, store: CursorStore) -> list[Finding]:

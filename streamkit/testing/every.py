@@ -19,7 +19,7 @@ from typing import TypeVar
 from streamkit.testing.harness import Harness
 from streamkit.testing.stops import THAWS, Moment, Part, Thaw
 
-EVERY_CALL = "STREAMKIT_EVERY_CALL"
+EVERY_CALL = "EVERY_CALL"
 """The environment variable that lets no `sample` leave anything out."""
 _MOMENTS: tuple[Moment, ...] = ("before", "after")
 
@@ -86,7 +86,7 @@ def every_crash(
         make: makes the harness, the same each time.
         reads: at the calls that only read, too: for handlers with effects outside of the table.
         part: who is killed: the worker, or what `Harness.operate` runs.
-        sample: so many stops only; all if the environment says STREAMKIT_EVERY_CALL=1.
+        sample: so many stops only; all if the environment says EVERY_CALL=1.
         seed: chooses them.
 
     Yields:
@@ -121,7 +121,7 @@ def every_freeze(
         scenario: what to do, and what must hold at the end.
         make: makes the harness, the same each time.
         part: who is frozen: the worker, or what `Harness.operate` runs.
-        sample: so many stops only; all if the environment says STREAMKIT_EVERY_CALL=1.
+        sample: so many stops only; all if the environment says EVERY_CALL=1.
         seed: chooses them.
 
     Yields:

@@ -429,6 +429,48 @@ def test_a_deleted_consumer_leaves_nothing_and_others_keep_everything():
     run_virtually(scenario)
 
 
+class Deleting(Deciding):
+    """Stands still before the first transaction that deletes something."""
+
+    async def intercept(self, call, apply):
+        if call.operation == "TransactWriteItems" and not self.there.is_set():
+            self.there.set()
+            await self.goes_on.wait()
+        return await Process.intercept(self, call, apply)
+
+
+def test_nothing_of_a_deleted_consumer_is_left_by_a_commit_that_was_late_or_a_worker_that_begins():
+    async def scenario():
+        world, app = make_world(), make_app(name="first")
+        put(world, "x", 1)
+        await run(world, app)
+        late, operator = LateParker(), Deleting()
+        async with anyio.create_task_group() as group:
+            broken = make_app(name="first", poison=True)
+            group.start_soon(
+                partial(world.run_worker, broken, process=late, settings=PATIENT, until_idle=False)
+            )
+            put(world, "x", 2)
+            await late.sent.wait()
+
+            async def deletes():
+                async with world.clients(operator) as aws:
+                    await delete_consumer(aws, TABLE, "first", clock=world.clock)
+                group.cancel_scope.cancel()
+
+            group.start_soon(deletes)
+            await operator.there.wait()
+            late.arrives.set()
+            await anyio.sleep(1)
+            with pytest.raises(ConfigurationError, match="being deleted"):
+                await run(world, app)
+            operator.goes_on.set()
+            await anyio.sleep(60)
+        assert control_items(world, "first") == []
+
+    run_virtually(scenario)
+
+
 def test_a_consumer_that_nobody_knows_cannot_be_deleted():
     async def scenario():
         world = make_world()

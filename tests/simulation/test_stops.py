@@ -10,7 +10,6 @@ from streamkit import Aggregate, App, Count, Entity, Key
 from streamkit.actions import OURS
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.fleet.hosting import set_paused
 from streamkit.model.conditions import present
 from streamkit.processing import commit
 from streamkit.settings import Settings
@@ -102,10 +101,12 @@ def test_an_unfenced_write_of_an_operation_is_found_by_freezes_alone():
 
 
 async def by_steps(app, seen, aws):
-    """Pause a consumer, which is two steps, and let time pass after each."""
+    """Write the consumer's item twice, and let time pass after each."""
     store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))
     for step in (1, 2):
-        await set_paused(store, step)
+        action = store.space.update("consumer")
+        action.sets["step"] = {"N": str(step)}
+        await store.write(action)
         seen.setdefault(id(aws), []).append(asyncio.get_running_loop().time())
         await asyncio.sleep(500)
 
