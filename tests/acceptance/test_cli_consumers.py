@@ -56,7 +56,7 @@ def test_a_rewind_runs_the_handlers_again(replayed):
     replayed.dynamodb.delete_item(TableName=replayed.table, Key=key)
     done = replayed.run("rewind", "replayed", "--to", "trim-horizon", "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["generation"] == 2
+    assert json.loads(done.stdout)["generation"] == 3
     work(replayed, copied="A")
 
 
