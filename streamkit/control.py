@@ -15,6 +15,7 @@ table brings the control items of another stream. None has an attribute of an in
     parked     one parked change (its record in `part` items when large)
     mark       how far one source item is done, where Lambda functions run the consumer; see `mark`
     trial      how often a function was begun with a record and did not end
+    left       how many items a build of an aggregate has left out
     ledger     what of one source item an aggregate holds, while it is rebuilt; see `ledger`
 """
 

@@ -8,14 +8,17 @@ crash leaves no item out and counts none twice, and a scanner that lost its segm
 new build deletes the segments of the one before. Extremes are not added up: each group that has an
 item is computed from its items, IF nothing is contributed to it meanwhile.
 
-On failure: an item that does not fit its entity, or that the aggregate's own code refuses, is
-passed over and reported: its changes are parked for the same reason.
+On failure: an item that does not fit its entity, or that the aggregate's own code refuses, is left
+out, and how many these are stays in the table with the build: it is not whole until another build
+leaves out none. A change of such an item is parked for the same reason.
 """
 
 import random
 import uuid
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from streamkit.actions import (
@@ -34,13 +37,14 @@ from streamkit.changes import ItemKey
 from streamkit.clock import Clock, utc
 from streamkit.cursor import CursorStore, lease_guard
 from streamkit.effects import Guard
-from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.errors import ConfigurationError, DecodeError, LeaseLost
 from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.contributions import between, contributions, placed_by
 from streamkit.kinds.counting import entry_text
 from streamkit.kinds.extremes import extremes_of
 from streamkit.kinds.ranked import recomputed
 from streamkit.migrate.segments import Segment
+from streamkit.model.builds import Build
 from streamkit.model.codec import decode
 from streamkit.model.conditions import absent
 from streamkit.model.copies import COPY
@@ -56,32 +60,59 @@ from streamkit.table import Table
 
 PAGE_ITEMS = 300
 """Items of one page; DynamoDB ends a page at 1 MB anyway."""
+_ITEMS = "items"
 _RECOMPUTES_MAX = 50
 """Times that a group is computed again because changes of it came in between."""
+
+
+def left_out_name(aggregate: str, build: int) -> tuple[str, ...]:
+    """Name the control item that says how many items a build leaves out; there is none for 0."""
+    return "left", aggregate, str(build)
+
+
+async def left_out(store: CursorStore, builds: Mapping[str, Build]) -> dict[str, int]:
+    """Return how many items the last builds of aggregates have left out, where they have."""
+    found: dict[str, int] = {}
+    for aggregate, build in builds.items():
+        item = await store.item(*left_out_name(aggregate, build.number))
+        if item is not None:
+            found[aggregate] = int(item[_ITEMS]["N"])
+    return found
 
 
 @dataclass(slots=True)
 class Counts:
     """What one process has counted.
 
-    `missing` items of `onto=` are not there: what was for them was left out.
+    The `unreadable` do not fit, for the `reasons` given. `missing` items of `onto=` are not there:
+    what was for them was left out.
     """
 
     items: int = 0
     counted: int = 0
     unreadable: int = 0
     missing: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Counted:
-    """One item of a page: where its entry is, and what it contributes."""
+    """One item of a page: where it stands in it, where its entry is, and what it contributes."""
 
+    at: int
     key: dict[str, Wire]
     entry: ItemRef
     text: str
     groups: Collection[Key[Any]]
     adds: Sequence[Action]
+
+
+@dataclass(slots=True)
+class _Page:
+    """The items of one page that count, and where those stand in it that do not fit."""
+
+    found: list[_Counted] = field(default_factory=list)
+    unfit: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -115,35 +146,37 @@ class Census:
         while not (segment.finished or segment.stopping.is_set()):
             request = segment.scan_request(self.tables.own.name, limit=self.page_items)
             reply = await patiently(lambda: self.aws.dynamodb.scan(**request))  # noqa: B023
-            found = []
-            for raw in reply["Items"]:
+            page = _Page()
+            for at, raw in enumerate(reply["Items"]):
                 await self._turn.give_way()
-                one = self._read(raw, segment.cursor.name)
-                if one is not None:
-                    found.append(one)
-            await self._count(segment, found, reply.get("LastEvaluatedKey"))
+                self._read(at, raw, segment.cursor.name, page)
+            await self._count(segment, page, reply.get("LastEvaluatedKey"))
 
     # -- what an item contributes --------------------------------------------------------------
 
-    def _read(self, raw: dict[str, Wire], writer: str) -> _Counted | None:
-        """Return what an item contributes; None if that is nothing: then nobody needs to know."""
+    def _read(self, at: int, raw: dict[str, Wire], writer: str, page: _Page) -> None:
+        """Add what an item contributes; nobody needs to know of one that contributes nothing."""
         if not self._table.is_of(self._source, raw) or COPY in raw:
-            return None
+            return
         self.counts.items += 1
         try:
             item = self._table.entity_of(self._source, raw)
             groups, text = contributions(self.aggregate, item), entry_text(self.aggregate, item)
             adds = self._placed(groups, writer)
-        except Exception:  # noqa: BLE001 - what the app's code raises here, it raises at a change
+        except Exception as error:  # noqa: BLE001 - the app's code raises it at a change, too
             self.counts.unreadable += 1
-            return None
+            # Messages of the app's own errors may hold data.
+            told = str(error) if isinstance(error, DecodeError) else type(error).__name__
+            self.counts.reasons[told] = self.counts.reasons.get(told, 0) + 1
+            page.unfit.append(at)
+            return
         if not groups:
-            return None
+            return
         schema = self.tables.own
         key = {name: raw[name] for name in (schema.pk, schema.sk) if name is not None}
         place = ItemKey(*(decode(value) for value in key.values()))
         ref = entry_ref(self.store.space, self.aggregate.__name__, self.build, place)
-        return _Counted(key, ref, text, groups.keys(), adds)
+        page.found.append(_Counted(at, key, ref, text, groups.keys(), adds))
 
     def _placed(self, groups: Mapping[Key[Any], Mapping[str, Any]], writer: str) -> list[Action]:
         """Return what adds contributions to their groups."""
@@ -162,27 +195,45 @@ class Census:
 
     # -- counting ------------------------------------------------------------------------------
 
-    async def _count(
-        self, segment: Segment, found: Sequence[_Counted], last: Mapping[str, Wire] | None
-    ) -> None:
-        """Count the items of a page, and move the segment behind it."""
-        for key in self._groups_with_extremes(found):
+    async def _count(self, segment: Segment, page: _Page, last: Mapping[str, Wire] | None) -> None:
+        """Count the items of a page, and move the segment behind it.
+
+        What is left out is added up in the very commits that move the segment behind it: once.
+        """
+        for key in self._groups_with_extremes(page.found):
             await self._compute(segment, key)
-        left = list(found) if self.aggregate.__measures__ else []
+        left = page.found if self.aggregate.__measures__ else []
         left = await self._uncounted(left)
         missing: set[ItemRef] = set()
+        unfit, told = page.unfit, 0
         while left:
-            draft, taken = self._draft(left, missing)
+            tally = self._tally(0) if unfit or missing else None
+            draft, taken = self._draft(left, missing, tally)
             done = taken == len(left)
             place = last if done else left[taken - 1].key
+            behind = len(unfit) if done else bisect_left(unfit, left[taken - 1].at)
+            if tally is not None:
+                lost = sum(self._loses(one, missing) for one in left[:taken])
+                draft.actions[tally.ref].adds[_ITEMS] = Decimal(behind - told + lost)
             if await self._commit(segment, place, draft, left[:taken], missing):
                 self.counts.counted += taken
                 if done:
                     return
-                left = left[taken:]
+                left, told = left[taken:], behind
             else:
                 left = await self._uncounted(left)
-        await segment.advance(last)
+        await segment.advance(last, [self._tally(len(unfit) - told)] if len(unfit) > told else [])
+
+    def _tally(self, items: int) -> Action:
+        """Return what adds to the number of items that this build leaves out."""
+        action = self.store.space.update(*left_out_name(self.aggregate.__name__, self.build))
+        action.adds[_ITEMS] = Decimal(items)
+        return action
+
+    def _loses(self, one: _Counted, missing: Collection[ItemRef]) -> bool:
+        """Say whether something of an item is left out that a change of it would be parked for."""
+        parks = self.aggregate.__options__.missing == "park"
+        return parks and any(action.ref in missing for action in one.adds)
 
     async def _uncounted(self, items: Sequence[_Counted]) -> list[_Counted]:
         """Leave out the items that have an entry: they are counted already."""
@@ -192,9 +243,13 @@ class Census:
         counted = {item_ref(schema, item) for item in there if own_attributes(item)}
         return [one for one in items if one.entry not in counted]
 
-    def _draft(self, items: Sequence[_Counted], missing: set[ItemRef]) -> tuple[Draft, int]:
+    def _draft(
+        self, items: Sequence[_Counted], missing: set[ItemRef], tally: Action | None
+    ) -> tuple[Draft, int]:
         """Fold as many items into one commit as fit; return how many those are."""
         draft = Draft()
+        if tally is not None:
+            draft.offer([tally], [])
         for number, one in enumerate(items):
             entry = written(one.entry, one.text)
             entry.guards.append((Guard(absent), GuardSource("", one.entry.pk[1], number)))

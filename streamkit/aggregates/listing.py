@@ -1,12 +1,13 @@
 """Aggregates of an app, and how each one stands.
 
 In: an app and clients. Out: one `AggregateFacts` each: its measures, how it is kept, and whether
-what it holds can be relied on. Only the generation's item is read.
+what it holds can be relied on. Only the generation's item is read, and one for each build.
 """
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from streamkit.aggregates.census import left_out
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.cursor import CursorStore
@@ -16,18 +17,20 @@ from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.recount import measure_names
 from streamkit.surroundings import survey
 
-State = Literal["not started", "live", "building", "needs rebuild", "approximate"]
+State = Literal["not started", "live", "building", "needs rebuild", "left out some", "approximate"]
 """`live`: it follows its source exactly since its consumer began to count, or over all there is if
-it was rebuilt; `building`: a rebuild is under way, and it holds less than it will; `needs rebuild`:
-it has missed changes, or its definition has changed; `approximate` was asked for; `not started`: no
-worker that runs knows it as it is defined here."""
+it was rebuilt; `left out some`: the same, but for items that its last rebuild had to leave out,
+until they are mended and it is rebuilt once more; `building`: a rebuild is under way, and it holds
+less than it will; `needs rebuild`: it has missed changes, or its definition has changed;
+`approximate` was asked for; `not started`: no worker that runs knows it as it is defined here."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateFacts:
     """One aggregate: `measures` by attribute, `spread` over so many items a group.
 
-    `rebuilt` is when its last rebuild had counted everything (epoch seconds), 0 for never.
+    `rebuilt` is when its last rebuild had counted everything (epoch seconds), 0 for never, but for
+    the items that are `left_out`.
     """
 
     name: str
@@ -38,6 +41,7 @@ class AggregateFacts:
     onto: str | None
     declared: str
     rebuilt: int = 0
+    left_out: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types."""
@@ -51,7 +55,9 @@ async def list_aggregates(app: App, aws: Aws) -> list[AggregateFacts]:
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     around = await survey(app, aws)
-    generation = await newest_generation(CursorStore(aws.dynamodb, around.space(app)))
+    store = CursorStore(aws.dynamodb, around.space(app))
+    generation = await newest_generation(store)
+    left = await left_out(store, generation.builds) if generation else {}
     counted = generation.aggregates if generation else {}
     definitions = {handler.name: handler.definition for handler in app.handlers}
     rebuild = generation.rebuild if generation else frozenset()
@@ -65,6 +71,8 @@ async def list_aggregates(app: App, aws: Aws) -> list[AggregateFacts]:
             state = "building"
         elif name in rebuild:
             state = "needs rebuild"
+        elif left.get(name):
+            state = "left out some"
         elif options.approximate:
             state = "approximate"
         found.append(
@@ -77,6 +85,7 @@ async def list_aggregates(app: App, aws: Aws) -> list[AggregateFacts]:
                 onto=options.onto.__name__ if options.onto else None,
                 declared=str(aggregate.__declaration__),
                 rebuilt=build.scanned if build else 0,
+                left_out=left.get(name, 0),
             )
         )
     return found

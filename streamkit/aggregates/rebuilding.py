@@ -27,7 +27,7 @@ import anyio
 
 from streamkit.actions import OURS, Action, GuardSource, Verb
 from streamkit.activity import first_error
-from streamkit.aggregates.census import Census, Counts
+from streamkit.aggregates.census import Census, Counts, left_out
 from streamkit.aggregates.clearing import Clearing
 from streamkit.aggregates.listing import aggregate_named
 from streamkit.app import App
@@ -67,7 +67,11 @@ _LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What has become of a rebuild. The counts are of this process alone.
+    """What has become of a rebuild. The counts are of this process alone, but for `left_out`.
+
+    `left_out` items, by all processes, are not in the aggregate: they do not fit their entity, or
+    cannot be added up, for the `reasons` met here; or the item of `onto=` is not there, with
+    `missing="park"`. It is not whole until they are mended, and it is rebuilt once more.
 
     `state` is `counting` or `live` when the aggregate is right; else this process was stopped.
     `items` of the source were read, `counted` of them by the scan: changes had counted the others,
@@ -82,6 +86,8 @@ class Rebuilt:
     counted: int
     unreadable: int
     missing: int
+    reasons: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
 
     @property
     def done(self) -> bool:
@@ -190,7 +196,11 @@ class _Rebuild:
                 self.progress(build.state, self.counts)
             number, state = build.number, build.state
             if not build.under_way or self.stopping.is_set():
-                return Rebuilt(self.name, number, build.state, **asdict(self.counts))
+                left = await left_out(self.store, {self.name: build})
+                counts = asdict(self.counts)
+                return Rebuilt(
+                    self.name, number, build.state, **counts, left_out=left.get(self.name, 0)
+                )
             if self.name in generation.rebuild:
                 raise ConfigurationError(
                     f"{self.name} has missed changes meanwhile, and needs to be rebuilt again"

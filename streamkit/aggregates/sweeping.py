@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 
 from streamkit.actions import Wire
+from streamkit.aggregates.census import left_out_name
 from streamkit.aws import patiently
 from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
@@ -82,7 +83,8 @@ class Sweeping:
         await self._sweep(name, build, (*build.past, (build.number, build.segments)))
 
     async def _sweep(self, name: str, build: Build, over: Iterable[tuple[int, int]]) -> None:
-        swept = sum([await self._delete_build(name, *each) for each in over])
+        last = build.number
+        swept = sum([await self._delete_build(name, *each, last=last) for each in over])
         await self._finish(name, build)
         log.info("ledger.swept", aggregate=name, build=build.number, entries=swept)
 
@@ -94,11 +96,14 @@ class Sweeping:
                 deleted += await self._delete_build(name, *each)
         return deleted
 
-    async def _delete_build(self, name: str, number: int, segments: int) -> int:
+    async def _delete_build(self, name: str, number: int, segments: int, *, last: int = 0) -> int:
+        """Delete what a build has left, but not what the last one says of the aggregate."""
         if self.store.space.schema.sk is None:
             deleted = await self._delete_scanned(name, number, segments)
         else:
             deleted = await self._delete_queried(name, number)
+        if number != last:
+            await self._delete([self.store.space.key(*left_out_name(name, number))])
         scan = pass_name(name, number)
         await Segments(self.store, scan, segments, self.clock, self.rng).delete()
         return deleted

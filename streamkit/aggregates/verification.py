@@ -82,8 +82,8 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found to be wrong."""
-        return not self.different
+        """Whether nothing was found to be wrong, and no item had to be left out."""
+        return not (self.different or self.unreadable)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types; amounts are numbers as text."""

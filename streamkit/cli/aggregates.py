@@ -19,6 +19,8 @@ aggregates = typer.Typer(
     rich_markup_mode=None,
 )
 
+_REASONS = 5
+"""Reasons for which items are left out, the most frequent ones."""
 _SHOWN = 50
 """Differences that are printed for people; JSON has them all."""
 
@@ -28,7 +30,8 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     """List an app's aggregates: measures, how they are kept, and whether they can be relied on.
 
     The state is one of: live; building, while a rebuild is under way; approximate; needs rebuild,
-    when it has missed changes; not started.
+    when it has missed changes; left out some, when items did not fit that its last rebuild met; not
+    started.
     """
     from streamkit.aggregates.listing import list_aggregates
     from streamkit.cli.printing import print_json, say
@@ -46,7 +49,7 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     rows = [
         (
             one.name,
-            one.state,
+            f"{one.state} ({one.left_out} items)" if one.left_out else one.state,
             one.source,
             ", ".join(f"{name}: {measure}" for name, measure in one.measures.items()),
             str(one.spread),
@@ -73,8 +76,8 @@ def verify(
     """Recompute every group of an aggregate from its source, and compare.
 
     Traffic and workers may go on: what differs is looked at again once they have caught up. It
-    exits with 5 if a group is wrong; what keeps changing, or waits for workers or for a parked
-    change, is reported as unsettled and is no error.
+    exits with 5 if a group is wrong, or if an item does not fit and can be in none; what keeps
+    changing, or waits for workers or for a parked change, is reported as unsettled and is no error.
 
     Costs: it reads the whole table twice, strongly consistent: a read unit for each 2 KB of all
     the items in it. Then, for what differs, the items of those groups twice a look; the table again
@@ -117,7 +120,8 @@ def rebuild(
     Workers have to run, and go on. Where Lambda functions count it first waits until none is left
     that began before. Until it ends the aggregate holds less than it will. Killed, the same command
     goes on where it stood, on any machine; several share the scan. What was parked for the
-    aggregate is dropped: the items that are counted say the same.
+    aggregate is dropped: the items that are counted say the same. Items that do not fit are left
+    out: it says how many, and exits with 5; so does `list`, until a rebuild leaves out none.
 
     Costs: it reads the whole table twice, strongly consistent: a read unit for each 2 KB. For each
     item that is counted two write units and a read unit, and a deletion days later; its group is
@@ -125,8 +129,9 @@ def rebuild(
     costs one more read, and the first one of an item two write units.
     """
     from streamkit.aggregates.rebuilding import rebuild_aggregate
+    from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
-    from streamkit.cli.running import app_named, with_aws
+    from streamkit.cli.running import app_named, exit_with, with_aws
 
     loaded = app_named(app)
     progress = None if json else _progress(name)
@@ -145,6 +150,8 @@ def rebuild(
         print_json(done.to_dict())
     else:
         _describe_rebuilt(done)
+    if done.left_out:
+        exit_with(ExitCode.PROBLEMS)
 
 
 def _progress(name: str) -> "Callable[[BuildState, Counts], None]":
@@ -166,18 +173,26 @@ def _progress(name: str) -> "Callable[[BuildState, Counts], None]":
 def _describe_rebuilt(done: "Rebuilt") -> None:
     from streamkit.cli.printing import say
 
-    if done.unreadable:
-        say(f"{done.unreadable} items do not fit, and are left out; their changes are parked")
     if done.missing:
         say(f"{done.missing} items to count onto are not there")
-    say(f"{done.aggregate}: everything is counted; {done.counted} of {done.items} items here")
+    if not done.done:
+        say(f"{done.aggregate}: {done.state}; the same command goes on")
+        return
+    what = "everything else" if done.left_out else "everything"
+    say(f"{done.aggregate}: {what} is counted; {done.counted} of {done.items} items here")
+    if done.left_out:
+        say(f"{done.left_out} items are left out: {done.aggregate} is wrong for their groups")
+        for reason, times in sorted(done.reasons.items(), key=lambda one: -one[1])[:_REASONS]:
+            say(f"  {times} times: {reason}")
+        say("mend these items, or the code that refuses them, and rebuild it once more")
 
 
 def _describe(found: "Verification") -> None:
     from streamkit.cli.printing import say
 
-    unread = f", {found.unreadable} that do not fit it" if found.unreadable else ""
-    say(f"{found.aggregate}: {found.groups} groups, {found.items} items{unread}")
+    say(f"{found.aggregate}: {found.groups} groups, {found.items} items")
+    if found.unreadable:
+        say(f"{found.unreadable} items do not fit it, and could not be compared")
     if found.parked:
         say(f"parked changes in {found.parked} lanes are missing from it")
     if found.behind:
@@ -185,7 +200,8 @@ def _describe(found: "Verification") -> None:
     _describe_differences("different", found.different)
     _describe_differences("unsettled", found.unsettled)
     if not (found.different or found.unsettled):
-        say("every group is what its items say")
+        rest = "other " if found.unreadable else ""
+        say(f"every group is what its {rest}items say")
 
 
 def _describe_differences(title: str, differences: "Sequence[Difference]") -> None:

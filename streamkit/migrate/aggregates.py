@@ -105,7 +105,7 @@ class _Counting:
     def _done(self, rebuilt: Rebuilt, state: State) -> State:
         if state.phase == "done":
             return state
-        verified = {"scanned": rebuilt.items, "errors": rebuilt.unreadable}
+        verified = {"scanned": rebuilt.items, "errors": rebuilt.left_out}
         done = replace(state, phase="done", note="", verified=verified)
         return done.noted(self.clock.time(), operator(), "done")
 

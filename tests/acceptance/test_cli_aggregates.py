@@ -99,3 +99,25 @@ def test_an_aggregate_that_is_wrong_is_rebuilt_while_its_worker_runs(counted):
     assert counted.item("BY#1", "BY")["orders"] == {"N": "1"}
     listed = counted.run("aggregate", "list", "counted", "--json")
     assert json.loads(listed.stdout)[0]["state"] == "live"
+
+
+def test_items_that_a_rebuild_leaves_out_are_reported_and_nothing_is_called_right(counted):
+    key = {"pk": {"S": "ORDER#2"}, "sk": {"S": "ORDER"}}
+    item = {**key, "number": {"N": "2"}, "status": {"N": "5"}}
+    counted.dynamodb.put_item(TableName=counted.table, Item=item)
+    done = counted.run("aggregate", "rebuild", "counted", "ByNumber", "--segments", "2")
+    assert done.returncode == 5, done.stderr
+    assert "everything is counted" not in done.stdout
+    assert "1 items are left out" in done.stdout
+    listed = counted.run("aggregate", "list", "counted")
+    assert "left out some (1 items)" in listed.stdout
+    verified = counted.run("aggregate", "verify", "counted", "ByNumber")
+    assert verified.returncode == 5, verified.stderr
+    assert "1 items do not fit it" in verified.stdout
+    assert "every group is what its items say" not in verified.stdout
+    counted.put(2, "B")
+    done = counted.run("aggregate", "rebuild", "counted", "ByNumber", "--segments", "2")
+    assert done.returncode == 0, done.stdout
+    assert json.loads(counted.run("aggregate", "list", "counted", "--json").stdout)[0]["state"] == (
+        "live"
+    )

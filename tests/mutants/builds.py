@@ -4,6 +4,30 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "left-out-in-silence",
+        "aggregates/listing.py",
+        "        elif left.get(name):\n",
+        "        elif name in left and not left[name]:\n",
+        "an aggregate is called live although its rebuild left items out",
+        test="tests/simulation/test_left_out.py::test_what_a_rebuild_leaves_out_is_said_until_another_one_leaves_out_nothing",
+    ),
+    Mutant(
+        "left-out-until-the-sweep",
+        "aggregates/sweeping.py",
+        "        if number != last:\n",
+        "        if number:\n",
+        "what a rebuild left out is forgotten two days later, unmended",
+        test="tests/simulation/test_left_out.py::test_what_a_rebuild_leaves_out_is_said_until_another_one_leaves_out_nothing",
+    ),
+    Mutant(
+        "left-out-outside-the-commit",
+        "aggregates/census.py",
+        "            behind = len(unfit) if done else bisect_left(unfit, left[taken - 1].at)\n",
+        "            behind = 0\n",
+        "items that do not fit are not counted where others of their page are",
+        test="tests/simulation/test_left_out.py::test_what_a_rebuild_leaves_out_is_said_until_another_one_leaves_out_nothing",
+    ),
+    Mutant(
         "build-without-capture",
         "aggregates/rebuilding.py",
         """            if generation.host != LAMBDA:  # functions see what those of before have passed over
