@@ -162,6 +162,20 @@ class App(Registration):
         return tuple(dict.fromkeys([*own, *inherited]))
 
     @property
+    def named(self) -> tuple[type[Entity], ...]:
+        """The entities that only handlers' annotations name; a listener knows those of its app."""
+        family = (self,) if self._parent is None else (self, self._parent)
+        handlers = [handler for app in family for handler in app.handlers]
+        # Sets have no order of their own, and what is told apart must not depend on one.
+        found = [e for h in handlers for e in sorted(h.names, key=lambda one: one.__qualname__)]
+        return tuple(entity for entity in dict.fromkeys(found) if entity not in self.entities)
+
+    @property
+    def known(self) -> tuple[type[Entity], ...]:
+        """Every entity that items are told apart by: those of `entities` and those of `named`."""
+        return (*self.entities, *self.named)
+
+    @property
     def resourceful(self) -> "App":
         """The app whose lifespan this one runs in: a listener without its own has its app's."""
         return self if self._parent is None or self._lifespan is not None else self._parent
@@ -176,7 +190,7 @@ class App(Registration):
         Raises:
             DeclarationError: two entities cannot be told apart on this table.
         """
-        return Router(self.entities, schema, CONTROL_PREFIX)
+        return Router(self.entities, schema, CONTROL_PREFIX, self.named)
 
     def cascades(self) -> Cascades:
         """Return which entities' items tell who wrote them; listeners and their app are one."""

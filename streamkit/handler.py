@@ -144,6 +144,8 @@ class Handler:
     images as items in wire form, copies of a migration included. `migrations` says whether it sees
     what migrations write.
 
+    `names` are the entities that its annotations name: items are told apart by them, too.
+
     `in_build(build)` makes the handler that takes its place while that build of it is under way; it
     says which in `build`, and parks and retries as itself. `contested` takes its place for a change
     once a condition of its result did not hold: it may read what a first run need not, and
@@ -174,6 +176,7 @@ class Handler:
     raw: bool = False
     migrations: Migrations = "default"
     together: Callable[[Change[Any]], Iterable[Hashable]] | None = None
+    names: frozenset[type[Entity]] = frozenset()
     build: int = 0
     in_build: "Callable[[Build], Handler] | None" = None
     contested: "Handler | None" = None

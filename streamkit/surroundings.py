@@ -57,7 +57,8 @@ async def survey(app: App, aws: Aws) -> Surroundings:
     control = table
     if app.control_table is not None and app.control_table != app.table:
         control = await describe(aws, app.control_table, type_attribute=None)
-    others = Tables(table, control, partial(describe, aws, type_attribute=app.type_attribute))
+    ask = partial(describe, aws, type_attribute=app.type_attribute)
+    others = Tables(table, control, ask, app.known)
     for name in app.tables:
         await others.learn(name)
     return Surroundings(table, control, others)

@@ -24,10 +24,10 @@ from streamkit.errors import DecodeError, Unavailable
 from streamkit.model.codec import encode_key
 from streamkit.model.copies import COPY
 from streamkit.model.keys import Index, Key, Query, Scan
+from streamkit.model.matching import Matcher
 from streamkit.model.querying import (
     group_ref,
     in_bounds,
-    is_of,
     part_of,
     query_request,
     sort_value,
@@ -59,6 +59,7 @@ class Table:
         self._dynamodb = dynamodb
         self._tracker = tracker or ReadTracker()
         self._decoders: dict[type[Entity], ImageDecoder[Any]] = {}
+        self._matchers: dict[type[Entity], Matcher] = {}
 
     def of(self, name: str) -> "Table":
         """Return another table of the account and Region, for reads that see and check the same.
@@ -341,12 +342,18 @@ class Table:
         if self._counting and COPY in item:
             return False
         if isinstance(wanted, Query):
-            return not part_of(item_ref(self.schema, item))
+            is_part = part_of(item_ref(self.schema, item))
+            return not (is_part or self._matcher(wanted.entity).is_anothers(item))
         return self.is_of(wanted.entity, item)
 
     def is_of(self, entity: type[Entity], item: Mapping[str, Wire]) -> bool:
         """Tell an entity's items from others, as routing does."""
-        return is_of(entity, item, self.schema)
+        return self._matcher(entity).matches(item)
+
+    def _matcher(self, entity: type[Entity]) -> Matcher:
+        if entity not in self._matchers:
+            self._matchers[entity] = Matcher(entity, self.schema, self._tables.entities)
+        return self._matchers[entity]
 
     async def _fetch(self, keys: list[dict[str, Wire]]) -> dict[ItemRef, dict[str, Wire]]:
         items = await _available(fetch_all(self._dynamodb, self.schema.name, keys, patient=False))
@@ -377,10 +384,9 @@ class Table:
         return None if item is None else {**item, **key}
 
     def _decode(self, entity: type[E], item: Mapping[str, Wire]) -> E:
-        decoder = self._decoders.get(entity)
-        if decoder is None:
-            decoder = self._decoders[entity] = ImageDecoder(entity, self.schema)
-        decoded: E = decoder.decode_item(item)
+        if entity not in self._decoders:
+            self._decoders[entity] = ImageDecoder(entity, self.schema)
+        decoded: E = self._decoders[entity].decode_item(item)
         return decoded
 
 

@@ -122,7 +122,7 @@ async def verify_aggregate(
     store = CursorStore(aws.dynamodb, around.space(app))
     verifier = _Verifier(
         aggregate,
-        Table(aws.dynamodb, around.table, counting=True),
+        Table(aws.dynamodb, around.table, tables=around.schemas, counting=True),
         CatchUp(app, aws, store, around.table, patience, clock),
         clock.time() + _EXPIRING_SECONDS,
     )

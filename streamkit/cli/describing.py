@@ -157,6 +157,7 @@ def describe_inspection(found: Inspection) -> None:
         say(f"  index    {name}: {', '.join(f'{part} ({kind})' for part, kind in parts.items())}")
     if found.control_table != facts.name:
         say(f"  control  {found.control_table}")
+    say(f"  items    {found.looked_at} looked at")
     say()
     table(("handler", "listens to", "delivery", "on failure", "declared"), _handler_rows(found))
     say()

@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import AliasChoices, AliasPath
 
-from streamkit.entity import Entity, attribute_names, spec_of
-from streamkit.model.keys import StoredKey
+from streamkit.actions import item_ref
+from streamkit.entity import Entity, attribute_names, built_key, spec_of, stored_key
+from streamkit.model.keys import StoredKey, wire_key
 from streamkit.model.parts import without_suffix
 from streamkit.model.schema import TableSchema
 from streamkit.model.unbuilding import unbuilder
@@ -75,6 +76,33 @@ class KeyedFields:
         )
         values.update({self._names[name]: said[name] for name in found})
         return pk, sk, found
+
+
+def trouble_of_key(item: Entity, schema: TableSchema) -> str | None:
+    """Return what is odd about the key of an item that was read; None if it is as it should be."""
+    stored, spec = stored_key(item), spec_of(type(item))
+    if stored is None:
+        return None
+    try:
+        pk, sk = built_key(item)
+    except ValueError:
+        return "have fields that cannot be part of their key: updates go to the items all the same"
+    if item_ref(schema, wire_key(schema, type(item), pk, sk)) != item_ref(
+        schema, wire_key(schema, type(item), *stored[:2])
+    ):
+        return (
+            "have fields that build another key: updates go to the item that is there, reads by"
+            " fields do not find it"
+        )
+    literals = [text for t in (spec.pk, spec.sk) if t is not None for text in t.shape]
+    separators = {char for text in literals for char in text if not char.isalnum()}
+    values = [value for name in stored[2] if isinstance(value := getattr(item, name), str)]
+    if any(separators & {*value} for value in values):
+        return (
+            "have a separator of the template in a value that is read from the key: they may be of"
+            " another type, whose entity the app is to know (App(entities=[...]))"
+        )
+    return None
 
 
 def _text(value: Any) -> str | None:

@@ -8,6 +8,7 @@ the most specific first. What nothing claims is unknown, and for the caller to c
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal
 
 import msgspec
@@ -83,18 +84,25 @@ class Router:
         entities: the app's entities.
         schema: the table's keys, and its type attribute if it has one.
         control_prefix: what the partition keys of control items begin with.
+        named: entities that are only written or read: their items are told from those of others,
+            but where one has the keys, or the type, of another, its items are the other's.
 
     Raises:
         DeclarationError: two entities cannot be told apart.
     """
 
     def __init__(
-        self, entities: Iterable[type[Entity]], schema: TableSchema, control_prefix: str
+        self,
+        entities: Iterable[type[Entity]],
+        schema: TableSchema,
+        control_prefix: str,
+        named: Iterable[type[Entity]] = (),
     ) -> None:
-        candidates = [
-            _Candidate.of(entity, has_sort_key=schema.sk is not None)
-            for entity in dict.fromkeys(entities)
-        ]
+        make = partial(_Candidate.of, has_sort_key=schema.sk is not None)
+        candidates = [make(entity) for entity in dict.fromkeys(entities)]
+        for other in map(make, named):
+            if not any(_are_alike(other, one, schema) for one in candidates):
+                candidates.append(other)
         if schema.type_attribute is None:
             _refuse_equal_shapes(candidates)
             by_keys = _by_keys(schema, candidates, control_prefix)
@@ -103,6 +111,13 @@ class Router:
             types = _by_type(candidates)
             by_keys = _by_keys(schema, _without_equal_shapes(candidates), control_prefix)
             self.route = _by_type_attribute(schema.type_attribute, types, by_keys)
+
+
+def _are_alike(one: _Candidate, other: _Candidate, schema: TableSchema) -> bool:
+    """Say whether one entity is a view of the other's items, as far as can be told."""
+    if schema.type_attribute is None:
+        return one.shape == other.shape
+    return spec_of(one.entity).type == spec_of(other.entity).type
 
 
 def _by_type(candidates: Iterable[_Candidate]) -> dict[str, type[Entity]]:

@@ -18,10 +18,10 @@ imply any more: a later change of the source deletes it anyway.
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from streamkit.changes import Change, Kind
 from streamkit.effects import Delete, Effect, Otherwise, Owned
@@ -31,7 +31,7 @@ from streamkit.handler import AUDIENCE, Handler, Policy
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent, any_of, attribute
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
-from streamkit.model.writes import ANY_KIND
+from streamkit.model.writes import ANY_KIND, named_entities
 from streamkit.table import Table
 
 OWNER = "_sk_of"
@@ -152,7 +152,7 @@ def derive_handler(
     own_name = name or function.__name__
     derivation = Derivation(own_name, function, source, conflict, siblings)
     siblings[own_name] = derivation
-    written = frozenset(_entities(hints.get("return"))) or None
+    written = frozenset(named_entities(hints.get("return"))) or None
     handler = Handler(
         name=own_name,
         entity=source,
@@ -162,6 +162,7 @@ def derive_handler(
         policy=policy,
         writes=written,
         causes=dict.fromkeys(written or (), ANY_KIND),
+        names=written or frozenset(),
         converges=True,
     )
     settling = replace(handler, run=derivation.settle, is_async=True, needs={AUDIENCE: Table})
@@ -180,14 +181,6 @@ def _equals(item: Entity) -> ConditionBase:
         there = attribute(name)
         condition = condition & (there.not_exists() if empty else there.eq(value))
     return condition
-
-
-def _entities(annotation: Any) -> Iterator[type[Entity]]:
-    """Yield the entities that an annotation names, in unions and collections too."""
-    if isinstance(annotation, type) and issubclass(annotation, Entity):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _entities(argument)
 
 
 def _derived(function: Callable[..., Any], item: Entity | None) -> dict[Key[Any], Entity]:

@@ -24,7 +24,7 @@ from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError, PoisonChange
 from streamkit.handler import AUDIENCE, DEFER, Broadcast, Defer, Handler, Policy
 from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient
-from streamkit.kinds.on import needs_of, writes_of
+from streamkit.kinds.on import names_of, needs_of, writes_of
 from streamkit.model.declaration import Declaration
 from streamkit.model.when import When
 from streamkit.table import Table
@@ -163,6 +163,7 @@ def fan_out_handler(
         writes=None if writes.entities is None else frozenset(writes.entities),
         causes=writes.entities or {},
         effects=writes.effects,
+        names=names_of(hints),
         broadcast=Broadcast(reader.page, reader.one, serve, rate),
     )
 

@@ -35,6 +35,7 @@ from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key, Query
+from streamkit.model.writes import named_entities
 
 Item = Mapping[str, Any]
 """An item's plain values, by attribute name: what a function may take instead of fields."""
@@ -94,6 +95,13 @@ class Migration:
     def is_pairs(self) -> bool:
         """Whether it writes other items than the one that it reads."""
         return self.mode in PAIRS or self.to is not None
+
+    @property
+    def names(self) -> frozenset[type[Entity]]:
+        """The entities that it names, but for those that its items become: they may look alike."""
+        hints = {} if self.function is None else get_type_hints(self.function)
+        found = {entity for hint in hints.values() for entity in named_entities(hint)}
+        return frozenset(found - {self.target} if self.mode == "rekey" else found)
 
     @property
     def follows_target(self) -> bool:

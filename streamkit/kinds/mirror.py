@@ -40,7 +40,7 @@ from streamkit.errors import DeclarationError, PoisonChange, RetryableError
 from streamkit.handler import AUDIENCE, Broadcast, Handler, Policy
 from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient, as_sources
 from streamkit.kinds.fan_out import Inline
-from streamkit.kinds.on import needs_of
+from streamkit.kinds.on import names_of, needs_of
 from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Scan, wire_key
@@ -255,6 +255,7 @@ def mirror_handlers(mirror: Mirror, when: When | None, policy: Policy) -> tuple[
         writes=frozenset({mirror.copy_entity, CopyEntry}),
         causes={mirror.copy_entity: ANY_KIND},
         converges=True,
+        names=names_of(hints),
         broadcast=Broadcast(mirror.page, mirror.one, mirror.serve),
     )
     copy_side = replace(

@@ -15,7 +15,7 @@ from streamkit.errors import DeclarationError
 from streamkit.handler import Delivery, Handler, Policy, Shadow
 from streamkit.model.declaration import Declaration
 from streamkit.model.when import When, checked
-from streamkit.model.writes import Writes, declared_writes, read_writes
+from streamkit.model.writes import Writes, declared_writes, named_entities, read_writes
 
 
 def function_handler(
@@ -58,7 +58,13 @@ def function_handler(
         writes=None if writes.entities is None else frozenset(writes.entities),
         causes=writes.entities or {},
         effects=writes.effects,
+        names=names_of(hints),
     )
+
+
+def names_of(hints: Mapping[str, Any]) -> frozenset[type[Entity]]:
+    """Return the entities that a handler's annotations name."""
+    return frozenset(entity for hint in hints.values() for entity in named_entities(hint))
 
 
 def needs_of(
@@ -127,5 +133,6 @@ def with_statements(
     if writes is not None:
         read = Writes(None if handler.writes is None else handler.causes, handler.effects)
         said = declared_writes(writes, read, handler.declared).entities or {}
-        handler = replace(handler, writes=frozenset(said), causes=said)
+        names = handler.names | said.keys()
+        handler = replace(handler, writes=frozenset(said), causes=said, names=names)
     return replace(handler, cycle=cycle, delivery=delivery)

@@ -100,7 +100,11 @@ def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Enti
     def is_own(entity: type[Entity]) -> bool:
         return any(_alike(entity, one, typed=t) for one in own for t in {typed, False})
 
-    return [entity for entity in app.entities if not is_own(entity)]
+    found: list[type[Entity]] = []
+    for entity in app.known:
+        if not is_own(entity) and not any(_alike(entity, one, typed=typed) for one in found):
+            found.append(entity)
+    return found
 
 
 def _alike(one: Any, other: Any, *, typed: bool) -> bool:

@@ -108,7 +108,7 @@ async def open_work(
     target = around.table
     if migration.to is not None:
         target = await describe(aws, migration.to, type_attribute=app.type_attribute)
-    schemas = Schemas(around.table, target, app.entities)
+    schemas = Schemas(around.table, target, app.known)
 
     async def read() -> None:
         asked = clock.monotonic()

@@ -19,7 +19,8 @@ from streamkit.actions import Wire
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.errors import ConfigurationError
+from streamkit.decode.keyed import trouble_of_key
+from streamkit.errors import ConfigurationError, DecodeError
 from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
@@ -29,7 +30,6 @@ from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent
 from streamkit.migrate.marks import mark_of, place_is
-from streamkit.migrate.matching import Matcher
 from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
@@ -37,6 +37,7 @@ from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_samp
 from streamkit.migrate.segments import place_text
 from streamkit.migrate.trials import Trial, Trials, moods_of
 from streamkit.migrate.work import Schemas
+from streamkit.model.matching import Matcher
 from streamkit.surroundings import describe, survey
 
 SAMPLE = Wanted(items=1000)
@@ -134,7 +135,7 @@ async def plan_migration(
     taken = await take_sample(aws.dynamodb, app.table, sample, rng, items=known)
     look = _Look(
         migration,
-        Schemas(around.table, target, app.entities),
+        Schemas(around.table, target, app.known),
         Calls(aws.dynamodb, Rate(clock)),
         Problems(
             [
@@ -195,7 +196,7 @@ class _Look:
         schemas = self.schemas
         self.trials: Trials | None = None
         if self.migration.function is not None:
-            self.trials = Trials(self.migration, schemas.source, schemas.target)
+            self.trials = Trials(self.migration, schemas.source, schemas.target, schemas.entities)
             for name in moods_of(self.migration):
                 self.problems.note(
                     "warning",
@@ -205,7 +206,8 @@ class _Look:
         self.expenses = Expenses(self.migration, schemas.source, schemas.target)
         entity = self.migration.entity
         source = source_of(entity) if issubclass(entity, Aggregate) else entity
-        self.matcher = Matcher(source, schemas.source, schemas.entities)
+        known = (*schemas.entities, *self.migration.names)
+        self.matcher = Matcher(source, schemas.source, known)
 
     async def at(self, part: Part) -> None:
         """Look at the items of a part."""
@@ -235,6 +237,7 @@ class _Look:
         for fault, text in trial.faults:
             self.problems.fault(fault, text, name)
         self._expiry(item, trial, name)
+        self._key(item, name)
         if trial.rewrite is None:
             seen.needing += 1
             return
@@ -267,6 +270,16 @@ class _Look:
             elif self.targets.setdefault(place_text(target.key), name) != name:
                 self.problems.fault("collision", "two items would become one", name)
         return needs
+
+    def _key(self, item: Mapping[str, Wire], name: str) -> None:
+        """Look whether it may be an item of another type, or its fields build another key."""
+        assert self.trials is not None  # noqa: S101 - the caller has looked
+        try:
+            trouble = trouble_of_key(self.trials.transform.entity(item), self.schemas.source)
+        except DecodeError:
+            return  # a function that takes the entity has failed with it
+        if trouble is not None:
+            self.problems.fault("key", f"they {trouble}", name)
 
     def _expiry(self, item: Mapping[str, Wire], trial: Trial, name: str) -> None:
         ttl = self.schemas.source.ttl

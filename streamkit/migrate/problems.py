@@ -15,7 +15,7 @@ from streamkit.model.schema import TableSchema
 
 Severity = Literal["error", "warning"]
 
-_WARNINGS = frozenset({"expired", "expiry"})
+_WARNINGS = frozenset({"expired", "expiry", "key"})
 _EXAMPLES = 5
 
 

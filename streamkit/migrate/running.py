@@ -146,7 +146,7 @@ class Runner:
             )
         for problem in problems_of_target(target, self.migration):
             raise ConfigurationError(problem.text)
-        self.schemas = Schemas(self.around.table, target, self.app.entities)
+        self.schemas = Schemas(self.around.table, target, self.app.known)
         client, beats = (Charged(one, self.rate) for one in (self.aws.dynamodb, self.aws.beats))
         charged = replace(self.aws, dynamodb=client, beats=beats)
         self.book = StateBook(client, self.around.control, self.app.name)

@@ -20,11 +20,11 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate.calls import DONE, Changed, Outcome, Terms, unchanged
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import Tally, mark_text
-from streamkit.migrate.matching import Matcher
 from streamkit.migrate.pairs import Conflict, Key, Late, Pairs, WireItem, as_read
 from streamkit.migrate.transform import Image, Rewrite, Target, alike, plain, visible
 from streamkit.model.codec import encode
 from streamkit.model.copies import COPY, FROM, MOVED
+from streamkit.model.matching import Matcher
 from streamkit.model.origin import MARK
 from streamkit.model.querying import query_request
 from streamkit.model.schema import TableSchema

@@ -16,11 +16,11 @@ from streamkit.effects import Delete, Effect, Put, Remove, Set
 from streamkit.entity import Entity, attribute_names, built_key, spec_of
 from streamkit.errors import PoisonChange
 from streamkit.kinds.migration import Migration, read_migration
-from streamkit.migrate.matching import Matcher
 from streamkit.model.codec import decode_item, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key
+from streamkit.model.matching import Matcher
 from streamkit.model.schema import TableSchema
 
 ITEM_BYTES_MAX = 400 * 1024
@@ -132,7 +132,7 @@ class Transform:
         self._decoder = ImageDecoder(migration.entity, schema)
         self._names = attribute_names(migration.entity)
         spec = spec_of(migration.entity)
-        self._matcher = Matcher(migration.entity, schema, others)
+        self._matcher = Matcher(migration.entity, schema, (*others, *migration.names))
         own = set(self._names.values()) | schema.key_attributes
         for index in spec.indexes.values():
             (pk, _), sort = index.key_attributes(schema)

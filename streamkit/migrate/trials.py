@@ -61,18 +61,22 @@ class Trial:
 
 @dataclass
 class Trials:
-    """Tries a migration; `target` is the schema of the table that its targets are in."""
+    """Tries a migration; `target` is the schema of the table that its targets are in.
+
+    `others` are the app's entities.
+    """
 
     migration: Migration
     schema: TableSchema
     target: TableSchema
+    others: tuple[type[Entity], ...] = ()
     _decoder: ImageDecoder[Any] | None = field(init=False, default=None)
     _back: Transform | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         """Prepare the function, its twin that sees things in another order, and its reverse."""
         migration = self.migration
-        self.transform = Transform(migration, self.schema, self.target)
+        self.transform = Transform(migration, self.schema, self.target, self.others)
         assert migration.function is not None  # noqa: S101 - a mode without one does not come here
         twin = replace(migration, function=disturbed(migration.function))
         self._twin = Transform(twin, self.schema, self.target)

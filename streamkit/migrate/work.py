@@ -17,12 +17,12 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import DONE, Calls, Terms
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import InPlace, Tally, describe, mark_text
-from streamkit.migrate.matching import Matcher
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.state import SWITCHED, State
 from streamkit.migrate.switched import Switched
 from streamkit.migrate.transform import Transform, plain, reversed_migration, visible
 from streamkit.model.copies import COPY, FROM
+from streamkit.model.matching import Matcher
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from streamkit.actions import CONTROL_PREFIX, ItemRef, Wire, item_ref
-from streamkit.entity import Entity, spec_of
+from streamkit.actions import ItemRef
 from streamkit.model.codec import encode_key
 from streamkit.model.keys import Query
 from streamkit.model.parts import LAST_SUFFIX, is_part, without_suffix
@@ -88,23 +87,6 @@ def in_bounds(query: Query[Any], ref: ItemRef) -> bool:
         for bound in (query.lower, query.upper)
     )
     return (low is None or sort >= low) and (high is None or sort <= high)
-
-
-def is_of(entity: type[Entity], item: Mapping[str, Wire], schema: TableSchema) -> bool:
-    """Tell an entity's items from others as routing does: by type, else by key templates."""
-    spec, ref = spec_of(entity), item_ref(schema, item)
-    if part_of(ref):
-        if entity.__parts__ is None:
-            return False
-        item = {**item, **group_ref(ref).key(schema)}
-    if schema.type_attribute is not None and schema.type_attribute in item:
-        return bool(item[schema.type_attribute] == {"S": spec.type})
-    pk = str(item[schema.pk].get("S", ""))
-    if pk.startswith(CONTROL_PREFIX) or not spec.pk.matches(pk):
-        return False
-    if schema.sk is None or spec.sk is None:
-        return True
-    return spec.sk.matches(str(item[schema.sk].get("S", "")))
 
 
 def _comparable(kind: str, text: Any) -> Any:

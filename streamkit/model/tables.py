@@ -7,6 +7,7 @@ not be described, is a `ConfigurationError` of the change that needs it.
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
+from streamkit.entity import Entity
 from streamkit.errors import UnknownTable
 from streamkit.model.schema import TableSchema
 
@@ -14,16 +15,21 @@ Describe = Callable[[str], Awaitable[TableSchema]]
 
 
 class Tables(Mapping[str, TableSchema]):
-    """Schemas by table name; `own` is the app's table, `control` where its control items are."""
+    """Schemas by table name; `own` is the app's table, `control` where its control items are.
+
+    `entities` are those that the app knows: reads tell items apart by them.
+    """
 
     def __init__(
         self,
         own: TableSchema,
         control: TableSchema | None = None,
         describe: Describe | None = None,
+        entities: tuple[type[Entity], ...] = (),
     ) -> None:
         self.own = own
         self.control = control or own
+        self.entities = entities
         self._describe = describe
         self._known = {self.control.name: self.control, own.name: own}
 

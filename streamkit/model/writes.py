@@ -6,7 +6,7 @@ handler that returns an effect on another entity of its table fails, and the err
 """
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -113,6 +113,15 @@ def read_writes(annotation: Any) -> Writes:
     reading = _Reading()
     reading.read(annotation)
     return Writes(None if reading.vague else reading.found, reading.effects)
+
+
+def named_entities(annotation: Any) -> Iterator[type[Entity]]:
+    """Yield the entities that an annotation names, in unions, effects and collections too."""
+    annotation = getattr(annotation, "__value__", annotation)  # `type X = ...`
+    if isinstance(annotation, type) and issubclass(annotation, Entity) and annotation.__entity__:
+        yield annotation
+    for argument in get_args(annotation):
+        yield from named_entities(argument)
 
 
 def declared_writes(writes: Iterable[type[Entity]], read: Writes, declared: Declaration) -> Writes:

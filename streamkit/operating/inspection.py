@@ -22,6 +22,7 @@ from streamkit.iam.sinks import sink_statement
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
 from streamkit.operating.consumers import start_findings
+from streamkit.operating.sample import sample_findings
 from streamkit.processing.injection import OWN
 from streamkit.running.preflight import Finding, findings
 from streamkit.surroundings import Surroundings, survey
@@ -64,7 +65,7 @@ class HandlerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Everything that `check` reports."""
+    """Everything that `check` reports; `looked_at` is how many of the application's items."""
 
     app: str
     table: TableFacts
@@ -72,6 +73,7 @@ class Inspection:
     permissions: tuple[Permission, ...]
     handlers: tuple[HandlerFacts, ...]
     findings: tuple[Finding, ...]
+    looked_at: int = 0
 
     @property
     def ok(self) -> bool:
@@ -97,6 +99,8 @@ async def inspect_app(app: App, aws: Aws) -> Inspection:
     """
     around = await survey(app, aws)
     found = await _findings(app, around)
+    looked_at, odd = await sample_findings(app, aws, around.table)
+    found += odd
     if not any(finding.severity == "error" for finding in found):
         found += await start_findings(app, CursorStore(aws.dynamodb, around.space(app)))
     return Inspection(
@@ -106,6 +110,7 @@ async def inspect_app(app: App, aws: Aws) -> Inspection:
         permissions=tuple(await _permissions(app, aws, around)),
         handlers=tuple(map(_handler, app.handlers)),
         findings=tuple(found),
+        looked_at=looked_at,
     )
 
 

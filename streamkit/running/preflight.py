@@ -17,6 +17,7 @@ from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.model.cascades import cycles
+from streamkit.model.overlaps import undecided
 from streamkit.model.schema import TableSchema
 from streamkit.model.unbuilding import unbuilder
 from streamkit.processing.completion import Completions
@@ -76,6 +77,27 @@ def _entities(app: App, schema: TableSchema) -> Iterator[Finding]:
         app.router(schema)
     except DeclarationError as error:
         yield Finding("error", str(error))
+    if schema.type_attribute is None:
+        yield from _overlaps(app, schema)
+
+
+def _overlaps(app: App, schema: TableSchema) -> Iterator[Finding]:
+    """Keys that could be of two entities are of the one with more literals: by chance, if equal."""
+    for one, other in undecided(app.known, has_sort_key=schema.sk is not None):
+        lengths = [_literals(entity) for entity in (one, other)]
+        by_chance = lengths[0] == lengths[1] and not {one, other} & {*app.named}
+        decides = "nothing tells" if by_chance else "only the number of literal characters tells"
+        yield Finding(
+            "error" if by_chance else "warning",
+            f"{spec_of(one).declaration} and {spec_of(other).declaration}: a key may have the shape"
+            f" of both, and {decides} which of them its item is; begin their keys with different"
+            " prefixes, or name the attribute that says an item's type: App(type_attribute=...)",
+        )
+
+
+def _literals(entity: type[Entity]) -> int:
+    spec = spec_of(entity)
+    return spec.pk.literal_length + (spec.sk.literal_length if spec.sk else 0)
 
 
 def _names(app: App, schema: TableSchema) -> Iterator[Finding]:

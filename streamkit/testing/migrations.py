@@ -26,12 +26,12 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.entity import Entity
 from streamkit.migrate import commands
-from streamkit.migrate.matching import Matcher
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
 from streamkit.migrate.steps import contract, rollback, switch
 from streamkit.migrate.transform import visible
+from streamkit.model.matching import Matcher
 from streamkit.model.schema import TableSchema
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of

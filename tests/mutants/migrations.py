@@ -85,8 +85,8 @@ MUTANTS = (
     ),
     Mutant(
         "entity-of-any-template",
-        "migrate/matching.py",
-        "return self._fits(spec, pk, sk) and not any(self._fits(s, pk, sk) for s in self._nearer)",
+        "model/matching.py",
+        "return self._fits(spec, pk, sk) and not self._is_nearer(pk, sk)",
         "return self._fits(spec, pk, sk)",
         "items of an entity with longer keys are rewritten, too",
         test="tests/simulation/test_migration_adversary.py::test_items_of_a_more_specific_entity_are_left_alone_by_the_pass_and_the_stream",

@@ -47,7 +47,7 @@ def plan_of(function, orders, *, then=None, **options):
     ttl = options.pop("ttl", None)
     plan_options = {n: options.pop(n) for n in ("sample", "budget", "diffs") if n in options}
     app = App("shop", table="Shop")
-    app.migration("0001", Order, **options)(function)
+    app.migration("0001", options.pop("entity", Order), **options)(function)
 
     async def main():
         world = World.create(1)
@@ -376,3 +376,29 @@ def test_a_sample_is_a_share_or_a_number(text):
         read_wanted(text)
     assert read_wanted("5%") == Wanted(share=0.05)
     assert read_wanted("200") == Wanted(items=200)
+
+
+def test_items_whose_fields_build_another_key_are_told_of():
+    def line(schema):
+        return Order(number=1).attributes(schema) | {"PK": {"S": "ORDER#1#LINE#1"}}
+
+    plan = plan_of(label, [Order(number=1), line])
+    (found,) = [problem for problem in plan.problems if problem.kind == "key"]
+    assert (found.severity, found.items) == ("warning", 1)
+    assert "build another key" in found.text
+
+
+def test_items_that_may_be_of_another_type_are_told_of():
+    line = {"PK": {"S": "ORDER#1"}, "SK": {"S": "ORDER#1#LINE#1"}}
+
+    class Sorted(Entity, pk="ORDER#{number}", sk="ORDER#{name}"):
+        number: int
+        name: str
+        label: str | None = None
+
+    def name_it(name: str = "") -> Set[Sorted]:
+        return Set(label="x")
+
+    plan = plan_of(name_it, [line], entity=Sorted)
+    (found,) = [problem for problem in plan.problems if problem.kind == "key"]
+    assert "may be of another type" in found.text

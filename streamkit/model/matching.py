@@ -1,7 +1,8 @@
 """Matching: which items are an entity's, told as routing tells them. Pure.
 
-In: an item in wire form. Out: whether a migration of an entity is about it. The type attribute
-decides where there is one; else the key templates do, of which the most specific one counts.
+In: an item in wire form. Out: whether it is one of an entity. The type attribute decides where
+there is one; else the key templates do, of which the most specific one counts. A part of a group
+that is spread over several items is of the group's entity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,13 +10,15 @@ from typing import Any
 
 from streamkit.actions import CONTROL_PREFIX
 from streamkit.entity import Entity, EntitySpec, spec_of
+from streamkit.model.parts import is_part, without_suffix
 from streamkit.model.schema import TableSchema
 
 
 class Matcher:
     """Tells the items of an entity from others as routing does: by type, else by key templates.
 
-    `others` are the app's entities: a key that fits several is of the most specific one.
+    `others` are the entities that are known beside it: a key that fits several is of the most
+    specific one.
     """
 
     def __init__(
@@ -23,6 +26,7 @@ class Matcher:
     ) -> None:
         self.schema = schema
         self._spec = spec_of(entity)
+        self._is_spread = entity.__parts__ is not None
         mine = _literals(self._spec, schema)
         self._nearer = [spec for spec in map(spec_of, others) if _literals(spec, schema) > mine]
 
@@ -31,13 +35,31 @@ class Matcher:
         schema, spec = self.schema, self._spec
         if schema.pk not in item:
             return False
-        pk = str(item[schema.pk].get("S", ""))
+        pk, sk = self._key(item)
         if pk.startswith(CONTROL_PREFIX):
             return False
+        if is_part(sk or pk):
+            if not self._is_spread:
+                return False
+            pk, sk = (pk, without_suffix(sk)) if sk else (without_suffix(pk), sk)
         if schema.type_attribute is not None and schema.type_attribute in item:
             return bool(item[schema.type_attribute] == {"S": spec.type})
+        return self._fits(spec, pk, sk) and not self._is_nearer(pk, sk)
+
+    def is_anothers(self, item: Mapping[str, Any]) -> bool:
+        """Say whether an item's key is of an entity that is more specific; a type says more."""
+        schema = self.schema
+        if schema.type_attribute is not None and schema.type_attribute in item:
+            return False
+        return bool(self._nearer) and self._is_nearer(*self._key(item))
+
+    def _key(self, item: Mapping[str, Any]) -> tuple[str, str]:
+        schema = self.schema
         sk = "" if schema.sk is None else str(item[schema.sk].get("S", ""))
-        return self._fits(spec, pk, sk) and not any(self._fits(s, pk, sk) for s in self._nearer)
+        return str(item[schema.pk].get("S", "")), sk
+
+    def _is_nearer(self, pk: str, sk: str) -> bool:
+        return any(self._fits(spec, pk, sk) for spec in self._nearer)
 
     def _fits(self, spec: EntitySpec, pk: str, sk: str) -> bool:
         if not spec.pk.matches(pk):
