@@ -88,7 +88,8 @@ async def _run(
 
 def exit_code_of(state: State) -> ExitCode:
     """Return how a command ends that ran a migration."""
-    if state.phase == "blocked":
+    refused = state.phase == "soaking" and bool(state.note)  # contract has found something
+    if state.phase == "blocked" or refused:
         return ExitCode.WAITS_FOR_PEOPLE
     if state.phase in RESTING:
         return ExitCode.OK

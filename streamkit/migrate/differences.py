@@ -11,23 +11,34 @@ from typing import Any, Literal
 
 from streamkit.actions import Wire
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.agreement import key_of
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import describe
 from streamkit.migrate.marks import mark_of, place_is
+from streamkit.migrate.segments import place_of
 from streamkit.migrate.state import SWITCHED
 from streamkit.migrate.transform import alike, plain, visible
 from streamkit.migrate.work import Work
-from streamkit.model.copies import COPY, FROM, MOVED
+from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.model.schema import TableSchema
 
 Kind = Literal[
-    "unmigrated", "fails", "check", "missing", "differs", "taken", "late", "behind", "orphan"
+    "unmigrated",
+    "fails",
+    "check",
+    "missing",
+    "differs",
+    "taken",
+    "late",
+    "deleted",
+    "behind",
+    "orphan",
 ]
 """`unmigrated`: the function would change it. `fails`: it raises. `check`: the migration's own
 check says no. Of targets: `missing`, `differs`, `taken` by another item; `late`: the source was
-written at its old place; `behind`: the old item does not follow the new one. `orphan`: a copy of
-nothing."""
+written at its old key after the switch; `deleted`: it was deleted there; `behind`: the old item
+does not follow the new one. `orphan`: a copy of nothing."""
 
 _TEXTS: dict[Kind, str] = {
     "unmigrated": "it is not in the new shape",
@@ -35,7 +46,8 @@ _TEXTS: dict[Kind, str] = {
     "missing": "an item that follows from it is not there",
     "differs": "an item that follows from it is not as it should be",
     "taken": "another item is where one that follows from it belongs",
-    "late": "it was written at its old place",
+    "late": "it was written at its old key after the switch",
+    "deleted": "it was deleted at its old key after the switch, and is still at its new one",
     "behind": "the old item does not follow the new one",
     "orphan": "a copy whose source is gone, or leads elsewhere",
 }
@@ -94,6 +106,8 @@ class Inspection:
         """Return what is wrong with an item, if anything is."""
         if table == self._work.transform.target.name and self._migration.is_pairs:
             self._note_copy(item)
+            if SOURCE in item and await self._is_bereft(item):
+                return self._difference("deleted", key_of(self._work.transform.target, item), item)
         if table != self._work.schema.name or not self._work.transform.matches(item):
             return None
         self.matching += 1
@@ -133,6 +147,8 @@ class Inspection:
         turned = COPY in item or item.get(MOVED) == mine
         if COPY in item and not str(item[COPY]["S"]).startswith(f"{self._migration.id}:"):
             return None
+        if turned and BASE in item and not self._work.pairs.agreement.holds(item):
+            return self._difference("late", key, item)
         rewrite = self._work.transform.of(plain(visible(item)))
         mark = mark_of(self._migration, self._work.schema, key)
         for target in rewrite.targets:
@@ -152,6 +168,12 @@ class Inspection:
             return self._difference("late", key, item)
         return None
 
+    async def _is_bereft(self, item: Mapping[str, Wire]) -> bool:
+        """Say whether an item that counts names an old one that is gone."""
+        mine = str(item.get(FROM, {}).get("S", "")).startswith(f"{self._migration.id}:")
+        source = place_of(item[SOURCE]["S"])
+        return mine and await self.calls.get(self._work.schema.name, source) is None
+
     def _note_copy(self, item: Mapping[str, Wire]) -> None:
         """Remember an item that says whose copy it is."""
         name = COPY if self._migration.moves else FROM
@@ -165,5 +187,5 @@ class Inspection:
     def _difference(
         self, kind: Kind, key: Mapping[str, Wire], item: Mapping[str, Wire]
     ) -> Difference:
-        by_hand = kind in ("late", "taken")
+        by_hand = kind in ("late", "deleted", "taken")
         return Difference(error_id(key), kind, _TEXTS[kind], key, item, not by_hand)

@@ -8,13 +8,17 @@ table itself.
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.actions import CONTROL_ATTRIBUTE, Wire
+from streamkit.actions import CONTROL_ATTRIBUTE, OURS, Wire
 from streamkit.control import DIRECTORIES, ControlSpace
 from streamkit.cursor import CursorStore
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost
 from streamkit.migrate.segments import place_of, place_text
+from streamkit.model.conditions import Attr
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,11 @@ class ItemError:
     `kind`: `transform` (the function raised, or returned what cannot be), `conflict` (another item
     is in a target's place), `invalid` (DynamoDB refuses the item), `contended` (it changed each
     time), `ping_pong` (each rewrite is turned back; people say when that is over), `late` (it was
-    written at its old place).
+    written at its old key after the switch), `deleted` (its old item was deleted after the switch;
+    `key` is the new one's).
+
+    `shown` is a digest of what a person decides about: a waiver is of that, and of nothing that is
+    written later.
     """
 
     id: str
@@ -33,6 +41,7 @@ class ItemError:
     key: dict[str, Wire]
     at: float
     waived: str = ""
+    shown: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types, without the key."""
@@ -57,6 +66,11 @@ class ErrorBook:
         self._store = store
         self._migration = migration
 
+    @property
+    def migration(self) -> str:
+        """The migration's number."""
+        return self._migration
+
     def phase_holds(self, phase: str) -> dict[str, Any]:
         """Return the action that refuses a transaction once the migration left a phase."""
         names = {"#state": f"{CONTROL_ATTRIBUTE}state"}
@@ -71,9 +85,27 @@ class ErrorBook:
             }
         }
 
-    async def add(self, key: Mapping[str, Wire], kind: str, text: str, at: float) -> bool:
-        """Write down that an item failed; return whether it is waived: a waiver stands."""
-        name = error_id(key)
+    async def add(
+        self,
+        key: Mapping[str, Wire],
+        kind: str,
+        text: str,
+        at: float,
+        *,
+        name: str = "",
+        shown: str = "",
+    ) -> bool:
+        """Write down that an item failed; return whether a waiver of what is shown stands.
+
+        Args:
+            key: of the item.
+            kind: for programs.
+            text: for people.
+            at: when, in epoch seconds.
+            name: of the record; by default the hash of the key.
+            shown: a digest of what a person would decide about.
+        """
+        name = name or error_id(key)
         await self._list(name)
         action = self._space.update("error", self._migration, name)
         action.sets |= {
@@ -82,8 +114,9 @@ class ErrorBook:
             "text": {"S": text[:500]},
             "item": {"S": place_text(key)},
             "at": {"N": f"{at:.0f}"},
+            "shown": {"S": shown},
         }
-        return "waived" in await self._store.write(action)
+        return bool(_read(await self._store.write(action)).waived)
 
     async def clear(self, key: Mapping[str, Wire]) -> None:
         """Take away an item's record: it is right now."""
@@ -99,11 +132,12 @@ class ErrorBook:
         await self._store.write(action)
 
     async def waive(self, name: str, reason: str) -> bool:
-        """Let an item stay as it is; return whether there is such a record."""
-        if await self.get(name) is None:
+        """Let an item stay as it is shown now; return whether there is such a record."""
+        found = await self.get(name)
+        if found is None:
             return False
         action = self._space.update("error", self._migration, name)
-        action.sets["waived"] = {"S": reason}
+        action.sets |= {"waived": {"S": reason}, "decided": {"S": found.shown}}
         await self._store.write(action)
         return True
 
@@ -124,6 +158,21 @@ class ErrorBook:
         """Return those that nobody has waived."""
         return [error for error in await self.all() if not error.waived]
 
+    # -- writes at old keys --------------------------------------------------------------------
+
+    async def written(self, key: Mapping[str, Wire], at: float) -> None:
+        """Write down when old code last wrote at an old key, unless a later write is known."""
+        action = self._space.update("written", self._migration)
+        action.sets |= {"at": {"N": f"{at:.0f}"}, "name": {"S": error_id(key)}}
+        action.guards.append((Guard(Attr("at").not_exists() | Attr("at").lt(round(at))), OURS))
+        with suppress(LeaseLost):  # a later one is known
+            await self._store.write(action)
+
+    async def last_written(self) -> tuple[str, float] | None:
+        """Return which item old code last wrote at its old key, by its hash, and when."""
+        item = await self._store.item("written", self._migration)
+        return None if item is None else (item["name"]["S"], float(item["at"]["N"]))
+
     @property
     def _space(self) -> ControlSpace:
         return self._store.space
@@ -138,11 +187,13 @@ class ErrorBook:
 
 
 def _read(item: Mapping[str, Any]) -> ItemError:
+    shown, decided = (item.get(name, {"S": ""})["S"] for name in ("shown", "decided"))
     return ItemError(
         id=item["name"]["S"],
         kind=item["what"]["S"],
         text=item["text"]["S"],
         key=place_of(item["item"]["S"]),
         at=float(item["at"]["N"]),
-        waived=item.get("waived", {"S": ""})["S"],
+        waived=item.get("waived", {"S": ""})["S"] if shown == decided else "",
+        shown=shown,
     )

@@ -15,9 +15,9 @@ from streamkit.migrate.expenses import (
     PAGE_WRITES,
     PASSES,
     STEPS,
-    TURNING,
     Spent,
     Step,
+    turning,
 )
 from streamkit.migrate.sampling import Estimate, Sample
 
@@ -87,7 +87,7 @@ def forecast(
         writes: the same, of the table and of each index.
     """
     parts = [one.copy() for one in spent]
-    passes = (*PASSES, *TURNING) if migration.moves else PASSES
+    passes = (*PASSES, *turning(migration))
     for part, units, items in zip(parts, pass_reads, scanned, strict=True):
         for step in passes:
             part[step, "read", ""] += units

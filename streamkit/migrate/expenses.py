@@ -20,7 +20,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.in_place import mark_text
 from streamkit.migrate.transform import Rewrite, item_size, wire
 from streamkit.migrate.work import TOUCH
-from streamkit.model.copies import COPY
+from streamkit.model.copies import BASE, COPY
 from streamkit.model.origin import MARK
 from streamkit.model.schema import IndexSchema, TableSchema
 
@@ -34,11 +34,21 @@ PAGE_WRITES: Final = 4.0
 PAGE_ITEMS: Final = 200
 
 PASSES: Final[tuple[Step, ...]] = ("scan", "verify")
-TURNING: Final[tuple[Step, ...]] = ("switch", "switch", "contract", "contract")
-"""Passes over the table, of all modes and of those that move items: what turns or deletes items is
-repeated until a pass finds none."""
+"""Passes over the table, of all modes."""
 
 Item = Mapping[str, Wire]
+
+
+def turning(migration: Migration) -> tuple[Step, ...]:
+    """Return the passes over the table of a migration that moves items.
+
+    What turns or deletes items is repeated until a pass finds none; items are compared before they
+    are deleted, and new ones are looked at afterwards, in the other table if they are there.
+    """
+    if not migration.moves:
+        return ()
+    contract: tuple[Step, ...] = 4 * ("contract",) if migration.to is None else 3 * ("contract",)
+    return ("switch", "switch", *contract)
 
 
 def write_units(size: int) -> int:
@@ -114,16 +124,24 @@ class Expenses:
         for one in wanted:
             after = {**one, MARK: {"S": f"{one[MARK]['S'][:-1]}-"}}
             self._write(spent, "switch", self._target, one, after, factor=2)
-        for step in TURNING:
+        passes = turning(self._migration)
+        for step in passes:
             self._reread(spent, step, wanted)
-        spent["contract", "read", ""] += read_units(item_size(turned))
+        # It is compared and deleted with what its targets say of it; they look for it before.
+        reads = read_units(item_size(turned)) * (1 + len(wanted))
+        reads += sum(read_units(item_size(one)) for one in wanted)
+        spent["contract", "read", ""] += reads
+        if self._migration.to is not None:
+            spent["contract", "read", ""] += 2 * sum(item_size(one) / 4096 for one in wanted)
         rest: Item | None = None
         if self._migration.mode == "split":
             rest = {n: v for n, v in item.items() if n not in rewrite.removes} | self._mark
-            spent["contract", "read", ""] += read_units(item_size(rest))  # its change comes by
-        else:
-            spent["contract", "read", ""] -= item_size(turned) / 4096  # the second pass is without
-        self._write(spent, "contract", self._schema, turned, rest)
+        else:  # the passes after the one that deletes are without it
+            without = passes.count("contract") - 2
+            spent["contract", "read", ""] -= without * item_size(turned) / 4096
+        self._write(spent, "contract", self._schema, turned, rest, factor=2)
+        for one in wanted:
+            self._write(spent, "contract", self._target, {**one, **self._copy()}, one, factor=2)
 
     def _reread(self, spent: Spent, step: Step, wanted: Sequence[Item]) -> None:
         """Count targets as what a pass after the first reads, if they are in the table itself."""
@@ -132,7 +150,7 @@ class Expenses:
             spent[step, "write", ""] += PAGE_WRITES * len(wanted) / PAGE_ITEMS
 
     def _copy(self) -> dict[str, Wire]:
-        return {COPY: {"S": f"{self._migration.id}:{'0' * 16}"}}
+        return {COPY: {"S": f"{self._migration.id}:{'0' * 16}"}, BASE: {"S": "0" * 16}}
 
     def _write(
         self,

@@ -50,7 +50,7 @@ async def retry_errors(
     right = []
     for error in tried:
         tally = Tally()
-        await work.retry(error.key, tally)
+        await work.retry(error.key, tally, error.kind)
         if not tally.errors:
             right.append(error)
     doubtful = [error for error in right if error.kind == "ping_pong"]

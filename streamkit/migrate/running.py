@@ -32,9 +32,11 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.capturing import Capturing
 from streamkit.migrate.commands import require_begun, require_same
+from streamkit.migrate.course import Turn, after_pass, given_up, once_more
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.others import Others
+from streamkit.migrate.overlap import objection
 from streamkit.migrate.passing import ERRORS_MAX, Pace, Passing, TooManyErrors
 from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Charged, Limits, Rate, Share
@@ -57,14 +59,6 @@ _ATTEMPTS_MAX = 5
 """Passes of one phase, each of which still found something."""
 
 _DELETING = frozenset({"unturning", "dropping", "contracting"})
-_NEXT: dict[str, Phase] = {
-    "scanning": "catching up",
-    "switching": "soaking",
-    "contracting": "done",
-    "following": "unturning",
-    "unturning": "dropping",
-    "dropping": "rolled back",
-}
 _LEFT = "{} items could not be migrated; see `streamkit migrate errors list`"
 _TURNING = frozenset({"switching", "contracting", "following", "unturning"})
 """The phases that go on to the next one only when every item is right, or waived."""
@@ -181,7 +175,7 @@ class Runner:
         self.view.adopt(state, asked)
         self.rate.limits = Limits(state.max_reads, state.max_writes)
         same = (before.course, before.desired) == (state.course, state.desired)
-        if not same or self._work is None:
+        if not same or self._work is None or before.attempt != state.attempt:
             calls = Calls(self.aws.dynamodb, self.rate, self.view.permit(state))
             self._work = Work(
                 self.app.name,
@@ -295,7 +289,7 @@ class Runner:
 
     async def _step(self, state: State, phase: Phase, what: str = "", **facts: Any) -> None:
         """Go on to a phase, if nobody has meanwhile."""
-        later = replace(state, phase=phase, **facts)
+        later = replace(state, phase=phase, **({"stage": ""} | facts))
         later = later.noted(self.clock.time(), self.owner, what or phase)
         asked = self.clock.monotonic()
         written = await self.book.write(state, later)
@@ -327,7 +321,7 @@ class Runner:
 
     async def _pass(self, state: State) -> None:
         if state.phase == "contracting" and (left := await self._left()):
-            await self._give_up(state, _LEFT.format(left))
+            await self._give_up(state, await self._said_of(left))
             return
         first = state.phase in ("switching", "contracting") and not state.attempt
         if first and not await self.capturing.caught_up(state):
@@ -336,7 +330,7 @@ class Runner:
         segments = Segments(
             self.book.store, name, total, self.clock, self.rng, paced=self.rate.paced
         )
-        if state.phase in _DELETING and not state.attempt:
+        if state.does in _DELETING and not state.attempt:
             await self._pause(_SETTLE_SECONDS)
         assert self._work is not None  # noqa: S101 - a state was adopted
         serve = Passing(self._work, self.tallies, self.pace, self.rng).serve
@@ -352,16 +346,25 @@ class Runner:
         if state.phase == "verifying":
             await self._verified(state)
         elif state.phase in _TURNING and (left := await self._left()):
-            await self._give_up(state, _LEFT.format(left))
+            await self._give_up(state, await self._said_of(left))
+        elif state.stage == "comparing" and (found := await self._objection()):
+            await self._give_up(state, found)
         elif await self._must_repeat(state):
-            await self._step(state, state.phase, "once more", attempt=state.attempt + 1)
+            await self._turn(state, once_more(state))
         else:
-            await self._step(state, _NEXT[state.phase], note="")
+            await self._turn(state, after_pass(state, other_table=self.migration.to is not None))
         await segments.delete()
+
+    async def _objection(self) -> str | None:
+        return await objection(self.error_book, self.clock.time())
+
+    async def _said_of(self, left: int) -> str:
+        said = await self._objection() if self.state.phase == "contracting" else None
+        return said or _LEFT.format(left)
 
     async def _must_repeat(self, state: State) -> bool:
         """Say whether what a pass deletes or turns may have come up behind it."""
-        if state.phase == "scanning" or state.attempt >= _ATTEMPTS_MAX:
+        if state.does in ("scanning", "comparing") or state.attempt >= _ATTEMPTS_MAX:
             return False
         return (await self.tallies.read(state.pass_name)).changed > 0
 
@@ -372,18 +375,17 @@ class Runner:
             if error.kind == "ping_pong":
                 continue  # that it is right for a moment says nothing
             tally = Tally()
-            await self._work.retry(error.key, tally)
+            await self._work.retry(error.key, tally, error.kind)
             if not tally.errors:
                 await self.error_book.remove(error.id)
         return len(await self.error_book.open())
 
     async def _give_up(self, state: State, note: str, **facts: Any) -> None:
-        """Leave it to people. While pairs are turned the phase stays: a rollback must know it."""
-        if state.phase in ("scanning", "verifying"):
-            await self._step(state, "blocked", note, note=note, **facts)
-            return
-        again = state.attempt + 1
-        await self._step(state, state.phase, note, note=note, desired="pause", attempt=again)
+        turn = given_up(state, note)
+        await self._step(state, turn.phase, turn.what, **turn.facts, **facts)
+
+    async def _turn(self, state: State, turn: Turn) -> None:
+        await self._step(state, turn.phase, turn.what, **turn.facts)
 
     async def _verified(self, state: State) -> None:
         """Go on after the verification: to the end, or to people."""

@@ -10,7 +10,9 @@ that a pause needs nobody's answer. The steps are
     ready       (rekey, split) targets are in step; the application may read them
     switching   pair by pair, the target becomes the truth
     soaking     writes go to targets; sources follow them, if `reverse` says how
-    contracting sources, or what was moved out of them, are deleted
+    contracting sources, or what was moved out of them, are deleted; in three stages: `comparing`
+                sees that old code has written nothing that targets do not know of, and deletes
+                nothing; then they are deleted; `closing` sees that old code has deleted none
     done
 
 and after a rollback capturing to verifying with the reverse function; or, of pairs, `returning`
@@ -57,6 +59,7 @@ Phase = Literal[
 ]
 Desired = Literal["run", "pause"]
 Direction = Literal["forward", "back"]
+Stage = Literal["", "comparing", "closing"]
 
 PASSES: Final = frozenset(
     {"scanning", "verifying", "switching", "contracting", "following", "unturning", "dropping"}
@@ -91,6 +94,7 @@ class State:
 
     `max_reads` and `max_writes` are units a second of the whole migration, None without a limit.
     `verified` is what the last verification found. `version` counts the changes of this item.
+    `switched` is when the switch was begun; `stage` is of `contracting`, "" is that which deletes.
     """
 
     id: str
@@ -110,6 +114,8 @@ class State:
     verified: dict[str, int] = field(default_factory=dict)
     audit: tuple[Entry, ...] = ()
     version: int = 0
+    switched: float = 0.0
+    stage: Stage = ""
 
     @property
     def consumer(self) -> str:
@@ -122,14 +128,24 @@ class State:
         return self.desired == "pause" and self.phase not in RESTING
 
     @property
+    def does(self) -> str:
+        """What is done in it: the stage, where a phase has some, else the phase."""
+        return self.stage or self.phase
+
+    @property
+    def can_return(self) -> bool:
+        """Whether every old item is still there."""
+        return self.phase != "contracting" or self.stage == "comparing"
+
+    @property
     def course(self) -> tuple[int, str, str]:
         """What decides which writes are right; a pause does not."""
-        return self.run, self.direction, self.phase
+        return self.run, self.direction, self.does
 
     @property
     def pass_name(self) -> str:
         """The name of the pass that the phase is, for its segments."""
-        return f"{self.id}.{self.run}.{self.phase}.{self.attempt}"
+        return f"{self.id}.{self.run}.{self.does}.{self.attempt}"
 
     def noted(self, at: float, by: str, what: str) -> "State":
         """Return the state with a line more in its audit trail."""

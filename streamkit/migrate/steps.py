@@ -7,6 +7,7 @@ follow it. On failure: `ConfigurationError` says what is in the way.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -22,7 +23,9 @@ from streamkit.migrate.commands import (
     require_begun,
     require_same,
 )
+from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.order import related, require_last
+from streamkit.migrate.overlap import objection
 from streamkit.migrate.state import SWITCHED, Phase, State
 
 
@@ -110,7 +113,9 @@ async def switch(
     migration = migration_of(app, number)
     if not migration.moves:
         raise ConfigurationError(f"migration {number} moves nothing, so there is nothing to switch")
-    return await _go(app, aws, migration, {"ready"}, "switching", "switch", by, clock)
+    clock = clock or SystemClock()
+    facts = {"switched": clock.time()}
+    return await _go(app, aws, migration, {"ready"}, "switching", facts, by, clock)
 
 
 async def contract(
@@ -118,13 +123,22 @@ async def contract(
 ) -> State:
     """Delete the old items, or what was moved out of them; there is no way back afterwards.
 
+    First all items are compared; if old code has written one meanwhile, it goes back to `soaking`.
+
     Raises:
-        ConfigurationError: it is not `soaking`.
+        ConfigurationError: it is not `soaking`, items are not right, or old code wrote at an old
+            key within 24 hours; it names them, and the command that shows them.
     """
-    migration = migration_of(app, number)
+    migration, clock = migration_of(app, number), clock or SystemClock()
     if not migration.moves:
         raise ConfigurationError(f"migration {number} leaves nothing behind that could be deleted")
-    return await _go(app, aws, migration, {"soaking"}, "contracting", "contract", by, clock)
+    book = await open_book(app, aws)
+    if (await book.read(migration.id)).phase == "soaking":
+        found = await objection(ErrorBook(book.store, migration.id), clock.time())
+        if found is not None:
+            raise ConfigurationError(f"migration {number}: {found}")
+    facts = {"stage": "comparing", "note": ""}
+    return await _go(app, aws, migration, {"soaking"}, "contracting", facts, by, clock)
 
 
 async def rollback(
@@ -153,15 +167,14 @@ async def rollback(
         if state.phase == "rolled back" or state.direction == "back":
             return replace(state, digest=migration.digest)
         require_last(migration, others)
-        contracted = state.phase == "contracting" or (state.phase == "done" and migration.moves)
-        if contracted:
+        if not state.can_return or (state.phase == "done" and migration.moves):
             raise ConfigurationError(f"migration {number}: the old items are deleted; no way back")
         if state.phase in SWITCHED and migration.reverse is None:
             raise ConfigurationError(
                 f"{migration.declared}: after the switch it takes reverse=, so that what was"
                 " written since is kept"
             )
-        back = replace(state, direction="back", desired="run", attempt=0, note="")
+        back = replace(state, direction="back", desired="run", attempt=0, note="", stage="")
         back = replace(back, digest=migration.digest)
         if not migration.is_pairs:
             back = replace(back, phase="capturing", run=state.run + 1, began=now)
@@ -184,11 +197,11 @@ async def _go(
     migration: Migration,
     allowed: set[Phase],
     phase: Phase,
-    what: str,
+    facts: dict[str, Any],
     by: str | None,
-    clock: Clock | None,
+    clock: Clock,
 ) -> State:
-    clock, who = clock or SystemClock(), by or operator()
+    what, who = phase.removesuffix("ing"), by or operator()
 
     def gone(state: State) -> State:
         require_same(migration, state, accept_change=False)
@@ -203,6 +216,7 @@ async def _go(
             raise ConfigurationError(
                 f"migration {migration.id} is paused; `streamkit migrate resume` ends that first"
             )
-        return replace(state, phase=phase, attempt=0).noted(clock.time(), who, what)
+        gone = replace(state, phase=phase, attempt=0, **facts)
+        return gone.noted(clock.time(), who, what)
 
     return await (await open_book(app, aws)).change(migration.id, gone)

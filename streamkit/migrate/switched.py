@@ -1,12 +1,12 @@
-"""Switched: what happens to pairs after the switch, and how they are taken back or ended.
+"""Switched: what happens to pairs after the switch, and how they are taken back.
 
     backward   a target changed: its source follows, so that a rollback loses nothing
     unturn     rollback after the switch: the source is the truth again, its targets are copies
     drop       rollback before the switch: copies go
-    contract   the end: sources, or the parts of them that were moved, go
 
 Each is one conditional write, or one transaction that checks what was read. In: an item as it was
-read. Out: what was done, in a `Tally`.
+read. Out: what was done, in a `Tally`. On failure: what old code wrote is an error; see
+`agreement`.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,28 @@ from streamkit.actions import Wire
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.calls import DONE, Changed, Outcome, Terms, unchanged
+from streamkit.migrate.agreement import (
+    Conflict,
+    Key,
+    WireItem,
+    base_of,
+    check,
+    delete,
+    digest_of,
+    is_ours,
+    key_of,
+    update,
+    whole,
+)
+from streamkit.migrate.calls import DONE, Changed, Outcome, Terms
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import Tally, mark_text
-from streamkit.migrate.pairs import Conflict, Key, Late, Pairs, WireItem, as_read
-from streamkit.migrate.transform import Image, Rewrite, Target, alike, plain, visible
-from streamkit.model.codec import encode
-from streamkit.model.copies import COPY, FROM, MOVED
+from streamkit.migrate.pairs import Pairs, as_read
+from streamkit.migrate.transform import Rewrite, Target, alike, plain, visible, wire
+from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.model.matching import Matcher
 from streamkit.model.origin import MARK
 from streamkit.model.querying import query_request
-from streamkit.model.schema import TableSchema
 
 _PARTS_MAX = 90
 """Parts of one source that a change of one of them can be checked against."""
@@ -43,20 +54,32 @@ class Switched:
         """Prepare to read targets."""
         transform = self.pairs.transform
         self._target = transform.migration.target
+        self._agreement = self.pairs.agreement
         self._decoder: ImageDecoder[Any] | None = None
         if self._target is not None:
             self._decoder = ImageDecoder(self._target, transform.target)
 
     # -- backward ------------------------------------------------------------------------------
 
-    async def backward(self, key: Key, tally: Tally, *, old: WireItem | None = None) -> None:
-        """Let the source follow a target that changed; `old` is what it was before."""
+    async def backward(
+        self, key: Key, tally: Tally, *, old: WireItem | None = None, gone: bool = False
+    ) -> None:
+        """Let the source follow a target that changed.
+
+        Args:
+            key: of the target.
+            tally: is added to.
+            old: what it was before.
+            gone: it was deleted, though it may be there again.
+        """
         if self.pairs.transform.migration.reverse is None:
             return
-        one = self._part if self.pairs.transform.migration.mode == "split" else self._moved
-        await self.pairs.persist(key, tally, lambda: one(key, old))
+        if self.pairs.transform.migration.mode == "split":
+            await self.pairs.persist(key, tally, lambda: self._part(key, old))
+        else:
+            await self.pairs.persist(key, tally, lambda: self._moved(key, old, gone=gone))
 
-    async def _moved(self, key: Key, old: WireItem | None) -> Any:
+    async def _moved(self, key: Key, old: WireItem | None, *, gone: bool = False) -> Any:
         pairs, schema = self.pairs, self.pairs.transform.schema
         target = await pairs.calls.get(pairs.transform.target.name, key)
         if target is not None and COPY in target:
@@ -69,30 +92,47 @@ class Switched:
         if pairs.transform.target.name == schema.name and source_key == dict(key):
             return None  # keys of both shapes look alike, and this is a source
         source = await pairs.calls.get(schema.name, source_key)
-        if source is not None and COPY not in source:
-            if target is None or alike(source, item):
-                return None
-            raise Late("it was written at its old place after the switch")
-        check = self._check(pairs.transform.target, key, target)
-        where = {"TableName": schema.name}
-        terms = Terms()
+        if source is None and (gone or target is None):
+            await self._agreement.both_are_gone(source_key)
+            old = None  # what is there now was put anew, after both were gone
         if target is None:
-            if source is None:
-                return None
-            condition = terms.equals(COPY, source[COPY])
-            body = {**where, "Key": source_key, **terms.request(ConditionExpression=condition)}
-            return await pairs.calls.transact([check, {"Delete": body}])
-        item[COPY] = {"S": f"{pairs.id}:{error_id(key)}"}
-        if source is not None and alike(source, item):
-            return None
-        there = source[COPY] if source is not None else None
-        if there is None:
+            return await self._moved_away(key, source_key, source)
+        if source is None and self._was_paired(source_key, target, old):
+            if not await self._agreement.is_as_read(key, target):
+                return Changed({})
+            await self._agreement.report_deleted(source_key, key)
+        elif source is None and await self._agreement.is_open(source_key):
+            return None  # it was put anew since its old item was deleted, which is known
+        same = source is not None and alike(source, item)
+        if source is not None and not same and self._agreement.is_written(source):
+            await self._agreement.report_late(source_key, source)
+        stamped = self._agreement.stamped(source_key, key, target)
+        if source is not None and same and self._agreement.holds(source):
+            return await self._stamp(source_key, source, stamped)
+        terms = Terms()
+        if source is None:
             condition = f"attribute_not_exists({terms.name(schema.pk)})"
         else:
-            condition = terms.equals(COPY, there)
+            condition = whole(terms, schema, source)
+        item |= self._agreement.of_copy(item, key)
         item[MARK] = {"S": mark_text(pairs.writer)}
-        body = {**where, "Item": item, **terms.request(ConditionExpression=condition)}
-        return await pairs.calls.transact([check, {"Put": body}])
+        request = terms.request(ConditionExpression=condition)
+        put = {"Put": {"TableName": schema.name, "Item": item, **request}}
+        return await pairs.calls.transact([stamped, put])
+
+    async def _moved_away(self, key: Key, source_key: Key, source: WireItem | None) -> Any:
+        """Delete the source of a target that was deleted."""
+        pairs, schema = self.pairs, self.pairs.transform.schema
+        if source is None or not is_ours(pairs.transform.migration, source):
+            return None
+        if self._agreement.is_written(source):
+            await self._agreement.report_late(source_key, source)
+        gone = check(pairs.transform.target, key, None)
+        return await pairs.calls.transact([gone, delete(schema, source_key, source)])
+
+    def _was_paired(self, source: Key, target: WireItem, old: WireItem | None) -> bool:
+        """Say whether a target had a source, whether or not it was put anew meanwhile."""
+        return any(self._agreement.comes_from(one, source) for one in (target, old))
 
     def _reversed(self, target: WireItem) -> dict[str, Wire]:
         """Return the source that a target comes from, by `reverse`, with what neither knows."""
@@ -131,27 +171,58 @@ class Switched:
             return None
         if MOVED not in source and (target is None or not pairs.switched):
             return None  # its parts are gone because it is whole again, whatever is believed here
+        wire_key = source_key.wire(schema)
+        paired = MOVED in source or self._was_paired(wire_key, shown, old)
+        return await self._give_back(wire_key, source, key, target, paired=paired)
+
+    async def _give_back(
+        self, source_key: Key, source: WireItem, key: Key, target: WireItem | None, *, paired: bool
+    ) -> Any:
+        """Bring a source in step with its parts, one of which has changed."""
+        pairs, schema = self.pairs, self.pairs.transform.schema
         parts = await self._parts(source)
-        assert migration.reverse is not None  # noqa: S101 - nobody comes here without
-        result = migration.reverse(
-            pairs.transform.entity(source), [self._entity(part) for part in parts]
-        )
-        image = plain(source)
-        rewrite = pairs.transform.interpret(result, plain(visible(source)), frozenset())
-        if not rewrite.changes_item:
+        rewrite = self._whole_again(source, parts)
+        if rewrite.changes_item and paired and self._agreement.is_written(source):
+            await self._agreement.report_late(source_key, source)
+        elif rewrite.changes_item and not paired and pairs.transform.of(plain(source)).targets:
+            raise Conflict("it has parts of its own, and what they are moved to is there already")
+        if not rewrite.changes_item and not paired:
             return None
+        held = check(pairs.transform.target, key, None)
+        if target is not None:
+            held = self._agreement.stamped(source_key, key, target)
+        if self._agreement.holds(source) and not rewrite.changes_item:
+            return await self._stamp(source_key, source, held)
         if len(parts) > _PARTS_MAX:
             raise Conflict(f"it has more than {_PARTS_MAX} parts, too many to check at once")
-        checks = [self._check(schema, self._key(schema, part), part) for part in parts]
-        if target is None:
-            checks.append(self._check(pairs.transform.target, key, None))
-        update = self._update(source_key.wire(schema), image, rewrite, {MOVED: {"S": pairs.id}})
+        others = [(key_of(schema, part), part) for part in parts]
+        checks = [held, *[check(schema, one, part) for one, part in others if one != dict(key)]]
+        base = base_of(pairs.transform, _after(source, rewrite))
+        moved = {MOVED: {"S": pairs.id}, BASE: {"S": base}}
+        entire = Rewrite(frozenset(source), rewrite.sets, rewrite.removes)
+        change = update(schema, source_key, plain(source), entire, moved, pairs.writer)
         if MOVED in source:
-            return await pairs.calls.transact([update, *checks])
+            return await pairs.calls.transact([change, *checks])
         # It never was whole, or it is rid of its parts for good, and this process is late.
         holds = pairs.book.phase_holds(pairs.phase)
-        outcome = await pairs.calls.transact([holds, update, *checks])
+        outcome = await pairs.calls.transact([holds, change, *checks])
         return None if isinstance(outcome, Changed) and 0 in outcome.items else outcome
+
+    async def _stamp(self, key: Key, source: WireItem, held: dict[str, Any]) -> Any:
+        """Have a target name its source, if it does not, as one that was put anew."""
+        if "ConditionCheck" in held:
+            return None
+        return await self.pairs.calls.transact(
+            [check(self.pairs.transform.schema, key, source), held]
+        )
+
+    def _whole_again(self, source: WireItem, parts: Sequence[WireItem]) -> Rewrite:
+        """Return what the parts of a source make of it."""
+        transform = self.pairs.transform
+        reverse = transform.migration.reverse
+        assert reverse is not None  # noqa: S101 - nobody comes here without
+        result = reverse(transform.entity(source), [self._entity(part) for part in parts])
+        return transform.interpret(result, plain(visible(source)), frozenset())
 
     async def _parts(self, source: WireItem) -> list[dict[str, Wire]]:
         transform = self.pairs.transform
@@ -164,17 +235,19 @@ class Switched:
 
     async def unturn(self, source: WireItem, tally: Tally) -> None:
         """Make a turned source the truth again, and copies of its targets."""
-        key = self._key(self.pairs.transform.schema, source)
-        if self._is_turned(source):
+        if self.pairs.transform.matches(source):
+            key = key_of(self.pairs.transform.schema, source)
             await self.pairs.persist(key, tally, lambda: self._unturn(key))
 
     async def _unturn(self, key: Key) -> Any:
         pairs, transform = self.pairs, self.pairs.transform
         source = await pairs.calls.get(transform.schema.name, key)
-        if source is None or not self._is_turned(source):
+        if source is None or (COPY in source and not self._is_turned(source)):
             return None
         image = plain(source)
         targets = transform.of(image).targets
+        if not self._is_turned(source):
+            return await self._unturn_late(key, source, targets)
         if transform.migration.mode == "rekey" and not targets:
             if self._target and Matcher(self._target, transform.target).matches(source):
                 return None  # a copy that looks like a source, and was never turned
@@ -185,43 +258,60 @@ class Switched:
             if there is None:
                 continue
             if not await self._has_followed(source, there):
-                await self.backward(target.key, Tally())
+                split = transform.migration.mode == "split"
+                follow = self._part if split else self._moved
+                await follow(target.key, None)  # what old code wrote there is raised
                 return Changed({})
             actions.append(self._hiding(key, target.key, there))
         if transform.migration.mode == "rekey" and not actions:
             return await self._follow_removal(source, key, targets)
-        mark = COPY if COPY in source else MOVED
-        update = self._update(key, image, Rewrite(frozenset(), {}, frozenset({mark})), {})
-        return await pairs.calls.transact([update, *actions])
+        marks = frozenset({COPY, MOVED, BASE} & source.keys())
+        bare = Rewrite(frozenset(), {}, marks)
+        change = update(transform.schema, key, image, bare, {}, pairs.writer)
+        return await pairs.calls.transact([change, *actions])
+
+    async def _unturn_late(self, key: Key, source: WireItem, targets: Sequence[Target]) -> Any:
+        """Hide the targets of a source that was put anew at its old key after the switch."""
+        pairs, schema = self.pairs, self.pairs.transform.target
+        actions = [check(pairs.transform.schema, key, source)]
+        for target in targets:
+            there = await pairs.calls.get(schema.name, target.key)
+            if there is None or not self._agreement.comes_from(there, key):
+                continue
+            if not alike(there, target.item):
+                await self._agreement.report_late(key, source)
+            actions.append(self._hiding(key, target.key, there))
+        return await pairs.calls.transact(actions) if len(actions) > 1 else None
 
     async def _follow_removal(
         self, source: WireItem, key: Key, targets: Sequence[Target]
     ) -> Outcome:
         """Delete a source whose target was deleted, while nobody looked perhaps."""
-        schema, terms = self.pairs.transform.schema, Terms()
-        condition = terms.equals(COPY, source[COPY])
-        where = {"TableName": schema.name, "Key": dict(key)}
-        body = {**where, **terms.request(ConditionExpression=condition)}
-        absent = [self._check(self.pairs.transform.target, t.key, None) for t in targets]
-        return await self.pairs.calls.transact([{"Delete": body}, *absent])
+        if self._agreement.is_written(source):
+            await self._agreement.report_late(key, source)
+        gone = delete(self.pairs.transform.schema, key, source)
+        absent = [check(self.pairs.transform.target, t.key, None) for t in targets]
+        return await self.pairs.calls.transact([gone, *absent])
 
     def _hiding(self, source: Key, key: Key, item: WireItem) -> dict[str, Any]:
         """Return the action that makes a copy of a target; copies are deleted unseen, later."""
         mine = {COPY: {"S": f"{self.pairs.id}:{error_id(source)}"}}
-        whole = Rewrite(frozenset(item), {}, frozenset({FROM}))
-        return self._update(key, plain(item), whole, mine, of=self.pairs.transform.target)
+        marks = frozenset({FROM, SOURCE} & item.keys())
+        entire = Rewrite(frozenset(item), {}, marks)
+        target = self.pairs.transform.target
+        return update(target, key, plain(item), entire, mine, self.pairs.writer)
 
     async def _has_followed(self, source: WireItem, target: WireItem) -> bool:
-        """Say whether a source is what its target comes back as; less than the target, perhaps."""
-        migration = self.pairs.transform.migration
+        """Say whether a source has all that is in its target, and what old code wrote perhaps."""
+        migration, base = self.pairs.transform.migration, source.get(BASE)
         if migration.reverse is None:
             return True
         if migration.mode == "rekey":
-            return alike(source, self._reversed(target))
-        parts = [self._entity(part) for part in await self._parts(source)]
-        result = migration.reverse(self.pairs.transform.entity(source), parts)
-        rewrite = self.pairs.transform.interpret(result, plain(visible(source)), frozenset())
-        return not rewrite.changes_item
+            before = self._reversed(target)
+            return alike(source, before) or base == {"S": digest_of(before)}
+        rewrite = self._whole_again(source, await self._parts(source))
+        after = _after(source, rewrite)
+        return not rewrite.changes_item or base == {"S": base_of(self.pairs.transform, after)}
 
     async def drop(self, item: WireItem, tally: Tally) -> None:
         """Delete a copy, or a derived item, that this migration has made."""
@@ -229,7 +319,7 @@ class Switched:
         if not self._is_mine(item, name):
             return
         schema, terms = self.pairs.transform.target, Terms()
-        where = {"TableName": schema.name, "Key": self._key(schema, item)}
+        where = {"TableName": schema.name, "Key": key_of(schema, item)}
         if name == FROM:
             text = mark_text(self.pairs.writer, deleting=True)
             if not await self._announce(where, item, text):
@@ -248,75 +338,14 @@ class Switched:
         request = terms.request(UpdateExpression=update, ConditionExpression=condition)
         return await self.pairs.calls.update(**where, **request) is DONE
 
-    async def contract(self, source: WireItem, tally: Tally) -> None:
-        """Delete a turned source, or what was moved out of it."""
-        if not self._is_turned(source):
-            return
-        key = self._key(self.pairs.transform.schema, source)
-        await self.pairs.persist(key, tally, lambda: self._contract(key))
-
-    async def _contract(self, key: Key) -> Any:
-        pairs, transform = self.pairs, self.pairs.transform
-        source = await pairs.calls.get(transform.schema.name, key)
-        if source is None or not self._is_turned(source):
-            return None
-        where = {"TableName": transform.schema.name, "Key": dict(key)}
-        if transform.migration.mode == "rekey":
-            if not transform.of(plain(source)).targets:
-                return None  # a copy that looks like a source, and was never turned
-            terms = Terms()
-            condition = terms.equals(COPY, source[COPY])
-            return await pairs.calls.delete(**where, **terms.request(ConditionExpression=condition))
-        image = plain(source)
-        rewrite = transform.of(image)
-        gone = Rewrite(rewrite.reads, rewrite.sets, rewrite.removes | {MOVED})
-        body = self._update(key, image, gone, {})["Update"]
-        return await pairs.calls.update(**body)
-
     def _is_turned(self, source: WireItem) -> bool:
-        mode = self.pairs.transform.migration.mode
-        if mode == "rekey":
-            return self.pairs.transform.matches(source) and self._is_mine(source, COPY)
-        return source.get(MOVED) == {"S": self.pairs.id}
+        return is_ours(self.pairs.transform.migration, source)
 
     def _is_mine(self, item: WireItem, name: str) -> bool:
         return str(item.get(name, {}).get("S", "")).startswith(f"{self.pairs.id}:")
 
-    # -- requests ------------------------------------------------------------------------------
 
-    def _key(self, schema: TableSchema, item: WireItem) -> dict[str, Wire]:
-        return {name: item[name] for name in schema.key_attributes}
-
-    def _check(self, schema: TableSchema, key: Key, item: WireItem | None) -> dict[str, Any]:
-        """Return the action that holds an item to what was read, whole."""
-        terms = Terms()
-        if item is None:
-            condition = f"attribute_not_exists({terms.name(schema.pk)})"
-        else:
-            condition = unchanged(terms, schema, plain(item), frozenset(item))
-        where = {"TableName": schema.name, "Key": dict(key)}
-        return {"ConditionCheck": {**where, **terms.request(ConditionExpression=condition)}}
-
-    def _update(
-        self,
-        key: Key,
-        image: Image,
-        rewrite: Rewrite,
-        beside: dict[str, Wire],
-        *,
-        of: TableSchema | None = None,
-    ) -> dict[str, Any]:
-        """Return the update of a source, or of an item elsewhere, IF it is as it was read there."""
-        schema, terms = of or self.pairs.transform.schema, Terms()
-        touched = rewrite.reads | rewrite.sets.keys() | rewrite.removes
-        condition = unchanged(terms, schema, image, frozenset(touched))
-        sets = {n: encode(v, n) for n, v in rewrite.sets.items()} | beside
-        sets[MARK] = {"S": mark_text(self.pairs.writer)}
-        update = "SET " + ", ".join(
-            f"{terms.name(name)} = {terms.value(value)}" for name, value in sets.items()
-        )
-        removes: Sequence[str] = sorted(rewrite.removes)
-        if removes:
-            update += " REMOVE " + ", ".join(terms.name(name) for name in removes)
-        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
-        return {"Update": {"TableName": schema.name, "Key": dict(key), **request}}
+def _after(source: WireItem, rewrite: Rewrite) -> dict[str, Wire]:
+    """Return an item as a rewrite leaves it."""
+    kept = {name: value for name, value in source.items() if name not in rewrite.removes}
+    return kept | wire(rewrite.sets)

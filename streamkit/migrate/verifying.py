@@ -248,7 +248,8 @@ class _Checking:
                 if now is not None:
                     again[name] = now
             for name, one in again.items():
-                unchanged = captured == "in step" and one.image == open_[name].image
+                certain = captured == "in step" or one.kind in ("late", "deleted")
+                unchanged = certain and one.image == open_[name].image
                 if captured == "nobody" or unchanged:
                     settled[name] = one
             open_ = {name: one for name, one in again.items() if name not in settled}

@@ -15,13 +15,14 @@ from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import DONE, Calls, Terms
+from streamkit.migrate.ending import Ending
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import InPlace, Tally, describe, mark_text
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.state import SWITCHED, State
 from streamkit.migrate.switched import Switched
 from streamkit.migrate.transform import Transform, plain, reversed_migration, visible
-from streamkit.model.copies import COPY, FROM
+from streamkit.model.copies import BASE, COPY, FROM
 from streamkit.model.matching import Matcher
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
@@ -29,8 +30,10 @@ from streamkit.model.schema import TableSchema
 TOUCH = "_sk_touch"
 """The mark of `touch`: different for each run, so that it changes the item."""
 
-_FOLLOWING = frozenset({"switching", "soaking", "returning", "following", "unturning"})
+_FOLLOWING = frozenset({"switching", "soaking", "comparing", "returning", "following", "unturning"})
 """The phases in which sources follow their targets."""
+_OVERLAP = frozenset({"switching", "soaking", "comparing", "contracting", "closing"})
+"""The phases in which old code that still runs writes at keys where nobody looks any more."""
 
 Item = Mapping[str, Wire]
 
@@ -84,6 +87,7 @@ class Work:
             phase=state.phase,
         )
         self.switched = Switched(self.pairs)
+        self.ending = Ending(self.pairs)
         self._writer = writer
         self._target: Matcher | None = None
         if migration.target is not None and migration.is_pairs:
@@ -92,7 +96,8 @@ class Work:
     @property
     def table(self) -> TableSchema:
         """The table whose items the pass of this phase reads."""
-        if self.state.phase in ("following", "dropping"):
+        elsewhere = self.state.does == "comparing" and self.state.attempt % 2
+        if self.state.does in ("following", "dropping", "closing") or elsewhere:
             return self.transform.target
         return self.schema
 
@@ -100,15 +105,19 @@ class Work:
 
     async def visit(self, item: Item, tally: Tally) -> None:
         """Do with one item what the phase asks for."""
-        match self.state.phase:
+        match self.state.does:
             case "following":
                 await self._return(item, tally)
             case "unturning":
                 await self.switched.unturn(item, tally)
             case "dropping":
                 await self.switched.drop(item, tally)
+            case "comparing":
+                await self.ending.compare(item, tally)
             case "contracting":
-                await self.switched.contract(item, tally)
+                await self.ending.contract(item, tally)
+            case "closing":
+                await self.ending.close(item, tally)
             case "switching":
                 if self.transform.matches(item) and not self.pairs.is_turned(item):
                     await self.pairs.forward(self._key(item), tally, switch=True)
@@ -177,9 +186,12 @@ class Work:
         tally.errors += 1
         tally.waived += await self._book.add(key, kind, text, self._clock.time())
 
-    async def retry(self, key: Item, tally: Tally) -> None:
-        """Try an item again that has failed."""
-        if self.state.phase in _FOLLOWING:
+    async def retry(self, key: Item, tally: Tally, kind: str = "") -> None:
+        """Try an item again that has failed, for the reason `kind`; it may be an error again."""
+        if kind in ("late", "deleted") and self.state.does in (*_OVERLAP, *_FOLLOWING, "done"):
+            await self._retry_old(key, tally, kind)
+            return
+        if self.state.does in _FOLLOWING:
             there = await self.calls.get(self.transform.target.name, key)
             if there is not None:
                 await self._return(there, tally)
@@ -198,6 +210,24 @@ class Work:
             if self.migration.check is not None:
                 await self._check(item, tally)
 
+    async def _retry_old(self, key: Item, tally: Tally, kind: str) -> None:
+        """Look again at what old code did after the switch: a retry alone decides nothing."""
+        back = self.state.direction == "back"
+        if kind == "deleted":
+            there = await self.calls.get(self.transform.target.name, key)
+            if there is not None and back:
+                await self.switched.backward(key, tally)
+            else:
+                tally.errors += there is not None and COPY not in there
+            return
+        source = await self.calls.get(self.schema.name, key)
+        if source is None:
+            tally.errors += 1  # it was deleted since; only its new item can say whether it matters
+        elif back:
+            await self.switched.unturn(source, tally)
+        elif not self.pairs.agreement.holds(source):
+            await self.pairs.forward(key, tally, switch=True, carry=False)
+
     # -- the stream ----------------------------------------------------------------------------
 
     async def live(self, change: Change[Any]) -> None:
@@ -215,11 +245,19 @@ class Work:
         if new is not None and await self._is_late(old, new):
             return
         key = self._key(item)
-        turned = new is not None and self.pairs.is_turned(new)
+        turned = new is not None and (self._by_us(old, new) or self.pairs.is_turned(new))
         if self.transform.matches(item) and self.state.direction == "forward" and not turned:
             await self.pairs.forward(key, tally, old=old)
+            await self._note_written(key, change, tally)
         if self.migration.to is None:
-            await self._follow_target(key, item, old)
+            await self._follow_target(key, item, old, gone=new is None)
+
+    async def _note_written(self, key: Item, change: Change[Any], tally: Tally) -> None:
+        """Write down that old code has written at an old key, be it carried over or not."""
+        at = change.created_at.timestamp()
+        late = self.state.does in _OVERLAP and self.migration.moves and at >= self.state.switched
+        if late and (tally.changed or tally.errors):
+            await self._book.written(key, at)
 
     async def live_target(self, change: Change[Any]) -> None:
         """Do with a change of a target in another table what its source needs."""
@@ -231,12 +269,12 @@ class Work:
         if new is not None and self._is_mine(new, COPY):
             return
         key = {name: item[name] for name in self.transform.target.key_attributes}
-        await self._follow_target(key, item, old)
+        await self._follow_target(key, item, old, gone=new is None)
 
-    async def _follow_target(self, key: Item, item: Item, old: Item | None) -> None:
+    async def _follow_target(self, key: Item, item: Item, old: Item | None, *, gone: bool) -> None:
         """Let a source follow its target, if a target it is and counts by now."""
-        if self.state.phase in _FOLLOWING and self._is_target(item):
-            await self.switched.backward(key, Tally(), old=old)
+        if self.state.does in _FOLLOWING and self._is_target(item):
+            await self.switched.backward(key, Tally(), old=old, gone=gone)
 
     # -- what was late -------------------------------------------------------------------------
 
@@ -255,7 +293,7 @@ class Work:
             if now is not None and dropping and moves:
                 await self.switched.unturn(now, Tally())
             elif now is not None and phase == "done" and moves:
-                await self.switched.contract(now, Tally())
+                await self.ending.contract(now, Tally())
             elif now is not None and not dropping:
                 await self.visit(now, Tally())
         if table == self.transform.target.name and dropping:
@@ -265,10 +303,10 @@ class Work:
                 await self.switched.drop(there, Tally())
 
     async def _is_late(self, old: Item | None, new: Item) -> bool:
-        """Say whether somebody has written a copy, which nobody may; it is written down."""
-        if not self._is_mine(new, COPY):
+        """Say whether somebody has written a target that is a copy; it is written down."""
+        if not self._is_mine(new, COPY) or BASE in new:
             return False
-        ours = old is None or old.get(MARK) != new.get(MARK)
+        ours = old is None or self._by_us(old, new)
         if not ours and old is not None and visible(old) != visible(new):
             await self._fail(self._key(new), Tally(), "late", "a copy was written, and not by us")
         return True
@@ -278,9 +316,19 @@ class Work:
 
         Its other item was written in the same transaction, or is none of the old one's any more.
         """
-        if old is None or not self._is_mine(old, COPY):
+        if old is None or not self._is_mine(old, COPY) or (new is None and self._may_be_late(old)):
             return False
         return new is None or (self._is_mine(new, FROM) and new.get(MARK) != old.get(MARK))
+
+    def _by_us(self, old: Item | None, new: Item) -> bool:
+        """Say whether a change is this migration's own."""
+        mark = new.get(MARK, {"S": ""})
+        ours = mark["S"].startswith("migration:") and mark["S"].endswith(f":{self._writer}")
+        return ours and (old is None or old.get(MARK) != mark)
+
+    def _may_be_late(self, old: Item) -> bool:
+        """Say whether an old item that is gone may have been deleted by old code."""
+        return BASE in old and self.state.does in ("switching", "soaking", "comparing")
 
     def _is_target(self, item: Item) -> bool:
         return self._target is not None and self._target.matches(item)

@@ -18,6 +18,10 @@ FROM: Final = "_sk_from"
 """Of an item that was moved or made by a migration: which one, and a hash of its source's key."""
 MOVED: Final = "_sk_moved"
 """Of an item whose parts are items of their own by now: which migration moved them."""
+BASE: Final = "_sk_base"
+"""Of an old item whose new one counts by now: a digest of it as both last agreed."""
+SOURCE: Final = "_sk_source"
+"""Of a new item that counts by now: the key of its old one, until that is deleted."""
 
 _NAME = f'"{COPY}"'.encode()
 _names = msgspec.json.Decoder(dict[str, Raw]).decode

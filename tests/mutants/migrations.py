@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "targets-of-an-unread-source",
         "migrate/pairs.py",
-        "frozenset(image) if whole else rewrite.reads)",
+        "frozenset(image if entire else held))",
         "frozenset())",
         "a target is made of what its source no longer is",
         test="tests/simulation/test_migration_rows.py::test_a_target_is_written_only_while_its_source_is_what_was_read",
@@ -45,9 +45,9 @@ MUTANTS = (
     ),
     Mutant(
         "copies-taken-for-sources",
-        "migrate/switched.py",
-        "if not transform.of(plain(source)).targets:",
-        "if False:",
+        "migrate/ending.py",
+        "        if not self._agreement.holds(source):\n            if not rewrite",
+        "        if not is_ours(transform.migration, source):\n            if not rewrite",
         "the end deletes copies whose keys look like their sources'",
         test="tests/simulation/test_migration_adversary.py::test_the_end_deletes_no_copy_that_is_still_to_become_the_truth",
     ),
@@ -62,8 +62,8 @@ MUTANTS = (
     Mutant(
         "late-mirror",
         "migrate/switched.py",
-        "pairs.calls.transact([holds, update, *checks])",
-        "pairs.calls.transact([update, *checks])",
+        "pairs.calls.transact([holds, change, *checks])",
+        "pairs.calls.transact([change, *checks])",
         "a process that is late gives a contracted source its parts back",
         test="tests/simulation/test_migration_adversary.py::test_a_process_that_is_late_gives_nothing_back_to_what_was_contracted",
     ),

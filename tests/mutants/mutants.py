@@ -13,6 +13,7 @@ from tests.mutants import (
     listeners,
     migrations,
     moves,
+    pairs,
     shards,
     telemetry,
 )
@@ -30,6 +31,7 @@ MUTANTS = (
     *lambdas.MUTANTS,
     *migrations.MUTANTS,
     *moves.MUTANTS,
+    *pairs.MUTANTS,
     *telemetry.MUTANTS,
     *engine.MUTANTS,
 )

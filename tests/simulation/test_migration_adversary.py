@@ -48,9 +48,9 @@ def alike() -> App:
     return app
 
 
-def work_of(site, phase, direction="forward"):
+def work_of(site, phase, direction="forward", stage=""):
     book = ErrorBook(StateBook(site.aws.dynamodb, site.around.control, site.app.name).store, "0001")
-    state = State("0001", phase=phase, direction=direction, run=1)
+    state = State("0001", phase=phase, direction=direction, run=1, stage=stage)
     schemas = Schemas(site.schema, site.schema)
     return Work(site.app.name, site.migration, state, schemas, site.calls, book, site.world.clock)
 

@@ -200,11 +200,11 @@ def spent(way, step, kind, size=SMALL):
         ("rekey", "switch", SMALL, 3, 4),
         ("to", "switch", SMALL, 2.5, 4),
         ("split", "switch", SMALL, 3, 4),
-        # The old item is read and deleted; a second pass finds the new ones alone.
-        ("rekey", "contract", SMALL, 1.75, 1),
-        ("to", "contract", SMALL, 1.25, 1),
-        # What stays of an item that was split is read once more when its change comes by.
-        ("split", "contract", SMALL, 2.75, 1),
+        # Both are compared, each looks at the other; the old one is read and deleted, and what
+        # the new one says of it goes in the same transaction. The passes after it are without it.
+        ("rekey", "contract", SMALL, 4.5, 4),
+        ("to", "contract", SMALL, 4, 4),
+        ("split", "contract", SMALL, 4.5, 4),
     ],
 )
 def test_an_item_of_a_kilobyte_takes_these_units(way, step, size, reads, writes):

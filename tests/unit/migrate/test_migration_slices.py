@@ -233,6 +233,8 @@ def test_a_migration_that_nobody_has_applied_is_pending():
         (State("1", phase="done"), ExitCode.OK),
         (State("1", phase="ready", desired="pause"), ExitCode.OK),
         (State("1", phase="blocked"), ExitCode.WAITS_FOR_PEOPLE),
+        (State("1", phase="soaking"), ExitCode.OK),
+        (State("1", phase="soaking", note="8 items"), ExitCode.WAITS_FOR_PEOPLE),
         (State("1", phase="scanning", desired="pause"), ExitCode.PAUSED),
         (State("1", phase="scanning"), ExitCode.INTERRUPTED),
     ],

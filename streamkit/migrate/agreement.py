@@ -1,0 +1,319 @@
+"""Agreement: what both sides of a pair last had in common, and what was written beside it since.
+
+When a pair is turned around, its old item takes a digest of itself (`BASE`), and its new one the
+old one's key (`SOURCE`). An update of old code leaves the digest and changes the item; a put takes
+the digest away; a deletion leaves a new item whose old one is gone. So whatever old code does at an
+old key is found by looking at the items, whether or not a process followed the changes. Two sides
+have no common order: what only one of them has is carried over or is an error, and none wins by
+time.
+
+In: items as they were read. Out: transactions that check them whole. On failure: `Late` and
+`Deleted`, which only a person's decision on what is there now, or an agreement, takes away.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from streamkit.actions import Wire
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.calls import Calls, Outcome, Terms, unchanged
+from streamkit.migrate.errors import ErrorBook, error_id
+from streamkit.migrate.in_place import mark_text
+from streamkit.migrate.marks import mark_of
+from streamkit.migrate.segments import place_text
+from streamkit.migrate.transform import Image, Rewrite, Transform, alike, plain, visible
+from streamkit.model.codec import NUMBERS, encode
+from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
+from streamkit.model.origin import MARK
+from streamkit.model.schema import TableSchema
+
+Key = Mapping[str, Wire]
+WireItem = Mapping[str, Wire]
+
+
+class Conflict(Exception):
+    """Another item is in a target's place; `kind` is what that is called in the record of it.
+
+    `key` is that of the item it is about, if it is not the one that was attempted; `name` names the
+    record, and `shown` is a digest of what a person would decide about.
+    """
+
+    kind = "conflict"
+
+    def __init__(
+        self, text: str, *, key: Key | None = None, name: str = "", shown: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.key = key
+        self.name = name
+        self.shown = shown
+
+
+class Late(Conflict):
+    """An old item was written after its pair had been turned around."""
+
+    kind = "late"
+
+
+class Deleted(Conflict):
+    """An old item was deleted after its pair had been turned around."""
+
+    kind = "deleted"
+
+
+def is_ours(migration: Migration, source: WireItem) -> bool:
+    """Say whether an old item is one whose pair this migration has turned around."""
+    copy = str(source.get(COPY, {}).get("S", ""))
+    return copy.startswith(f"{migration.id}:") or source.get(MOVED) == {"S": migration.id}
+
+
+def digest_of(item: WireItem) -> str:
+    """Return a digest of an item's own attributes, the same however its values are written."""
+    own = plain(visible(item))
+    return hashlib.blake2b(repr(_canonical(own)).encode(), digest_size=8).hexdigest()
+
+
+def base_of(transform: Transform, source: WireItem, rewrite: Rewrite | None = None) -> str:
+    """Return the digest of what the end takes away of an old item: all, or what was moved out."""
+    if transform.migration.mode == "rekey":
+        return digest_of(source)
+    rewrite = rewrite or transform.of(plain(source))
+    return digest_of({name: source[name] for name in _taken(rewrite) if name in source})
+
+
+def _taken(rewrite: Rewrite) -> AbstractSet[str]:
+    return rewrite.removes | rewrite.sets.keys()
+
+
+def key_of(schema: TableSchema, item: WireItem) -> dict[str, Wire]:
+    """Return an item's key."""
+    return {name: item[name] for name in schema.key_attributes}
+
+
+def whole(terms: Terms, schema: TableSchema, item: WireItem) -> str:
+    """Return the condition that an item is exactly what was read."""
+    return unchanged(terms, schema, plain(item), frozenset(item))
+
+
+def check(schema: TableSchema, key: Key, item: WireItem | None) -> dict[str, Any]:
+    """Return the action that holds an item to what was read, whole; None is no item."""
+    terms = Terms()
+    if item is None:
+        condition = f"attribute_not_exists({terms.name(schema.pk)})"
+    else:
+        condition = whole(terms, schema, item)
+    where = {"TableName": schema.name, "Key": dict(key)}
+    return {"ConditionCheck": {**where, **terms.request(ConditionExpression=condition)}}
+
+
+def delete(schema: TableSchema, key: Key, item: WireItem) -> dict[str, Any]:
+    """Return the action that deletes an item IF it is exactly what was read."""
+    terms = Terms()
+    request = terms.request(ConditionExpression=whole(terms, schema, item))
+    return {"Delete": {"TableName": schema.name, "Key": dict(key), **request}}
+
+
+def update(
+    schema: TableSchema,
+    key: Key,
+    image: Image,
+    rewrite: Rewrite,
+    beside: Mapping[str, Wire],
+    writer: str,
+) -> dict[str, Any]:
+    """Return the action that rewrites an item IF what it reads, sets and removes is as was read."""
+    terms = Terms()
+    touched = rewrite.reads | rewrite.sets.keys() | rewrite.removes
+    condition = unchanged(terms, schema, image, frozenset(touched))
+    sets = {n: encode(v, n) for n, v in rewrite.sets.items()} | dict(beside)
+    sets[MARK] = {"S": mark_text(writer)}
+    text = "SET " + ", ".join(f"{terms.name(n)} = {terms.value(v)}" for n, v in sets.items())
+    if rewrite.removes:
+        text += " REMOVE " + ", ".join(terms.name(name) for name in sorted(rewrite.removes))
+    request = terms.request(UpdateExpression=text, ConditionExpression=condition)
+    return {"Update": {"TableName": schema.name, "Key": dict(key), **request}}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreements of one migration's pairs. `writer` is its name in marks."""
+
+    transform: Transform
+    calls: Calls
+    book: ErrorBook
+    writer: str
+
+    def holds(self, source: WireItem) -> bool:
+        """Say whether an old item is exactly what its new ones have taken in."""
+        if not is_ours(self.transform.migration, source) or BASE not in source:
+            return False
+        try:
+            return source[BASE] == {"S": base_of(self.transform, source)}
+        except Exception:  # noqa: BLE001 - whoever looks closer is told what the function raises
+            return False
+
+    def is_written(self, source: WireItem) -> bool:
+        """Say whether somebody has written an old item since both sides agreed.
+
+        Of one that was turned by a release that kept no digest nobody can tell before the end.
+        """
+        known = BASE in source or not is_ours(self.transform.migration, source)
+        return known and not self.holds(source)
+
+    def turned(self, source: WireItem, rewrite: Rewrite) -> dict[str, Wire]:
+        """Return what an old item is given when its new ones count."""
+        base = {BASE: {"S": base_of(self.transform, source, rewrite)}}
+        if self.transform.migration.mode == "split":
+            return {MOVED: {"S": self.transform.migration.id}, **base}
+        return {COPY: self._copy(rewrite.targets[0].key), **base}
+
+    def of_copy(self, item: WireItem, target: Key) -> dict[str, Wire]:
+        """Return what an old item is given that is written as its new one wants it."""
+        return {COPY: self._copy(target), BASE: {"S": digest_of(item)}}
+
+    def _copy(self, target: Key) -> Wire:
+        return {"S": f"{self.transform.migration.id}:{error_id(target)}"}
+
+    def origin(self, source: Key) -> dict[str, Wire]:
+        """Return what the new items of an old one say of it while both are there."""
+        mark = mark_of(self.transform.migration, self.transform.schema, source)[1]
+        return {FROM: mark, SOURCE: {"S": place_text(source)}}
+
+    def comes_from(self, target: WireItem | None, source: Key) -> bool:
+        """Say whether an item says that it comes from an old one."""
+        return target is not None and target.get(FROM) == self.origin(source)[FROM]
+
+    def stamped(self, source: Key, key: Key, target: WireItem) -> dict[str, Any]:
+        """Return the action that holds a new item to what was read, and has it name its old one."""
+        schema, origin = self.transform.target, self.origin(source)
+        if origin.items() <= target.items():
+            return check(schema, key, target)
+        return self._mark(schema, key, target, origin)
+
+    def unstamped(self, key: Key, target: WireItem) -> dict[str, Any]:
+        """Return the action by which a new item no longer names its old one, which goes."""
+        terms = Terms()
+        condition = terms.equals(FROM, target[FROM])
+        mark = terms.value({"S": mark_text(self.writer)})
+        update = f"SET {terms.name(MARK)} = {mark} REMOVE {terms.name(FROM)}, {terms.name(SOURCE)}"
+        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
+        return {"Update": {"TableName": self.transform.target.name, "Key": dict(key), **request}}
+
+    def _mark(
+        self, schema: TableSchema, key: Key, item: WireItem, sets: Mapping[str, Wire]
+    ) -> dict[str, Any]:
+        """Return the action that sets attributes of our own, IF an item is exactly as read."""
+        return update(schema, key, plain(item), Rewrite(frozenset(item)), sets, self.writer)
+
+    # -- what old code wrote -------------------------------------------------------------------
+
+    async def settle(
+        self, key: Key, source: WireItem, rewrite: Rewrite, there: Mapping[str, WireItem | None]
+    ) -> Outcome | None:
+        """Take an old item that was written since for agreed, if its new ones say the same.
+
+        Args:
+            key: of the old item.
+            source: the item as it was read.
+            rewrite: what the migration makes of it.
+            there: what is where its targets belong, by `place_text` of their keys.
+
+        Returns:
+            What became of the transaction; None if a person has decided for the new items.
+
+        Raises:
+            Late: they differ.
+        """
+        actions = []
+        for target in rewrite.targets:
+            found = there[place_text(target.key)]
+            if found is None or COPY in found or not alike(found, target.item):
+                await self.report_late(key, source)
+                return None
+            actions.append(self.stamped(key, target.key, found))
+        if not actions:
+            await self.report_late(key, source)
+            return None
+        schema = self.transform.schema
+        turned = self._mark(schema, key, source, self.turned(source, rewrite))
+        return await self.calls.transact([turned, *actions])
+
+    async def report_late(self, key: Key, source: WireItem) -> None:
+        """Do nothing if a person has decided for the new items as the old one is now.
+
+        Raises:
+            Late: nobody has.
+        """
+        if not await self.is_decided(key, source):
+            text = "it was written at its old key after the switch, and is not as its new one"
+            raise Late(text, key=key, name=error_id(key), shown=digest_of(source))
+
+    async def is_decided(self, key: Key, source: WireItem | None) -> bool:
+        """Say whether a person has decided that the new items are kept, and this old one is not."""
+        found = await self.book.get(error_id(key))
+        if found is None or not found.waived:
+            return False
+        return source is None or found.shown == digest_of(source)
+
+    async def is_open(self, source: Key) -> bool:
+        """Say whether what old code did to an old item is an error that nobody has decided."""
+        found = await self.book.get(error_id(source))
+        return found is not None and found.kind in ("late", "deleted") and not found.waived
+
+    async def report_deleted(self, source: Key, target: Key) -> None:
+        """Do nothing if a person has decided that a new item stays whose old one was deleted.
+
+        Raises:
+            Deleted: nobody has.
+        """
+        if not await self.is_decided(source, None):
+            text = "it was deleted at its old key after the switch, and is still at its new one"
+            raise Deleted(text, key=target, name=error_id(source))
+
+    async def look_for(self, key: Key, old: WireItem) -> None:
+        """Look for the new items of an old one that is gone.
+
+        Raises:
+            Deleted: one is there; without `reverse` nobody but old code deletes old items.
+        """
+        migration, schema = self.transform.migration, self.transform.target
+        for target in self.transform.of(plain(visible(old))).targets:
+            there = await self.calls.get(schema.name, target.key)
+            if there is None or COPY in there:
+                continue
+            if migration.reverse is not None and not self.comes_from(there, key):
+                continue  # it was put anew; what became of it is in its own changes
+            gone = await self.calls.get(self.transform.schema.name, key) is None
+            if gone and await self.is_as_read(target.key, there):
+                await self.report_deleted(key, target.key)
+
+    async def is_as_read(self, key: Key, target: WireItem) -> bool:
+        """Say whether a new item is the one that was read before its old one was found gone.
+
+        Both may have gone, and been written anew, in between; a mark is different with each write.
+        """
+        now = await self.calls.get(self.transform.target.name, key)
+        return now is not None and all(now.get(n) == target.get(n) for n in (FROM, MARK))
+
+    async def both_are_gone(self, source: Key) -> None:
+        """Forget that an old item was deleted: its new one is, too."""
+        found = await self.book.get(error_id(source))
+        if found is not None and found.kind == "deleted":
+            await self.book.remove(found.id)
+
+
+def _canonical(value: Any) -> Any:
+    """Return a value that prints the same for each way of writing it."""
+    if isinstance(value, Mapping):
+        return [(name, _canonical(value[name])) for name in sorted(value)]
+    if isinstance(value, AbstractSet):
+        return "set", sorted((_canonical(one) for one in value), key=repr)
+    if isinstance(value, list | tuple):
+        return "list", [_canonical(one) for one in value]
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return "number", str(NUMBERS.create_decimal(value).normalize(NUMBERS))
+    return value

@@ -1,0 +1,66 @@
+"""Course: what comes after a pass, and where a migration stops and leaves it to people. Pure.
+
+In: the state in which a pass has ended. Out: a `Turn`: the next phase, a line for the audit trail,
+and what else changes of the state.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from streamkit.migrate.state import Phase, State
+
+_NEXT: Final[Mapping[str, Phase]] = {
+    "scanning": "catching up",
+    "switching": "soaking",
+    "closing": "done",
+    "following": "unturning",
+    "unturning": "dropping",
+    "dropping": "rolled back",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A step from one phase to another, or to another pass of it."""
+
+    phase: Phase
+    what: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def once_more(state: State) -> Turn:
+    """Return the step to another pass of the same phase."""
+    facts = {"attempt": state.attempt + 1, "stage": state.stage}
+    return Turn(state.phase, "once more", facts)
+
+
+def after_pass(state: State, *, other_table: bool) -> Turn:
+    """Return the step that comes after a pass that left nothing to do.
+
+    Args:
+        state: of the pass.
+        other_table: whether targets are in another table than sources.
+    """
+    facts: dict[str, Any] = {"note": ""}
+    if state.does == "comparing" and other_table and not state.attempt:
+        return Turn("contracting", "comparing the other table", {"attempt": 1, "stage": state.does})
+    if state.does == "comparing":
+        return Turn("contracting", "deleting", facts | {"attempt": 0})
+    if state.does == "contracting":
+        return Turn("contracting", "closing", facts | {"attempt": 0, "stage": "closing"})
+    phase = _NEXT[state.does]
+    return Turn(phase, phase, facts)
+
+
+def given_up(state: State, note: str) -> Turn:
+    """Return the step that leaves a migration to people.
+
+    While pairs are turned the phase stays: a rollback must know it.
+    """
+    if state.phase in ("scanning", "verifying"):
+        return Turn("blocked", note, {"note": note})
+    if state.does == "comparing":  # nothing is deleted yet
+        return Turn("soaking", f"not contracted: {note}", {"note": note, "attempt": 0})
+    facts = {"note": note, "desired": "pause", "stage": state.stage, "attempt": state.attempt + 1}
+    return Turn(state.phase, note, facts)

@@ -1,0 +1,45 @@
+"""Overlap: what speaks against deleting old items while old code may still write at their keys.
+
+In: a migration's errors, and the time. Out: a sentence that names the items and the command that
+shows them, or None.
+"""
+
+from streamkit.migrate.errors import ErrorBook
+
+QUIET_SECONDS = 24 * 3600.0
+"""Since the last write at an old key, before old items are deleted: longer than any deploy."""
+_NAMED = 5
+
+
+async def objection(errors: ErrorBook, now: float) -> str | None:
+    """Return what speaks against deleting old items, if anything does.
+
+    Args:
+        errors: of the migration.
+        now: in epoch seconds.
+    """
+    number = errors.migration
+    found = await errors.open()
+    if found:
+        some = ", ".join(error.id for error in found[:_NAMED])
+        items = "1 item is" if len(found) == 1 else f"{len(found)} items are"
+        return (
+            f"{items} not right ({some}{', ...' if len(found) > _NAMED else ''}); `streamkit"
+            f" migrate errors list APP {number}` shows them: mend what is at the new key and retry,"
+            " or waive each to keep it as it is there"
+        )
+    last = await errors.last_written()
+    if last is not None and now - last[1] < QUIET_SECONDS:
+        name, at = last
+        return (
+            f"old code wrote item {name} at its old key {_ago(now - at)} ago (`streamkit migrate"
+            f" errors list APP {number}` shows what was not carried over); stop old code: old items"
+            " are deleted when it has written none for 24 h"
+        )
+    return None
+
+
+def _ago(seconds: float) -> str:
+    """Return a duration in words."""
+    minutes = max(0, round(seconds / 60))
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
