@@ -189,7 +189,8 @@ def test_the_lines_of_a_cart_become_items_and_the_list_is_gone():
 
 def test_orders_move_behind_their_customer():
     old = early(handlers.shop.app, "0006")
-    found = ran(handlers.shop.app, "0006", an_order(old), seed=7, shape=SHAPE, steps=MOVE)
+    options = _after("0001", "0002") | {"shape": SHAPE, "steps": MOVE}
+    found = ran(handlers.shop.app, "0006", an_order(old), seed=7, **options)
     assert phases(found) == ["ready", "soaking", "done"]
     assert found.items(Order)
     assert not found.raw(old)
