@@ -1,7 +1,7 @@
 """Others: how far the table's other consumers are behind, while a migration writes.
 
 A migration's writes are changes that every consumer of the stream has to read; so while one of them
-is a minute behind, its rate shrinks. In: an app's table. Out: the longest lag among them, in
+is some minutes behind, its rate shrinks. In: an app's table. Out: the longest lag among them, in
 seconds, as far as their cursors tell.
 """
 
@@ -23,8 +23,11 @@ from streamkit.running.lag import measure
 from streamkit.surroundings import Surroundings
 
 _LOOK_SECONDS = 15.0
-_LAG_MAX = 60.0
-"""Seconds that other consumers may fall behind before a migration holds back."""
+_LAG_MAX = 150.0
+"""Seconds that other consumers may fall behind before a migration holds back.
+
+Of these 60 are no lag: a position without effects is written once a minute, by default.
+"""
 _SHARDS_MAX = 8
 """Shards of a consumer that are looked into at most each time: the oldest."""
 
@@ -45,7 +48,7 @@ class Others:
         while True:
             await anyio.sleep(_LOOK_SECONDS)
             if state().phase in PASSES and await self.lag(state()) > _LAG_MAX:
-                rate.ease("lag")
+                rate.ease("lag", hold=2 * _LOOK_SECONDS)
 
     async def lag(self, state: State) -> float:
         """Return the longest lag of a consumer; one without workers or paused counts too."""

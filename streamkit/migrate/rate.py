@@ -215,12 +215,15 @@ class Rate:
                 {("write", name): units for name, units in _parts_of(consumed)}, usual=usual
             )
 
-    def ease(self, reason: Reason) -> None:
-        """Take the rate back: the service throttles, or others fall behind."""
+    def ease(self, reason: Reason, *, hold: float = 0.0) -> None:
+        """Take the rate back: the service throttles, or others fall behind.
+
+        It grows again after `hold` seconds: until the cause is looked at once more.
+        """
         now = self.clock.monotonic()
         if now - self._eased_at < _EASE_SECONDS:
             return
-        self._eased_at = self._grown_at = now
+        self._eased_at, self._grown_at = now, now + hold
         self.reason = reason
         self._factor = max(_FLOOR, self._factor * _SHRINK)
         for kind in ("read", "write"):

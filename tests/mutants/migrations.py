@@ -299,4 +299,28 @@ MUTANTS = (
         "processes that start together strike each other off the list, and status shows none",
         test="tests/unit/migrate/test_migration_slices.py::test_processes_that_start_together_leave_each_other_in_the_list",
     ),
+    Mutant(
+        "lag-of-others-ignored",
+        "migrate/others.py",
+        "await self.lag(state()) > _LAG_MAX:",
+        "await self.lag(state()) > 1000 * _LAG_MAX:",
+        "a migration buries the table's other consumers under its changes",
+        test="tests/simulation/test_migration_lag.py::test_a_migration_holds_back_while_another_consumer_is_behind_and_goes_on_after",
+    ),
+    Mutant(
+        "own-lag-taken-for-others",
+        "migrate/others.py",
+        "if mine or entry.label",
+        "if entry.label",
+        "a migration that follows its own changes slowly gives itself less and less",
+        test="tests/simulation/test_migration_lag.py::test_its_own_lag_does_not_hold_a_migration_back",
+    ),
+    Mutant(
+        "held-back-for-a-moment",
+        "migrate/others.py",
+        "hold=2 * _LOOK_SECONDS",
+        "hold=0.0",
+        "between two looks at consumers that are behind the rate is back where it was",
+        test="tests/simulation/test_migration_lag.py::test_a_migration_holds_back_while_another_consumer_is_behind_and_goes_on_after",
+    ),
 )

@@ -1,0 +1,128 @@
+"""A migration and the table's other consumers, who have to read each change that it makes."""
+
+import random
+from functools import cache
+
+import anyio
+import pytest
+
+from streamkit import App, Change
+from streamkit.actions import CONTROL_PREFIX
+from streamkit.migrate import commands
+from streamkit.migrate.others import Others
+from streamkit.migrate.progress import ProgressReader
+from streamkit.migrate.reports import Reporter
+from streamkit.migrate.running import Runner
+from streamkit.settings import Settings
+from streamkit.shape import TableShape
+from streamkit.surroundings import survey
+from streamkit.testing.chance import repeatable
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.world import Process, World
+from tests.simulation import migrating
+from tests.simulation.migrating import Order
+
+LIMIT = 10.0
+AWAY, BACK = 60.0, 360.0
+"""From when on no worker of the other consumer runs, and when it comes back, in seconds."""
+
+
+def followed(order: Change[Order]) -> None:
+    """Follow orders, as the app's own handler."""
+
+
+def shop():
+    app = App("shop", table="Shop", entities=[Order])
+    app.on(followed)
+    app.migration("0001", Order)(migrating.status_day)
+    return app
+
+
+async def beside_a_consumer():
+    """Run a migration while another consumer is away for a time; return what it wrote, and when."""
+    app, world, writes, reasons = shop(), World.create(1), [], {}
+    async with world.clients() as aws, world.clients(Process("migrator")) as mine:
+        await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
+        schema = (await survey(app, aws)).table
+        for number in range(2300):
+            item = Order(user=f"u{number % 7}", order_id=f"{number}").attributes(schema)
+            await aws.dynamodb.put_item(TableName="Shop", Item=item)
+        await anyio.sleep(1200)
+        clock = world.clock
+
+        async def work(seconds):
+            with anyio.move_on_after(seconds):
+                await world.run_worker(app, settings=Settings(), until_idle=False)
+
+        await work(150)  # it has read all that there is, and its positions say so
+        began = clock.monotonic()
+
+        def saw(sighting):
+            call = sighting.call
+            one = call.operation == "UpdateItem" and sighting.actor == "migrator"
+            if one and CONTROL_PREFIX not in str(call.payload):
+                writes.append(clock.monotonic() - began)
+
+        world.watchers.append(saw)
+        limit = commands.Limit(max_writes=LIMIT)
+        migration = app.migrations["0001"]
+        await commands.begin(app, aws, migration, limit=limit, segments=16, by="op", clock=clock)
+
+        async with anyio.create_task_group() as group:
+            runner = Runner(app, mine, migration, clock=clock, rng=random.Random(1))
+            group.start_soon(Reporter(runner).run)
+            group.start_soon(runner.run)
+            await work(AWAY)
+            for name, seconds in (("away", BACK - AWAY), ("back", 200.0)):
+                if name == "away":
+                    await anyio.sleep(seconds)
+                else:
+                    await work(seconds)
+                reasons[name] = (await ProgressReader(app, aws, clock).read("0001")).reason
+            group.cancel_scope.cancel()
+    return writes, reasons
+
+
+@cache
+def run():
+    with repeatable(1):
+        return run_virtually(beside_a_consumer, seed=1)
+
+
+def speed(begin, end):
+    writes, _ = run()
+    return sum(begin <= at < end for at in writes) / (end - begin)
+
+
+def test_a_migration_holds_back_while_another_consumer_is_behind_and_goes_on_after():
+    _, reasons = run()
+    before = speed(20, AWAY)
+    assert LIMIT / 2 <= before <= LIMIT
+    assert speed(AWAY + 240, BACK) <= 0.25 * before
+    assert speed(BACK + 180, BACK + 200) >= 0.85 * before
+    assert reasons["away"] == "lag"
+    assert reasons["back"] != "lag"
+
+
+def test_its_own_lag_does_not_hold_a_migration_back():
+    app = shop()
+
+    async def main():
+        world = World.create(1)
+        async with world.clients() as aws:
+            await TableShape().create(aws.dynamodb, "Shop", (Order,), stream=True)
+            schema = (await survey(app, aws)).table
+            migration, clock = app.migrations["0001"], world.clock
+            await commands.begin(app, aws, migration, segments=2, by="op", clock=clock)
+            await Runner(app, aws, migration, clock=clock, rng=random.Random(1)).run()
+            item = Order(user="u", order_id="1").attributes(schema)
+            await aws.dynamodb.put_item(TableName="Shop", Item=item)
+            await anyio.sleep(600)  # its consumer is behind, and nothing else is
+            state = await (await commands.open_book(app, aws)).read("0001")
+            others = Others(app, aws, await survey(app, aws), clock)
+            own = (await ProgressReader(app, aws, clock).read("0001", lag=True)).lag
+            return own, await others.lag(state)
+
+    own, others = run_virtually(main, seed=1)
+    assert own == pytest.approx(600, abs=20)
+    assert others == 0.0
