@@ -222,7 +222,13 @@ def test_a_job_is_not_tried_again_with_what_waits_for_a_person():
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
     rules = {rule["action"]: rule for rule in job["spec"]["podFailurePolicy"]["rules"]}
     codes = set(rules["FailJob"]["onExitCodes"]["values"])
-    people = {ExitCode.USAGE, ExitCode.IMPORT, ExitCode.WAITS_FOR_PEOPLE, ExitCode.PAUSED}
+    people = {
+        ExitCode.USAGE,
+        ExitCode.IMPORT,
+        ExitCode.WAITS_FOR_PEOPLE,
+        ExitCode.PAUSED,
+        ExitCode.NOT_BEGUN,
+    }
     assert codes == people
 
 

@@ -221,8 +221,8 @@ def test_the_costs_of_watching_are_those_of_the_templates():
     services = common + only["Workers"] + alarm_metrics("ecs/service.yaml")
     lambdas = common + only["Functions"] + alarm_metrics("lambda/template.yaml")
     assert (float(fargate), float(functions)) == (services / 10, lambdas / 10)
-    assert (metrics, int(dollars)) == ("fourteen", round(0.3 * len(METRICS)))
-    assert len(METRICS) == 14
+    assert (metrics, int(dollars)) == ("fifteen", round(0.3 * len(METRICS)))
+    assert len(METRICS) == 15
 
 
 def test_a_shard_that_is_read_costs_what_the_table_of_hosts_says():
@@ -240,11 +240,12 @@ def test_the_exit_codes_that_the_readme_names_are_these():
         70: ExitCode.BLOCKED,
         7: ExitCode.WAITS_FOR_PEOPLE,
         8: ExitCode.PAUSED,
+        9: ExitCode.NOT_BEGUN,
     }
     assert all(code == number for number, code in meant.items())
     (down,) = re.findall(r"^\| `StreamkitWorkersDown`.*exit code: (.+) \|$", README, re.MULTILINE)
     assert set(re.findall(r"(?:^|, )(\d+) ", down)) == {"3", "4", "6", "70"}
-    assert re.findall(r"with (\d) if", README) == ["7", "8"]
+    assert re.findall(r"with (\d) if", README) == ["7", "8", "9"]
     assert "(exit codes 3 and 4)" in README
 
 

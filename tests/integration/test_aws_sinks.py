@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, closing
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import chain
+from urllib.request import Request, urlopen
 
 import anyio
 import boto3
@@ -67,6 +68,8 @@ def endpoint():
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
+    # moto keeps one world for a process, and other tests have used the same names.
+    urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()
     yield f"http://{host}:{port}"
     server.stop()
 

@@ -21,6 +21,7 @@ from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import FUNCTION_SECONDS as FUNCTION_SECONDS_MAX
 from streamkit.iam.hosts import policy_for
 from streamkit.iam.place import Place
+from streamkit.migrate import commands
 from streamkit.model.builds import OUTLASTED_SECONDS, SWEPT_SECONDS
 from streamkit.parked.listing import Selection, held_lanes
 from streamkit.parked.redrive import redrive
@@ -288,9 +289,11 @@ def test_changes_that_the_scan_has_met_and_come_after_it_are_counted_once():
 def test_functions_alone_rebuild_in_slices_that_end_while_others_are_outlasted():
     async def main(shop):
         shop.app.migration("0001", Sales, mode="aggregate")
+        migration = shop.app.migrations["0001"]
         shop.put(0, "b", 50)
         found = []
         async with shop.world.clients(Process("migration")) as aws:
+            await commands.begin(shop.app, aws, migration, clock=shop.world.clock)
             while not (found and found[-1].done):
                 event, clock = {"migration": "0001"}, shop.world.clock
                 found.append(await process_slice(shop.app, aws, event, 300.0, clock=clock))
