@@ -61,9 +61,6 @@ SEGMENTS = 16
 _MARGIN_SECONDS = 60.0
 """What an invocation is outlasted by: another machine may go on, whose clock is another one."""
 _CREATED_AT_ONCE = 90
-_REJOINS_SECONDS = 10.0
-"""Within which a worker that gives everything back for a new generation is a member again."""
-_REJOINS_PAUSE = 0.2
 _LOOK_SECONDS = 5.0
 """Between two looks whether the scan is still that of the build."""
 
@@ -252,12 +249,7 @@ class _Rebuild:
         if newest.host == LAMBDA:
             return
         check_host(self.app.name, newest.host, WORKERS)
-        # A worker that takes a step leaves, and comes back under another name.
-        until = self.clock.monotonic() + _REJOINS_SECONDS
-        while not await Roster(self.store).read():
-            if self.clock.monotonic() < until:
-                await anyio.sleep(_REJOINS_PAUSE)
-                continue
+        if not await Roster(self.store).read():
             raise ConfigurationError(
                 f"no worker of {self.app.name} is running; start one: shards have to be read"
                 " while an aggregate is rebuilt"
@@ -270,9 +262,8 @@ class _Rebuild:
         if build.state == "emptying":
             if not await self._captured(generation, build):
                 return
-            async with anyio.create_task_group() as group:
-                for number, segments in build.past:
-                    group.start_soon(self._segments(number, segments).delete)
+            for number, segments in build.past:
+                await self._segments(number, segments).delete()
             around = self.aws, self.store, self.around.schemas
             await Clearing(self.aggregate, generation, *around, self.rng, self.clock).run()
             await self._take(generation, replace(build, state="building"), advance=True)

@@ -188,7 +188,6 @@ class Segments:
     _seen: dict[str, tuple[tuple[Any, ...], float]] = field(default_factory=dict)
     _running: set[str] = field(default_factory=set)
     _filling: anyio.Lock = field(default_factory=anyio.Lock)
-    _idle: anyio.Event = field(default_factory=anyio.Event)
 
     @property
     def names(self) -> list[str]:
@@ -248,36 +247,19 @@ class Segments:
             async with anyio.create_task_group() as group:
                 while not stopping.is_set() and not await self.all_finished():
                     await self._fill(group, serve, owner, at_once, stopping)
-                    await self._wait(stopping, _LOOK_SECONDS if self._running else 0.5)
+                    with anyio.move_on_after(_LOOK_SECONDS if self._running else 0.5):
+                        await stopping.wait()
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         return len(self._finished) == self.total
 
     async def delete(self) -> None:
         """Delete the cursors of the pass."""
-        limiter, table = anyio.Semaphore(_CREATED_AT_ONCE), self.store.space.schema.name
-
-        async def delete(name: str) -> None:
+        for name in self.names:
             key = self.store.space.key("cursor", name)
-            async with limiter, self.paced():
+            table = self.store.space.schema.name
+            async with self.paced():
                 await self.store.dynamodb.delete_item(TableName=table, Key=key)
-
-        async with anyio.create_task_group() as group:
-            for name in self.names:
-                group.start_soon(delete, name)
-
-    async def _wait(self, stopping: anyio.Event, seconds: float) -> None:
-        """Wait so long; less if it is to end, or if all that was served here has ended."""
-        self._idle = idle = anyio.Event()
-
-        async def until(event: anyio.Event) -> None:
-            await event.wait()
-            group.cancel_scope.cancel()
-
-        with anyio.move_on_after(seconds):
-            async with anyio.create_task_group() as group:
-                group.start_soon(until, stopping)
-                group.start_soon(until, idle)
 
     async def _fill(
         self,
@@ -331,8 +313,6 @@ class Segments:
             self._finished.add(taken.name)
             if not stopping.is_set():
                 await self._fill(group, serve, owner, at_once, stopping)
-        if not self._running:
-            self._idle.set()
 
     async def _under_lease(self, segment: Segment, serve: Serve) -> None:
         try:

@@ -4,22 +4,6 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        "scan-waits-for-nothing",
-        "migrate/segments.py",
-        "            self._idle.set()\n",
-        "            pass\n",
-        "a pass over a few items ends two seconds after its last segment",
-        test="tests/simulation/test_rebuild.py::test_rebuilds_of_a_few_items_take_two_seconds_however_often",
-    ),
-    Mutant(
-        "refused-while-a-worker-joins-again",
-        "aggregates/rebuilding.py",
-        "            if self.clock.monotonic() < until:\n",
-        "            if self.clock.monotonic() > until:\n",
-        "a rebuild right after another one is refused, because no worker seems to run",
-        test="tests/simulation/test_rebuild.py::test_a_rebuild_waits_for_a_worker_that_joins_again_and_not_for_one_that_does_not",
-    ),
-    Mutant(
         "left-out-in-silence",
         "aggregates/listing.py",
         "        elif left.get(name):\n",
@@ -147,8 +131,8 @@ MUTANTS = (
     Mutant(
         "segments-outlive-their-build",
         "aggregates/rebuilding.py",
-        "                    group.start_soon(self._segments(number, segments).delete)\n",
-        "                    pass\n",
+        "                await self._segments(number, segments).delete()\n",
+        "                pass\n",
         "a scanner that froze counts for a build that is over",
         row="E new build, same keys emptied, no fence",
         test="tests/simulation/test_rebuild.py::test_a_rebuild_that_begins_anew_ends_the_one_before",

@@ -6,18 +6,15 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated
 
-import anyio
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Max, Sum
-from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.fleet.generation import newest_generation, step_builds
 from streamkit.operating.consumers import delete_consumer
-from streamkit.settings import Settings
 from streamkit.shape import TableShape
 from streamkit.source.loss import mark_rebuild
 from streamkit.testing import Harness
-from streamkit.testing.world import CrashPoint, Process
+from streamkit.testing.world import CrashPoint
 from tests.simulation.rebuilds import (
     FAST,
     TABLE,
@@ -567,44 +564,3 @@ def test_a_consumer_that_is_deleted_leaves_no_ledger_and_no_segments(harness_of)
     harness._run(delete_consumer(harness._aws, TABLE, "shop", clock=harness.world.clock))
     left = [item for item in harness.world.items(TABLE) if "_sk_kind" in item]
     assert [item["_sk_kind"]["S"] for item in left] == ["index"]
-
-
-class Distant(Process):
-    """Every call of it takes about 20 ms."""
-
-    async def intercept(self, call, apply):
-        await anyio.sleep(0.02)
-        return await super().intercept(call, apply)
-
-
-def test_rebuilds_of_a_few_items_take_two_seconds_however_often(monkeypatch, harness_of):
-    monkeypatch.setattr("streamkit.testing.harness.Process", Distant)
-    monkeypatch.setattr("streamkit.testing.stops.Process", Distant)
-    harness = harness_of(app_of(), settings=Settings())
-    open_existing(harness)
-    app, clock = harness.app, harness.world.clock
-    took = []
-    for _ in range(6):
-        began = clock.time()
-        done = harness.operate(
-            lambda aws: rebuild_aggregate(app, aws, "Sales", clock=clock, rng=random.Random(1))
-        )
-        assert done.done
-        took.append(clock.time() - began)
-    assert max(took) < 2.2, took
-    assert is_exact(harness)
-
-
-def test_a_rebuild_waits_for_a_worker_that_joins_again_and_not_for_one_that_does_not(harness_of):
-    harness = harness_of(app_of(), settings=FAST)
-    open_existing(harness)
-    harness.stop()
-    operator = Operator(harness)
-    harness.advance("3s")
-    assert operator.error is None
-    harness.settle()
-    assert operator.wait().done
-    harness.stop()
-    operator = Operator(harness)
-    harness.advance("20s")
-    assert "no worker of shop is running" in str(operator.error)
