@@ -200,6 +200,8 @@ def stand_ins(*, seed: int = 1) -> Iterator[StandIns]:
         stack.callback(server.stop)
         host, port = server.get_host_and_port()
         endpoint = f"http://{host}:{port}"
+        # moto keeps one world for a process: another play may have left its queues and buses.
+        httpx.post(f"{endpoint}/moto-api/reset")
         ours = {f"AWS_ENDPOINT_URL_{service}": endpoint for service in _SERVICES}
         ours |= {"AWS_REGION": REGION}
         ours |= {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
