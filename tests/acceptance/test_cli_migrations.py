@@ -232,7 +232,7 @@ def test_a_wrong_file_is_named(shop, text, said):
 
 
 @contextmanager
-def moved_to_where_it_soaks(shop):
+def moved_to_where_it_soaks(shop, ends=""):
     """Move orders that are written to meanwhile, and switch; one process stays all the while."""
     write(shop, MOVES)
     for number in range(12):
@@ -254,6 +254,8 @@ def moved_to_where_it_soaks(shop):
         deliver(shop, 3)
         shop.until(lambda: status_of(shop, 3) == "SENT" and shop.item("ORDER#30", "ORDER"))
         yield
+        if ends:  # it looks at the state now and then, and only then knows that it may end
+            stays.wait_for(f'"{ends}"')
         stays.signal(signal.SIGTERM)
         assert stays.exit_code() == 0, stays.lines
 
@@ -286,7 +288,7 @@ def statuses(kind):
 
 
 def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(shop):
-    with moved_to_where_it_soaks(shop):
+    with moved_to_where_it_soaks(shop, ends="done"):
         assert shop.json("migrate", "verify", "shop:app", "0001")["ok"]
         done = shop.run("migrate", "contract", "shop:app", "0001", "--json")
         assert done.returncode == 0, done.stderr
