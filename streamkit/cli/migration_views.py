@@ -7,12 +7,12 @@ from streamkit.migrate.commands import Listed
 from streamkit.migrate.diffs import Diff
 from streamkit.migrate.errors import ItemError
 from streamkit.migrate.estimates import StepCost
+from streamkit.migrate.findings import Verified
 from streamkit.migrate.planning import Plan
 from streamkit.migrate.progress import Progress
 from streamkit.migrate.sampling import Estimate
 from streamkit.migrate.state import State
 from streamkit.migrate.status import Line
-from streamkit.migrate.verifying import Verified
 
 _SHOWN = 50
 _COLOURS = {"-": "red", "+": "green", " ": "bold"}
@@ -194,13 +194,15 @@ def describe_verified(found: Verified) -> None:
     say(f"migration {found.migration}, {found.phase}: {found.looked_at} items{share},")
     say(f"{found.matching} of them of its entity")
     if found.orphans is False:
-        say("copies without a source were not looked for")
+        say("copies without a source were not looked for, or not all of them")
     for title, ones in (("different", found.different), ("unsettled", found.unsettled)):
         if ones:
             say(f"{title}: {len(ones)} items")
             table(("item", "kind", "what"), [(o.id, o.kind, o.text) for o in ones[:_SHOWN]])
             if len(ones) > _SHOWN:
                 say(f"and {len(ones) - _SHOWN} more; --json shows all")
+    if found.beyond:
+        say(f"{found.beyond} more differed when they were read; mend these first, and verify again")
     if found.waived:
         say(f"{found.waived} differ, and were waived")
     if found.repaired:

@@ -73,8 +73,12 @@ def is_ours(migration: Migration, source: WireItem) -> bool:
 
 def digest_of(item: WireItem) -> str:
     """Return a digest of an item's own attributes, the same however its values are written."""
-    own = plain(visible(item))
-    return hashlib.blake2b(repr(_canonical(own)).encode(), digest_size=8).hexdigest()
+    return image_digest(visible(item))
+
+
+def image_digest(item: WireItem) -> str:
+    """Return a digest of all that an item holds, streamkit's own attributes included."""
+    return hashlib.blake2b(repr(_canonical(plain(item))).encode(), digest_size=8).hexdigest()
 
 
 def base_of(transform: Transform, source: WireItem, rewrite: Rewrite | None = None) -> str:

@@ -1,27 +1,27 @@
 """Differences: what is wrong with an item, as a migration sees it.
 
-In: items of a table, as they are read. Out: a `Difference` each, or None; and at the end of a pass
-over everything, copies whose source did not come by. On failure: what the function raises is a
-difference, too.
+In: items of a table, as they are read. Out: a `Difference` each, or None; and, of a pass over
+everything, which copies may have no source: see `orphans`. On failure: what the function raises is
+a difference, too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamkit.actions import Wire
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.agreement import key_of
+from streamkit.migrate.agreement import image_digest, key_of
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import describe
 from streamkit.migrate.marks import mark_of, place_is
+from streamkit.migrate.orphans import Balance, Search, pair_digest
 from streamkit.migrate.segments import place_of
 from streamkit.migrate.state import SWITCHED
 from streamkit.migrate.transform import alike, plain, visible
 from streamkit.migrate.work import Work
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.model.schema import TableSchema
 
 Kind = Literal[
     "unmigrated",
@@ -55,13 +55,16 @@ _TEXTS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One item that is wrong. `key` and `image` are for whoever looks again, and never printed."""
+    """One item that is wrong. `key` is for whoever looks again, and never printed.
+
+    `image` is a digest of the item as it was read.
+    """
 
     id: str
     kind: Kind
     text: str
     key: Mapping[str, Wire] = field(repr=False)
-    image: Mapping[str, Wire] = field(repr=False)
+    image: str = field(repr=False)
     can_be_repaired: bool = True
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,10 +78,9 @@ class Inspection:
     def __init__(self, migration: Migration, work: Work, calls: Calls) -> None:
         self.calls = calls
         self.matching = 0
+        self.balance = Balance()
         self._migration = migration
         self._work = work
-        self._expected: set[tuple[str, str]] = set()
-        self._copies: dict[tuple[str, str], tuple[TableSchema, Mapping[str, Wire]]] = {}
 
     @property
     def knows_orphans(self) -> bool:
@@ -99,13 +101,14 @@ class Inspection:
     def begin(self) -> None:
         """Forget what an earlier pass has seen."""
         self.matching = 0
-        self._expected.clear()
-        self._copies.clear()
+        self.balance = Balance()
 
     async def of(self, table: str, item: Mapping[str, Wire]) -> Difference | None:
         """Return what is wrong with an item, if anything is."""
         if table == self._work.transform.target.name and self._migration.is_pairs:
-            self._note_copy(item)
+            pair = self._pair_of_copy(item)
+            if pair is not None:
+                self.balance.there(pair)
             if SOURCE in item and await self._is_bereft(item):
                 return self._difference("deleted", key_of(self._work.transform.target, item), item)
         if table != self._work.schema.name or not self._work.transform.matches(item):
@@ -118,16 +121,24 @@ class Inspection:
             return self._of_item(key, item)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             text = f"the function cannot take it: {describe(error)}"
-            return Difference(error_id(key), "fails", text, key, item)
+            return Difference(error_id(key), "fails", text, key, image_digest(item))
 
-    def orphans(self) -> Iterator[Difference]:
-        """Yield the copies whose source did not come by since `begin`."""
-        if not self.knows_orphans:
+    def trace(self, table: str, item: Mapping[str, Wire], search: Search[Difference]) -> None:
+        """Let an item be a copy in a search, a source of copies, or both."""
+        if table == self._work.transform.target.name:
+            pair = self._pair_of_copy(item)
+            if pair is not None and search.wanted(pair):
+                key = key_of(self._work.transform.target, item)
+                search.there(pair, self._difference("orphan", key, item))
+        if table != self._work.schema.name or not self._is_source(item):
             return
-        for place, (schema, item) in self._copies.items():
-            if place not in self._expected:
-                key = {name: item[name] for name in schema.key_attributes}
-                yield Difference(error_id(key), "orphan", _TEXTS["orphan"], key, item)
+        source = error_id(key_of(self._work.schema, item))
+        try:
+            targets = self._work.transform.of(plain(visible(item))).targets
+        except Exception:  # noqa: BLE001 - it is a difference of its own
+            return
+        for target in targets:
+            search.led_to(pair_digest(error_id(target.key), source))
 
     def _of_item(self, key: Mapping[str, Wire], item: Mapping[str, Wire]) -> Difference | None:
         if self._work.transform.of(plain(item)).changes_item:
@@ -141,19 +152,18 @@ class Inspection:
     async def _of_source(
         self, key: Mapping[str, Wire], item: Mapping[str, Wire]
     ) -> Difference | None:
-        if self._taken_back:
+        if not self._is_source(item):
             return None
         mine = {"S": self._migration.id}
         turned = COPY in item or item.get(MOVED) == mine
-        if COPY in item and not str(item[COPY]["S"]).startswith(f"{self._migration.id}:"):
-            return None
         if turned and BASE in item and not self._work.pairs.agreement.holds(item):
             return self._difference("late", key, item)
         rewrite = self._work.transform.of(plain(visible(item)))
         mark = mark_of(self._migration, self._work.schema, key)
         for target in rewrite.targets:
-            self._expected.add((error_id(target.key), error_id(key)))
             there = await self.calls.get(self._work.transform.target.name, target.key)
+            if there is not None and there.get(mark[0]) == mark[1]:
+                self.balance.led_to(pair_digest(error_id(target.key), error_id(key)))
             if turned:
                 follows = there is not None and alike(there, target.item)
                 if not follows and self._migration.reverse is not None:
@@ -174,18 +184,23 @@ class Inspection:
         source = place_of(item[SOURCE]["S"])
         return mine and await self.calls.get(self._work.schema.name, source) is None
 
-    def _note_copy(self, item: Mapping[str, Wire]) -> None:
-        """Remember an item that says whose copy it is."""
+    def _is_source(self, item: Mapping[str, Wire]) -> bool:
+        """Say whether an item may lead to copies of this migration."""
+        if self._taken_back or not self._work.transform.matches(item):
+            return False
+        return COPY not in item or str(item[COPY]["S"]).startswith(f"{self._migration.id}:")
+
+    def _pair_of_copy(self, item: Mapping[str, Wire]) -> int | None:
+        """Return the digest of an item and its source, if it says whose copy it is."""
         name = COPY if self._migration.moves else FROM
         owner, _, source = str(item.get(name, {}).get("S", "")).partition(":")
         if owner != self._migration.id:
-            return
-        schema = self._work.transform.target
-        key = {one: item[one] for one in schema.key_attributes}
-        self._copies[error_id(key), source] = (schema, item)
+            return None
+        return pair_digest(error_id(key_of(self._work.transform.target, item)), source)
 
     def _difference(
         self, kind: Kind, key: Mapping[str, Wire], item: Mapping[str, Wire]
     ) -> Difference:
         by_hand = kind in ("late", "deleted", "taken")
-        return Difference(error_id(key), kind, _TEXTS[kind], key, item, not by_hand)
+        image = image_digest(item)
+        return Difference(error_id(key), kind, _TEXTS[kind], key, image, not by_hand)

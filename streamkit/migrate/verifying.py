@@ -8,11 +8,15 @@ not changed since, is wrong, and one that changes all the time is *unsettled*.
 
 With `repair` what differs is brought into the new shape, as the migration itself would do it. Of a
 sample, copies without a source are not looked for: their sources may be in another part.
+
+What is kept does not grow with the table: of what differs a key and a digest, so many times at most
+as `findings` says, and of what is right nothing (see `orphans`).
 """
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import anyio
@@ -23,12 +27,16 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.agreement import image_digest
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.capturing import Capturing
 from streamkit.migrate.differences import Difference, Inspection
 from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.findings import Found, Verified
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.mending import open_work
+from streamkit.migrate.orphans import BUCKETS, Search
+from streamkit.migrate.passing import Pace
 from streamkit.migrate.rate import Limits, Rate
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.segments import strided
@@ -43,48 +51,11 @@ _LOOKS = 3
 _PAUSE_SECONDS = 2.0
 _PATIENCE_SECONDS = 30.0
 _READS_AT_ONCE = 16
+_PAGE = Pace().page
 
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What a verification has found.
-
-    `looked_at` items were read, `matching` of them are the migration's. `waived` differ, and a
-    person has said that they may. `repaired` are right now. `orphans` says whether copies without a
-    source were looked for; None where nothing is copied.
-    """
-
-    migration: str
-    phase: str
-    sampled: float
-    looked_at: int
-    matching: int
-    different: tuple[Difference, ...]
-    unsettled: tuple[Difference, ...]
-    waived: int
-    repaired: int
-    orphans: bool | None
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is wrong that nobody has waived."""
-        return not self.different
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
-        return {
-            "migration": self.migration,
-            "phase": self.phase,
-            "ok": self.ok,
-            "sampled": self.sampled,
-            "looked_at": self.looked_at,
-            "matching": self.matching,
-            "different": [one.to_dict() for one in self.different],
-            "unsettled": [one.to_dict() for one in self.unsettled],
-            "waived": self.waived,
-            "repaired": self.repaired,
-            "orphans": self.orphans,
-        }
+Item = dict[str, Wire]
+Visit = Callable[[str, Item], Awaitable[None]]
+"""Looks at an item of a table."""
 
 
 async def verify_migration(
@@ -145,6 +116,7 @@ class _Checking:
     clock: Clock
     rng: random.Random
     looked_at: int = 0
+    all_orphans: bool = True
     unsettled: dict[str, Difference] = field(default_factory=dict)
 
     @property
@@ -156,9 +128,11 @@ class _Checking:
         chosen = strided(total)
         if share is not None:
             chosen = self.rng.sample(range(total), max(1, round(total * share)))
-        found = await self._scan(chosen, total, whole=share is None)
+        known = Found(frozenset(e.id for e in await self.book.all() if e.waived))
+        await self._scan(known, chosen, total, whole=share is None)
         matching, looked_at = self.inspection.matching, self.looked_at
-        found = await self._settle(found, whole=share is None)
+        orphans = await self._orphans(known) if share is None else {}
+        found = await self._settle(known.kept, orphans)
         waived = {error.id for error in await self.book.all() if error.waived}
         different = [one for one in found.values() if one.id not in waived]
         repaired = 0
@@ -174,76 +148,114 @@ class _Checking:
             tuple(self.unsettled.values()),
             len(found) - len([one for one in found.values() if one.id not in waived]),
             repaired,
-            share is None and self.inspection.knows_orphans if self.migration.is_pairs else None,
+            self.all_orphans and share is None if self.migration.is_pairs else None,
+            known.beyond,
         )
 
     # -- reading -------------------------------------------------------------------------------
 
-    async def _scan(
-        self, chosen: Iterable[int], total: int, *, whole: bool
-    ) -> dict[str, Difference]:
-        """Read segments, and return what differs, by the hash of the key."""
+    async def _scan(self, found: Found, chosen: Iterable[int], total: int, *, whole: bool) -> None:
+        """Read segments, and find what differs."""
         self.inspection.begin()
-        found: dict[str, Difference] = {}
+
+        async def visit(table: str, item: Item) -> None:
+            difference = await self.inspection.of(table, item)
+            if difference is not None:
+                found.add(difference)
+
+        both = whole and self.inspection.knows_orphans
+        self.looked_at += await self._read(visit, chosen, total, both=both)
+
+    async def _orphans(self, found: Found) -> dict[int, Difference]:
+        """Read everything again as often as buckets are unequal; return copies without a source.
+
+        They are by the digests of their pairs, and those that are kept are found, too.
+        """
+        orphans: dict[int, Difference] = {}
+        self.all_orphans = self.inspection.knows_orphans
+        for buckets in self.inspection.balance.rounds() if self.all_orphans else ():
+            if found.is_full:
+                self.all_orphans = False
+                break
+            for pair, one in (await self._search(partial(_falls_in, buckets))).items():
+                found.add(one)
+                if one.id in found.kept:
+                    orphans[pair] = one
+        return orphans
+
+    async def _search(self, wanted: Callable[[int], bool]) -> dict[int, Difference]:
+        """Read everything; return copies whose source does not come by."""
+        search = Search[Difference](wanted)
+
+        async def visit(table: str, item: Item) -> None:
+            self.inspection.trace(table, item, search)
+
+        await self._read(visit, strided(_SEGMENTS), _SEGMENTS, both=True)
+        return search.left
+
+    async def _read(self, visit: Visit, chosen: Iterable[int], total: int, *, both: bool) -> int:
+        """Let every item of these segments be visited; return how many there are.
+
+        With `both`, the items of a target in another table are visited, too.
+        """
         limiter = anyio.Semaphore(_SEGMENTS_AT_ONCE)
-        tables = {self.work.schema.name: True}
-        if whole and self.inspection.knows_orphans:
-            tables.setdefault(self.work.transform.target.name, False)
+        read = 0
 
-        async def read(table: str, number: int) -> None:
+        async def one(table: str, number: int) -> None:
+            nonlocal read
             async with limiter:
-                await self._segment(table, number, total, found)
+                items = await self._segment(visit, table, number, total)
+            read += items
 
+        target = self.work.transform.target.name
         async with anyio.create_task_group() as group:
-            for table in tables:
+            for table in dict.fromkeys((self.work.schema.name, *((target,) if both else ()))):
                 for number in chosen:
-                    group.start_soon(read, table, number)
-        if whole:
-            found |= {one.id: one for one in self.inspection.orphans()}
-        return found
+                    group.start_soon(one, table, number)
+        return read
 
-    async def _segment(
-        self, table: str, number: int, total: int, found: dict[str, Difference]
-    ) -> None:
+    async def _segment(self, visit: Visit, table: str, number: int, total: int) -> int:
         request: dict[str, Any] = {
             "TableName": table,
             "Segment": number,
             "TotalSegments": total,
             "ConsistentRead": True,
+            "Limit": _PAGE,
         }
         limiter = anyio.Semaphore(_READS_AT_ONCE)
+        read = 0
 
-        async def one(item: dict[str, Wire]) -> None:
+        async def one(item: Item) -> None:
             async with limiter:
-                difference = await self.inspection.of(table, item)
-            if difference is not None:
-                found[difference.id] = difference
+                await visit(table, item)
 
         while True:
             reply = await self.inspection.calls.scan(**request)
-            self.looked_at += reply["ScannedCount"]
+            read += int(reply["ScannedCount"])
             async with anyio.create_task_group() as group:
                 for item in reply["Items"]:
                     group.start_soon(one, item)
             if "LastEvaluatedKey" not in reply:
-                return
+                return read
             request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
 
     # -- settling ------------------------------------------------------------------------------
 
-    async def _settle(self, found: dict[str, Difference], *, whole: bool) -> dict[str, Difference]:
+    async def _settle(
+        self, found: Mapping[str, Difference], orphans: Mapping[int, Difference]
+    ) -> dict[str, Difference]:
         """Look at what differs until it is right, or stays as it is."""
-        orphans = {name for name, one in found.items() if one.kind == "orphan"}
+        pairs = {one.id: pair for pair, one in orphans.items()}
         open_, settled = dict(found), dict[str, Difference]()
         for _ in range(_LOOKS):
             if not open_:
                 break
             captured = await self._catch_up()
             again: dict[str, Difference] = {}
-            if orphans & open_.keys() and whole:
-                rest = await self._scan(strided(_SEGMENTS), _SEGMENTS, whole=True)
-                again |= {name: rest[name] for name in orphans if name in rest}
-            for name in open_.keys() - orphans:
+            if wanted := {pairs[name] for name in open_.keys() & pairs.keys()}:
+                left = await self._search(wanted.__contains__)
+                again |= {one.id: one for one in left.values()}
+            for name in open_.keys() - pairs.keys():
                 now = await self._look(open_[name].key)
                 if now is not None:
                     again[name] = now
@@ -295,7 +307,8 @@ class _Checking:
                 continue
             tally = Tally()
             if one.kind == "orphan":
-                await self.work.switched.drop(one.image, tally)
+                if not await self._drop(one, tally):
+                    left.append(one)
                 continue
             await self.work.retry(one.key, tally)
             still = await self._look(one.key)
@@ -304,3 +317,17 @@ class _Checking:
             else:
                 await self.book.clear(one.key)
         return left, len(different) - len(left)
+
+    async def _drop(self, orphan: Difference, tally: Tally) -> bool:
+        """Delete a copy that is still what was found; return False if it is another by now."""
+        item = await self.inspection.calls.get(self.work.transform.target.name, orphan.key)
+        if item is None:
+            return True
+        if image_digest(item) != orphan.image:
+            return False
+        await self.work.switched.drop(item, tally)
+        return True
+
+
+def _falls_in(buckets: frozenset[int], pair: int) -> bool:
+    return pair % BUCKETS in buckets

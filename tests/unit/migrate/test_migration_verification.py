@@ -1,16 +1,22 @@
 """Verification: what is wrong is found, what is under way raises no alarm, and nothing is written."""
 
+import gc
 import random
+import tracemalloc
 
 import anyio
 import pytest
 
 from streamkit import App, Entity, Set
-from streamkit.migrate import commands, steps
-from streamkit.migrate.mending import list_errors, retry_errors, waive_errors
+from streamkit.migrate import commands, findings, orphans, steps
+from streamkit.migrate.differences import Inspection
+from streamkit.migrate.errors import ErrorBook, error_id
+from streamkit.migrate.mending import list_errors, open_work, retry_errors, waive_errors
+from streamkit.migrate.orphans import Search
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
+from streamkit.model.copies import COPY
 from streamkit.shape import TableShape
 from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
@@ -241,3 +247,149 @@ def test_a_sample_reads_its_share_and_looks_for_no_orphans():
         assert not found.orphans
 
     at(test, file, mode="derive")
+
+
+def copied(schema, number):
+    """Return an order and its copy, as a migration that is not switched has left them."""
+    source = Order(number=number)
+    mark = {COPY: {"S": f"0001:{error_id(source.item_key.wire(schema))}"}}
+    return source.attributes(schema), {**file(source).attributes(schema), **mark}
+
+
+class EveryCopy:
+    """Answers each read with the copy that belongs there; nothing is stored anywhere."""
+
+    def __init__(self, schema):
+        self.schema = schema
+
+    async def get(self, _table, key):
+        return copied(self.schema, int(key["PK"]["S"].removeprefix("FILED#")))[1]
+
+
+def held_for(items, look):
+    """Return the most bytes that a pass over so many orders and their copies holds."""
+
+    async def test(place):
+        await place.begin()
+        work, _ = await open_work(place.app, place.aws, place.migration, place.world.clock)
+        inspection = Inspection(place.migration, work, EveryCopy(place.schema))
+        await look(inspection, copied(place.schema, 0))  # what is made once is made now
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for number in range(items):
+                await look(inspection, copied(place.schema, number))
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+
+    return at(test, file, mode="rekey", reverse=unfile)
+
+
+async def inspected(inspection, pair):
+    for item in pair:
+        assert await inspection.of("Shop", item) is None
+
+
+def test_what_a_verification_holds_does_not_grow_with_the_table():
+    few, many = held_for(100, inspected), held_for(600, inspected)
+    assert many < few + 10_000
+
+
+def test_a_search_for_copies_without_a_source_holds_those_of_its_own_buckets_alone():
+    def holding(items):
+        search = Search(lambda pair: pair % 128 == 5)
+
+        async def searched(inspection, pair):
+            inspection.trace("Shop", pair[1], search)
+
+        held = held_for(items, searched)
+        assert 0 < len(search.left) < items / 20
+        return held
+
+    few, many = holding(100), holding(600)
+    assert many < few + 10_000
+
+
+def test_copies_without_a_source_are_found_however_many_passes_that_takes(monkeypatch):
+    monkeypatch.setattr(orphans, "HELD_MAX", 2)
+
+    async def test(place):
+        await place.put(*(Order(number=n) for n in range(12)))
+        await place.run()
+        for number in (2, 3, 5, 7, 11):
+            await place.delete(Order(number=number))
+        found = await place.verify()
+        assert kinds_of(found) == ["orphan"] * 5
+        assert (found.matching, found.looked_at > 19, found.orphans) == (7, True, True)
+
+    at(test, file, mode="rekey", reverse=unfile)
+
+
+def test_a_copy_that_names_another_source_than_its_own_is_an_orphan():
+    async def test(place):
+        await place.put(*(Order(number=n) for n in range(4)))
+        await place.run()
+        stray = copied(place.schema, 3)[1] | {"PK": {"S": "FILED#9"}, "number": {"N": "9"}}
+        place.world.engine.call("dynamodb", "PutItem", {"TableName": "Shop", "Item": stray})
+        assert kinds_of(await place.verify()) == ["orphan"]
+
+    at(test, file, mode="rekey", reverse=unfile)
+
+
+def test_what_differs_beyond_what_is_kept_is_counted_and_is_not_fine(monkeypatch):
+    monkeypatch.setattr(findings, "KEPT_MAX", 3)
+
+    async def test(place):
+        await place.put(*(Order(number=n) for n in range(8)))
+        await place.begin()
+        found = await place.verify()
+        assert (len(found.different), found.beyond, found.ok) == (3, 5, False)
+        mended = await place.verify(repair=True)
+        assert (mended.repaired, mended.different, mended.beyond) == (3, (), 5)
+        assert (mended.ok, mended.to_dict()["beyond"]) == (False, 5)
+
+    at(test)
+
+
+def test_what_was_waived_takes_no_place_of_what_is_kept(monkeypatch):
+    monkeypatch.setattr(findings, "KEPT_MAX", 1)
+
+    async def test(place):
+        await place.put(*(Order(number=n, status="BAD") for n in range(3)), Order(number=3))
+        await place.run()
+        await waive_errors(place.app, place.aws, "0001", None, "ours")
+        found = await place.verify()
+        assert (found.ok, found.waived, found.beyond) == (True, 3, 0)
+
+    at(test)
+
+
+def test_a_copy_that_changed_since_it_was_found_is_not_deleted_as_an_orphan(monkeypatch):
+    async def test(place):
+        await place.put(Order(number=1))
+        await place.run()
+        await place.delete(Order(number=1))
+
+        async def written(self):
+            await place.put(Order(number=1))
+            copy = copied(place.schema, 1)[1] | {"status": {"S": "ANEW"}}
+            place.world.engine.call("dynamodb", "PutItem", {"TableName": "Shop", "Item": copy})
+            return waived
+
+        waived = []
+        monkeypatch.setattr(ErrorBook, "all", once_more(ErrorBook.all, written))
+        found = await place.verify(repair=True)
+        assert (kinds_of(found), found.repaired) == (["orphan"], 0)
+        assert [i for i in place.items() if i["PK"] == {"S": "FILED#1"}]
+
+    def once_more(first, then):
+        calls = [first, then]
+
+        def called(book):
+            return calls.pop(0)(book)
+
+        return called
+
+    at(test, file, mode="rekey", reverse=unfile)
