@@ -94,6 +94,12 @@ def to_lambda(
     wait: Annotated[
         float, typer.Option("--wait", help="seconds to wait for the last worker to stop")
     ] = 600.0,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="finish a move broken off for so long that records may be lost"
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Let Lambda functions go on where the app's workers are; then create the mapping.
@@ -108,7 +114,9 @@ def to_lambda(
     def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
         if wait and not json:
             typer.echo("stop the workers now; this waits for them", err=True)
-        return move_to_lambda(loaded, aws, wait=wait, lease_seconds=settings().lease)
+        return move_to_lambda(
+            loaded, aws, wait=wait, lease_seconds=settings().lease, accept_loss=accept_loss
+        )
 
     done = _move(app, listener, work)
     if json:

@@ -29,9 +29,11 @@ from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import HeldLane, held_lanes, show
+from streamkit.processing.commit import Invalid
 from streamkit.processing.mark import item_of
-from streamkit.processing.parking import LAMBDA_CHUNKS
+from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.source.lister import NAME as LISTER
+from streamkit.source.loss import mark_rebuild
 from streamkit.start import RETENTION_SECONDS
 from streamkit.surroundings import survey
 
@@ -46,6 +48,7 @@ async def move_to_lambda(
     *,
     wait: float = 0.0,
     lease_seconds: float = 7.0,
+    accept_loss: bool = False,
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> Moved:
@@ -56,6 +59,8 @@ async def move_to_lambda(
         aws: open clients.
         wait: for how many seconds to wait for the last worker to stop, once most is done.
         lease_seconds: how long silent workers are watched before they count as dead.
+        accept_loss: finish a move that was broken off for so long that records may have been
+            trimmed unread; the app's aggregates then need a rebuild.
         clock: for simulations.
         rng: for simulations, too.
 
@@ -71,13 +76,14 @@ async def move_to_lambda(
     refuse(unfit(app, newest, *hosts))
 
     async with surroundings(app, aws, clock, rng) as environment:
-        return await _Move(environment, hosts).run(wait, lease_seconds)
+        return await _Move(environment, hosts, accept_loss).run(wait, lease_seconds)
 
 
 @dataclass
 class _Move:
     environment: Environment
     hosts: Sequence[str]
+    accept_loss: bool
 
     def __post_init__(self) -> None:
         self.store, self.clock = self.environment.store, self.environment.clock
@@ -88,7 +94,9 @@ class _Move:
         refuse(unfit(self.environment.app, newest, *self.hosts))
         assert newest is not None  # noqa: S101 - it would have been refused
         await self.marking.raise_all(await every_cursor(self.store))
-        if newest.host != TO_LAMBDA:
+        if newest.host == TO_LAMBDA:
+            await self._settle_losses()
+        else:
             await self._until_stopped(wait, lease_seconds)
             try:
                 newest = await begin_move(self.store, newest, TO_LAMBDA)
@@ -116,13 +124,30 @@ class _Move:
             if self.clock.monotonic() >= until:
                 raise MoveRefused([f"workers are alive, stop them first: {', '.join(alive)}"])
             log.info("consumer.waits", workers=len(alive))
+        refuse(f"{late}; let the workers catch up first" for late in await self._late())
+
+    async def _late(self) -> list[str]:
+        """Return what the mapping would miss, because it is trimmed by then."""
         now, cursors = self.clock.time(), await every_cursor(self.store)
-        refuse(
+        return [
             f"shard {c.name} was last read to its tip {(now - c.seen) / 3600:.0f} hours ago, and"
-            " the mapping would miss what is trimmed; let the workers catch up first"
+            " the mapping would miss what is trimmed"
             for c in cursors.values()
             if not c.finished and c.seen and now - c.seen > _BEHIND_SECONDS
-        )
+        ]
+
+    async def _settle_losses(self) -> None:
+        """Finish a move that was broken off for a day only if a person accepts what that costs.
+
+        No worker can catch up any more: their consumer is between two hosts.
+        """
+        late = await self._late()
+        if not self.accept_loss:
+            refuse(f"{reason}; --accept-loss finishes the move all the same" for reason in late)
+        elif late:
+            handlers = self.environment.app.handlers
+            await mark_rebuild(self.store, frozenset(h.name for h in handlers if h.is_aggregate))
+            log.error("retention.lost", shards=len(late), certain=False)
 
     async def _take_all(self, newest: Generation) -> dict[str, Cursor]:
         """Take every cursor, in a generation that no worker is in: their positions are final."""
@@ -169,7 +194,7 @@ class _Move:
                 return lanes
 
     async def _list_one(self, lane: HeldLane, fence: Fence) -> None:
-        chunk = LAMBDA_CHUNKS[int(lane.name[:8], 16) % len(LAMBDA_CHUNKS)]
+        chunk = chunk_of(lane.name, LAMBDA_CHUNKS)
         space = self.store.space
         move, leave, enter = (
             space.update("lane", lane.name),
@@ -181,4 +206,7 @@ class _Move:
         leave.subtractions["lanes"] = {"SS": [lane.name]}
         enter.sets["chunk"] = {"S": chunk}
         enter.unions["lanes"] = {"SS": [lane.name]}
-        await fence.transact([move, leave, enter], self.environment.rng)
+        sent = await fence.transact([move, leave, enter], self.environment.rng)
+        if isinstance(sent, Invalid):  # what is refused has moved on, and is read again
+            reason = f"functions have no place left for lane {lane.name} ({sent.code})"
+            raise MoveRefused([f"{reason}; redrive or discard parked changes, then try again"])

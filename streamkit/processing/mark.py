@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.actions import MARK_GUARD, Action, GuardSource
+from streamkit.actions import MARK_GUARD, Action, GuardSource, Verb
 from streamkit.changes import ItemKey
 from streamkit.control import START
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
 from streamkit.effects import Guard
-from streamkit.model.conditions import Attr
+from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.processing.parking import Parked, lane_name
 
 KEPT_SECONDS = 7 * 86_400
@@ -93,21 +93,28 @@ async def path_of(store: CursorStore, key: ItemKey) -> tuple[str, ...]:
 
 
 async def let_go(store: CursorStore, parked: Parked, now: float) -> list[Action]:
-    """Return what takes the lane of its last change off its item's mark, where that names it."""
+    """Return what takes the lane of its last change off its item's mark.
+
+    A mark that does not name it is checked: a move to Lambda may be about to name it there, and
+    nobody would take the name of a lane off that is gone.
+    """
     key = item_of(parked)
     if key is None:
         return []
     path = await path_of(store, key)
     item = await store.item(*path)
     lanes = read_mark(item).lanes if item else frozenset()
+    source = GuardSource(parked.position, path[-1], MARK_GUARD)
     if parked.lane not in lanes:
-        return []
+        unnamed = ~Attr("lanes").contains(parked.lane)
+        check = Action(store.space.ref(*path), Verb.CHECK)
+        check.guards.append((Guard(any_of(absent, unnamed)), source))
+        return [check]
     action = store.space.update(*path)
     if len(lanes) > 1:
         action.subtractions["lanes"] = {"SS": [parked.lane]}
     else:
         action.removes.add("lanes")
         action.sets["expires"] = expiry(now)
-    source = GuardSource(parked.position, path[-1], MARK_GUARD)
     action.guards.append((Guard(Attr("lanes").eq(set(lanes))), source))
     return [action]
