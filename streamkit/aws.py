@@ -10,6 +10,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import Enum
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -130,6 +131,15 @@ async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE
             log.often("aws.repeated", level="warning", by=code, code=code, seconds=pause)
             await anyio.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, longest)
+
+
+def service_time(reply: Mapping[str, Any]) -> float | None:
+    """Return when the service sent a reply, by its own clock; None if the reply does not say."""
+    text = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        return None
 
 
 async def fetch_all(

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from streamkit.actions import CHILD, OURS, Action, GuardSource, Wire, own_attributes, render
-from streamkit.aws import AwsError, Trouble, fetch_all, patiently, trouble_of
+from streamkit.aws import AwsError, Trouble, fetch_all, patiently, service_time, trouble_of
 from streamkit.control import (
     DIRECTORIES,
     ControlSpace,
@@ -73,6 +73,13 @@ class CursorStore:
             lambda: self.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True)
         )
         return own_attributes(reply["Item"]) if "Item" in reply else None
+
+    async def time(self) -> float | None:
+        """Ask the table what time it is, in whole epoch seconds; None if it does not say."""
+        key, table = self.space.key("consumer"), self.space.schema.name
+        return service_time(
+            await patiently(lambda: self.dynamodb.get_item(TableName=table, Key=key))
+        )
 
     async def names(self) -> set[str]:
         """Read the directories: every cursor but those that are finished and have children."""

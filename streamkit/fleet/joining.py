@@ -103,7 +103,8 @@ async def _found(
     store: CursorStore, first: Generation, handlers: list[Handler], founding: Founding
 ) -> Generation | None:
     """Found the consumer of this stream; None if another worker was faster, or a hook failed."""
-    now = int(founding.clock.time())
+    # By the clock that stamps changes: where this machine's is ahead, "latest" would skip some.
+    now = int(await store.time() or founding.clock.time())
     first = replace(first, incarnation=uuid.uuid4().hex[:8])
     aggregates = frozenset(handler.name for handler in handlers if handler.is_aggregate)
     before = await _predecessor(store, founding.table, now)

@@ -39,6 +39,7 @@ class Reply:
     body: bytes
     content_type: str
     request_id: str = ""
+    date: str = ""
 
     def encode(self, *, keep_alive: bool) -> bytes:
         """Return the bytes to send."""
@@ -50,6 +51,7 @@ class Reply:
         )
         if self.request_id:
             head += f"x-amzn-RequestId: {self.request_id}\r\nx-amz-crc32: {crc32(self.body)}\r\n"
+            head += f"Date: {self.date}\r\n"
         return head.encode("latin-1") + b"\r\n" + self.body
 
 

@@ -22,6 +22,7 @@ from streamkit.local.wire import (
     CONTENT_TYPE,
     Core,
     Response,
+    date_text,
     decoded,
     parse_scope,
     parse_target,
@@ -113,7 +114,8 @@ class Server:
         return self._reply(*answer)
 
     def _reply(self, status: int, body: bytes) -> Reply:
-        return Reply(status, body, CONTENT_TYPE, f"{next(self._ids):052X}")
+        date = date_text(int(self._engine.clock()))
+        return Reply(status, body, CONTENT_TYPE, f"{next(self._ids):052X}", date)
 
     def _command(self, request: Request) -> Reply:
         status, answer = self._commanded(request)

@@ -21,6 +21,7 @@ from streamkit.local.wire import (
     CONTENT_TYPE,
     Core,
     Response,
+    date_text,
     decoded,
     parse_host,
     parse_scope,
@@ -169,6 +170,7 @@ class _Session:
         return {
             "content-type": CONTENT_TYPE,
             "content-length": str(len(response.body)),
+            "date": date_text(int(self._core.clock())),
             "x-amzn-requestid": f"{next(self._request_ids):052X}",
         }
 

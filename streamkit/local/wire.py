@@ -6,7 +6,10 @@ its bytes to a `Core` and sends back the bytes it gets.
 
 import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from email.utils import formatdate
+from functools import lru_cache
 from typing import Protocol, Self
 
 import msgspec
@@ -26,7 +29,9 @@ _SERVICES = {"DynamoDB_20120810": "dynamodb", "DynamoDBStreams_20120810": "dynam
 
 
 class Core(Protocol):
-    """What stands behind a door: the engine."""
+    """What stands behind a door: the engine. `clock` gives its time, in epoch seconds."""
+
+    clock: Callable[[], float]
 
     def call_bytes(self, service: str, operation: str, payload: bytes) -> tuple[int, bytes]:
         """Carry out one operation; return the HTTP status and the JSON body."""
@@ -48,6 +53,12 @@ class Response:
     def of_error(cls, error: ApiError) -> "Response":
         """Turn a refusal into the response AWS would send."""
         return cls(error.status, msgspec.json.encode(error.body()))
+
+
+@lru_cache(1)
+def date_text(second: int) -> str:
+    """Write an epoch second as the `Date` header of a response has it."""
+    return formatdate(second, usegmt=True)
 
 
 def parse_target(target: str | bytes | None) -> tuple[str, str]:

@@ -80,7 +80,7 @@ class Harness:
         self._loop = VirtualLoop(seed)
         self.world = World.create(seed, shards=shards, clock=VirtualClock(self._loop))
         self._settings = settings or _PATIENT
-        self._process = Process("worker")
+        self._process = Process("worker", clock=self.world.clock)
         self._task: asyncio.Task[bool] | None = None
         self._workers: list[Worker] = []
         self._alive = asyncio.Event()
@@ -326,7 +326,7 @@ class Harness:
 
     def _ensure_worker(self) -> None:
         if self._task is None:
-            self._process = Process("worker")
+            self._process = Process("worker", clock=self.world.clock)
             self._alive = alive = asyncio.Event()
             self._workers = workers = []
 

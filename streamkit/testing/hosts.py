@@ -238,7 +238,7 @@ class Instance:
         async with open_environment(
             self.function.app,
             connect_with=lambda: world.clients(self.process),
-            clock=world.clock,
+            clock=world.clock_of(self.process),
             rng=random.Random(world.rng.random()),
         ) as self._environment:
             self.opened.set()

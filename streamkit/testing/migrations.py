@@ -304,7 +304,7 @@ class _Blaze:
                         aws,
                         migration,
                         _SETTINGS,
-                        self.world.clock,
+                        self.world.clock_of(process),
                         random.Random(self.rng.random()),
                         self.pace,
                     )

@@ -26,9 +26,12 @@ from streamkit.local.transport import Call, Response, session_class
 from streamkit.running.workers import Workers
 from streamkit.settings import Settings
 from streamkit.testing.faults import Interceptor
-from streamkit.testing.loop import VirtualClock
+from streamkit.testing.loop import SkewedClock, VirtualClock
 from streamkit.testing.sightings import WRITES, RecordLog, Sighting
 from streamkit.worker import Worker
+
+_STEPS = (7.0, 60.0, 300.0)
+"""Seconds between two steps of a process's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Process:
     """One actor: its calls are counted, and it may be told to die at one of them.
 
     Attributes:
+        clock: its own time of day, which is wrong and steps; None until a worker is run in it.
         frozen: calls of before a freeze that are still on the wire are applied, their replies and
             all later calls wait. None while it runs.
         stood: how often calls had to wait for a thaw.
@@ -58,6 +62,7 @@ class Process:
     name: str
     crash: CrashPoint | None = None
     faults: Interceptor | None = None
+    clock: VirtualClock | None = None
     calls: int = 0
     writes: list[int] = field(default_factory=list)
     dead: anyio.Event = field(default_factory=anyio.Event)
@@ -129,6 +134,7 @@ class World:
     watchers: list[Callable[[Sighting], None]] = field(default_factory=list)
     _caller: tuple[str, float] | None = None
     _records: RecordLog = field(default_factory=RecordLog)
+    _clocks: random.Random = field(default_factory=lambda: random.Random(0))
 
     @classmethod
     def create(
@@ -137,7 +143,7 @@ class World:
         """Make a world; the same seed makes the same one."""
         clock, rng = clock or VirtualClock(), random.Random(seed)
         engine = Engine(clock=clock.time, rng=random.Random(seed), shards=shards)
-        world = cls(engine, Control(engine), clock, rng)
+        world = cls(engine, Control(engine), clock, rng, _clocks=random.Random(f"clocks {seed}"))
         engine.observers.append(world._saw)
         return world
 
@@ -186,7 +192,7 @@ class World:
             worker = make(
                 aws,
                 settings or Settings(),
-                clock=self.clock,
+                clock=self.clock_of(process),
                 rng=random.Random(self.rng.random()),
             )
             try:
@@ -199,6 +205,12 @@ class World:
             except BaseExceptionGroup as errors:
                 raise first_error(errors) from errors
         return not process.dead.is_set()
+
+    def clock_of(self, process: Process) -> VirtualClock:
+        """Return a process's own clock; one that has none gets one that is minutes wrong."""
+        if process.clock is None:
+            process.clock = SkewedClock(self._clocks, every=self._clocks.choice(_STEPS))
+        return process.clock
 
     def _saw(self, call: CallRecord) -> None:
         self.calls.append(call)

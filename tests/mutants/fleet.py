@@ -28,6 +28,14 @@ MUTANTS = (
         test="tests/unit/fleet/test_leading.py::test_a_step_of_the_wall_clock_makes_nobody_dead_and_nobody_alive",
     ),
     Mutant(
+        "latest-by-the-machines-clock",
+        "fleet/joining.py",
+        "int(await store.time() or founding.clock.time())",
+        "int(founding.clock.time())",
+        "a machine whose clock is ahead skips the changes of the first minutes",
+        test="tests/simulation/test_process_clocks.py::test_from_latest_no_change_is_skipped_or_too_much_by_a_machine_whose_clock_is_wrong",
+    ),
+    Mutant(
         "lead-taken-from-a-stranger",
         "fleet/leadership.py",
         "not mine and self._stranger != place:",

@@ -488,7 +488,7 @@ def test_to_resume_is_recorded_in_the_cursor_and_aggregates_need_a_rebuild():
         world, app = make_world(), make_app(counts=True, on_loss="resume")
         await read_and_stop_for(world, app, 60)
         before = world.clock.time()
-        await run(world, app)
+        await run(world, app, process=Process("worker", clock=world.clock))
         (shard,) = world.control.shards(TABLE)
         assert before <= lost_at(world)[shard["id"]] <= world.clock.time()
         (consumer,) = control_items(world, "consumer")
