@@ -18,7 +18,7 @@ from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
-from streamkit.fleet.generation import Generation, builds_are
+from streamkit.fleet.generation import Generation, same_builds
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.contributions import stored_as
 from streamkit.kinds.measures import adds_up
@@ -61,8 +61,8 @@ class Clearing:
     @property
     def _fence(self) -> Action:
         check = Action(self.store.space.ref("consumer"), Verb.CHECK)
-        same = Attr("generation").eq(self.generation.number)
-        check.guards.append((Guard(same & builds_are(self.generation.builds)), OURS))
+        same = Attr("generation").eq(self.generation.number) & same_builds(self.generation)
+        check.guards.append((Guard(same), OURS))
         return check
 
     async def _drop(self, lane: str) -> None:

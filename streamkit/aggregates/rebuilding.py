@@ -25,33 +25,29 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import OURS, Action, GuardSource, Verb
 from streamkit.activity import first_error
 from streamkit.aggregates.census import Census, Counts, left_out
 from streamkit.aggregates.clearing import Clearing
+from streamkit.aggregates.fencing import FencedSegments
 from streamkit.aggregates.listing import aggregate_named
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.control import Cursor, cursor_attributes
 from streamkit.cursor import CursorStore
-from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.generation import (
     Generation,
-    builds_are,
     newest_generation,
+    same_builds,
     step_builds,
 )
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
 from streamkit.fleet.members import Roster, new_worker_name
 from streamkit.kinds.aggregate import Aggregate
-from streamkit.migrate.segments import LEASE_SECONDS, Segments
+from streamkit.migrate.segments import LEASE_SECONDS
 from streamkit.model.builds import Build, BuildState, next_build, pass_name
-from streamkit.model.conditions import absent
 from streamkit.observe.logger import get_logger
-from streamkit.processing.transaction import transact
 from streamkit.surroundings import Surroundings, survey
 
 log = get_logger("streamkit.rebuild")
@@ -60,7 +56,9 @@ SEGMENTS = 16
 """Into how many segments a scan is cut, unless it is said."""
 _MARGIN_SECONDS = 60.0
 """What an invocation is outlasted by: another machine may go on, whose clock is another one."""
-_CREATED_AT_ONCE = 90
+_REJOINS_SECONDS = 10.0
+"""Within which a worker that gives everything back for a new generation is a member again."""
+_REJOINS_PAUSE = 0.2
 _LOOK_SECONDS = 5.0
 """Between two looks whether the scan is still that of the build."""
 
@@ -116,8 +114,8 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
     """Count an aggregate anew, or go on with that; return when all that the table holds is counted.
 
     It reads the table twice, strongly consistent: for what is stored of the aggregate, and for what
-    is counted. Each item that is counted costs two write units and a read unit, and one more when
-    the ledger is swept; its group is written once for up to 98 of them.
+    is counted. Each item that is counted costs two write units and a read unit, and two more
+    when the ledger is swept; its group is written once for up to 98 of them.
 
     Args:
         app: whose consumer keeps the aggregate; its workers run, or its functions.
@@ -249,7 +247,12 @@ class _Rebuild:
         if newest.host == LAMBDA:
             return
         check_host(self.app.name, newest.host, WORKERS)
-        if not await Roster(self.store).read():
+        # A worker that takes a step leaves, and comes back under another name.
+        until = self.clock.monotonic() + _REJOINS_SECONDS
+        while not await Roster(self.store).read():
+            if self.clock.monotonic() < until:
+                await anyio.sleep(_REJOINS_PAUSE)
+                continue
             raise ConfigurationError(
                 f"no worker of {self.app.name} is running; start one: shards have to be read"
                 " while an aggregate is rebuilt"
@@ -262,8 +265,9 @@ class _Rebuild:
         if build.state == "emptying":
             if not await self._captured(generation, build):
                 return
-            for number, segments in build.past:
-                await self._segments(number, segments).delete()
+            async with anyio.create_task_group() as group:
+                for number, segments in build.past:
+                    group.start_soon(self._segments(generation, number, segments).delete)
             around = self.aws, self.store, self.around.schemas
             await Clearing(self.aggregate, generation, *around, self.rng, self.clock).run()
             await self._take(generation, replace(build, state="building"), advance=True)
@@ -271,7 +275,7 @@ class _Rebuild:
             if generation.host != LAMBDA:  # functions see what those of before have passed over
                 await capture(self.store, generation.number)
             await self._take(generation, replace(build, state="scanning"))
-        elif await self._scan(build):
+        elif await self._scan(generation, build):
             # Not earlier than the last read; the guard covers what clocks differ.
             scanned = int(self.clock.time()) + 1
             await self._take(generation, replace(build, state="counting", scanned=scanned))
@@ -291,8 +295,8 @@ class _Rebuild:
         builds = {**generation.builds, self.name: build}
         await step_builds(self.store, generation, builds, advance=advance)
 
-    def _segments(self, number: int, total: int) -> "_Segments":
-        return _Segments(
+    def _segments(self, generation: Generation, number: int, total: int) -> FencedSegments:
+        return FencedSegments(
             self.store,
             pass_name(self.name, number),
             total,
@@ -300,14 +304,13 @@ class _Rebuild:
             self.rng,
             self.around.schemas,
             self.lease_seconds,
-            aggregate=self.name,
-            build=number,
+            still=same_builds(generation),
         )
 
-    async def _scan(self, build: Build) -> bool:
+    async def _scan(self, generation: Generation, build: Build) -> bool:
         """Scan with all who help; return whether every segment is finished."""
         ending = anyio.Event()
-        segments = self._segments(build.number, build.segments)
+        segments = self._segments(generation, build.number, build.segments)
         census = Census(
             self.aggregate,
             build.number,
@@ -340,44 +343,6 @@ class _Rebuild:
             now = newest.builds.get(self.name) if newest else None
             if self.stopping.is_set() or now != build:
                 ending.set()
-
-
-@dataclass
-class _Segments(Segments):
-    """Segments of a build, made only while it scans.
-
-    Else a scanner that froze would bring back those of an earlier one.
-    """
-
-    aggregate: str = ""
-    build: int = 0
-
-    async def create(self) -> None:
-        """Create the cursors that are not there yet.
-
-        Raises:
-            LeaseLost: the build is not in its scan any more.
-        """
-        while missing := [n for n in self.names if n not in await self.store.read_many(self.names)]:
-            newest = await newest_generation(self.store)
-            build = newest.builds.get(self.aggregate) if newest else None
-            if newest is None or build is None or build.number != self.build:
-                raise LeaseLost("another build has begun")
-            if build.state != "scanning":
-                return
-            fence = Action(self.store.space.ref("consumer"), Verb.CHECK)
-            fence.guards.append((Guard(builds_are(newest.builds)), OURS))
-            some = missing[:_CREATED_AT_ONCE]
-            schemas = {self.store.space.schema.name: self.store.space.schema}
-            await transact(
-                self.store.dynamodb, schemas, [fence, *map(self._creation, some)], self.rng
-            )
-
-    def _creation(self, name: str) -> Action:
-        fresh = Cursor(name=name, generation=1)
-        action = self.store.space.put(cursor_attributes(fresh), "cursor", name)
-        action.guards.append((Guard(absent), GuardSource("", name, 0)))
-        return action
 
 
 __all__ = ["Rebuilt", "rebuild_aggregate"]

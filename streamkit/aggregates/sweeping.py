@@ -7,30 +7,33 @@ live. Finished cursors are kept for two days, so a sweep comes two to three days
 Functions have no cursors: theirs comes a day after it. What is left of a build whose aggregate has
 changed meanwhile goes at once.
 
-On failure: it is begun again by whoever leads next; deleting twice does no harm. On a table without
-a sort key entries are found by a scan of the whole table, in segments, so that it goes on where it
-was broken off.
+On failure: it is begun again by whoever leads next; deleting twice does no harm. Each transaction
+asks for the builds that it was decided on, so that whoever froze deletes nothing of a consumer that
+was founded later under the same name. On a table without a sort key entries are found by a scan of
+the whole table, in segments, so that it goes on where it was broken off.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import anyio
 
-from streamkit.actions import Wire
+from streamkit.actions import Action
 from streamkit.aggregates.census import left_out_name
+from streamkit.aggregates.fencing import FencedSegments
 from streamkit.aws import patiently
 from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import every_cursor
-from streamkit.fleet.generation import newest_generation, step_builds
+from streamkit.fleet.fenced import TOGETHER, Fenced
+from streamkit.fleet.generation import Generation, newest_generation, same_builds, step_builds
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import new_worker_name
-from streamkit.migrate.segments import Segment, Segments
+from streamkit.migrate.segments import Segment
 from streamkit.model.builds import SWEPT_SECONDS, TURN_SECONDS, Build, build_mark, pass_name
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
@@ -43,8 +46,6 @@ _LOOK_SECONDS = 900.0
 """Between two looks whether a ledger can go; each reads every cursor."""
 _PAGE_ITEMS = 1000
 """Items that a scan reads at a time; DynamoDB ends a page at 1 MB anyway."""
-_AT_ONCE = 8
-"""Deletions at the same time: nothing waits for them."""
 
 
 @dataclass
@@ -62,92 +63,136 @@ class Sweeping:
             return
         self._look_at = self.clock.monotonic() + _LOOK_SECONDS
         newest = await newest_generation(self.store)
-        now = self.clock.time()
-        for name, build in (newest.builds if newest else {}).items():
-            functions = newest is not None and newest.host == LAMBDA
-            after = SWEPT_SECONDS if functions else TURN_SECONDS
-            if build.state == "counting" and now > build.scanned + after:
-                await self._look(name, build, functions=functions)
-            elif build.state == "live" and build.past:
-                await self._sweep(name, build, build.past)
+        if newest is None:
+            return
+        now, functions = self.clock.time(), newest.host == LAMBDA
+        after = SWEPT_SECONDS if functions else TURN_SECONDS
+        for name, build in newest.builds.items():
+            try:
+                if build.state == "counting" and now > build.scanned + after:
+                    if await self._is_over(name, build, functions=functions):
+                        await self._sweep(
+                            name, build, (*build.past, (build.number, build.segments))
+                        )
+                elif build.state == "live" and build.past:
+                    await self._sweep(name, build, build.past)
+            except LeaseLost as error:
+                log.info("ledger.kept", aggregate=name, build=build.number, reason=str(error))
 
-    async def _look(self, name: str, build: Build, *, functions: bool) -> None:
-        """Sweep the ledger of a build if nobody will look into it again."""
+    async def _is_over(self, name: str, build: Build, *, functions: bool) -> bool:
+        """Say whether nobody will look into the ledger of a build again."""
         mark = build_mark(name, build.number)
         cursors = {} if functions else await every_cursor(self.store)
         if not all(mark in cursor.live for cursor in cursors.values()):
-            return
+            return False
         lanes = [lane for lane in await held_lanes(self.store, cursors) if lane.handler == name]
-        if any(parked.build for parked in await list_parked(self.store, lanes)):
+        return not any(parked.build for parked in await list_parked(self.store, lanes))
+
+    async def _sweep(self, name: str, build: Build, over: Sequence[tuple[int, int]]) -> None:
+        """Sweep the ledgers that are over, one by one; after the last one the build is live.
+
+        Raises:
+            LeaseLost: another step was taken.
+        """
+        swept, last = 0, build.number
+        for at, (number, segments) in enumerate(over, 1):
+            newest = await self._still(name, build)
+            broom = Broom(Fenced(self.store, same_builds(newest), self.rng), self.clock)
+            swept += await broom.sweep(name, number, segments, last=last)
+            past = tuple(each for each in over[at:] if each[0] != last)
+            then = replace(build, past=past, state=build.state if over[at:] else "live")
+            await self._step(name, build, then, broom.scan(name, number, segments).deletions())
+            build = then
+        log.info("ledger.swept", aggregate=name, build=last, entries=swept)
+
+    async def _step(self, name: str, build: Build, then: Build, along: Sequence[Action]) -> None:
+        """Say how far it is swept, in one write with the end of the sweep's own progress.
+
+        One that was broken off in between would begin the whole sweep anew, each time.
+        """
+        while True:
+            newest = await self._still(name, build)
+            try:
+                await step_builds(self.store, newest, {**newest.builds, name: then}, along=along)
+            except LeaseLost:
+                continue  # something else of the consumer was written, or this build took a step
             return
-        await self._sweep(name, build, (*build.past, (build.number, build.segments)))
 
-    async def _sweep(self, name: str, build: Build, over: Iterable[tuple[int, int]]) -> None:
-        last = build.number
-        swept = sum([await self._delete_build(name, *each, last=last) for each in over])
-        await self._finish(name, build)
-        log.info("ledger.swept", aggregate=name, build=build.number, entries=swept)
+    async def _still(self, name: str, build: Build) -> Generation:
+        newest = await newest_generation(self.store)
+        if newest is None or newest.builds.get(name) != build:
+            raise LeaseLost("another step of the build was taken")
+        return newest
 
-    async def delete_all(self) -> int:
+
+@dataclass
+class Broom:
+    """Deletes what builds have left, IF the consumer is as it was read."""
+
+    fenced: Fenced
+    clock: Clock
+
+    async def sweep_all(self, builds: Mapping[str, Build]) -> int:
         """Delete what all builds have left: nobody is there any more; return how many entries."""
-        newest, deleted = await newest_generation(self.store), 0
-        for name, build in (newest.builds if newest else {}).items():
-            for each in (*build.past, (build.number, build.segments)):
-                deleted += await self._delete_build(name, *each)
+        deleted = 0
+        for name, build in builds.items():
+            for number, segments in (*build.past, (build.number, build.segments)):
+                deleted += await self.sweep(name, number, segments)
+                await self.scan(name, number, segments).delete()
         return deleted
 
-    async def _delete_build(self, name: str, number: int, segments: int, *, last: int = 0) -> int:
-        """Delete what a build has left, but not what the last one says of the aggregate."""
-        if self.store.space.schema.sk is None:
+    async def sweep(self, name: str, number: int, segments: int, *, last: int = 0) -> int:
+        """Delete what a build has left, but not what the last one says of the aggregate.
+
+        On a table without a sort key, what says how far it is stays: see `scan`.
+
+        Raises:
+            LeaseLost: the consumer is not as it was read, or another process sweeps.
+        """
+        store = self.fenced.store
+        if store.space.schema.sk is None:
             deleted = await self._delete_scanned(name, number, segments)
         else:
             deleted = await self._delete_queried(name, number)
         if number != last:
-            await self._delete([self.store.space.key(*left_out_name(name, number))])
-        scan = pass_name(name, number)
-        await Segments(self.store, scan, segments, self.clock, self.rng).delete()
+            await self.fenced.delete([store.space.key(*left_out_name(name, number))])
+        await self._segments(pass_name(name, number), segments).delete()
         return deleted
 
-    async def _finish(self, name: str, build: Build) -> None:
-        """Say that the build is live, if it is still the last one."""
-        while True:
-            newest = await newest_generation(self.store)
-            if newest is None or newest.builds.get(name) != build:
-                return
-            live = replace(build, state="live", past=())
-            try:
-                await step_builds(self.store, newest, {**newest.builds, name: live})
-            except LeaseLost:
-                continue
-            return
+    def scan(self, name: str, number: int, segments: int) -> FencedSegments:
+        """Return the segments of a sweep; none where it needs no scan."""
+        scans = self.fenced.store.space.schema.sk is None
+        return self._segments(f"sweep.{name}.{number}", min(segments, TOGETHER) if scans else 0)
 
-    # -- entries -------------------------------------------------------------------------------
+    def _segments(self, name: str, total: int) -> FencedSegments:
+        fenced = self.fenced
+        place = fenced.store, name, total, self.clock, fenced.rng
+        return FencedSegments(*place, still=fenced.still)
 
     async def _delete_queried(self, name: str, number: int) -> int:
         """Delete a ledger's entries, partition by partition; return how many there were."""
-        schema, deleted = self.store.space.schema, 0
+        store, deleted = self.fenced.store, 0
         for partition in range(PARTITIONS):
             request = {
-                **_keys_only(schema),
+                **_keys_only(store.space.schema),
                 "KeyConditionExpression": "#p = :p",
                 "ExpressionAttributeValues": {
-                    ":p": {"S": self.store.space.text(ledger_kind(name, number, partition))}
+                    ":p": {"S": store.space.text(ledger_kind(name, number, partition))}
                 },
             }
             last: Any = {}
             while last is not None:
-                call = partial(self.store.dynamodb.query, **request, **last)
+                call = partial(store.dynamodb.query, **request, **last)
                 reply = await patiently(call)
-                await self._delete(reply["Items"])
-                deleted += len(reply["Items"])
+                deleted += await self.fenced.delete(reply["Items"])
                 more = "LastEvaluatedKey" in reply
                 last = {"ExclusiveStartKey": reply["LastEvaluatedKey"]} if more else None
         return deleted
 
     async def _delete_scanned(self, name: str, number: int, total: int) -> int:
         """Delete what a scan of the whole table finds; return how many were found here."""
-        space, deleted = self.store.space, 0
-        sweep = Segments(self.store, f"sweep.{name}.{number}", total, self.clock, self.rng)
+        store, deleted, ending = self.fenced.store, 0, anyio.Event()
+        space = store.space
         ours = {
             **_keys_only(space.schema),
             "FilterExpression": "begins_with(#p, :p)",
@@ -158,27 +203,20 @@ class Sweeping:
 
         async def serve(segment: Segment) -> None:
             nonlocal deleted
-            while not (segment.finished or segment.stopping.is_set()):
-                page = segment.scan_request(space.schema.name, limit=_PAGE_ITEMS) | ours
-                reply = await patiently(partial(self.store.dynamodb.scan, **page))
-                await self._delete(reply["Items"])
-                deleted += len(reply["Items"])
-                await segment.advance(reply.get("LastEvaluatedKey"))
+            try:
+                while not (segment.finished or segment.stopping.is_set()):
+                    page = segment.scan_request(space.schema.name, limit=_PAGE_ITEMS) | ours
+                    reply = await patiently(partial(store.dynamodb.scan, **page))
+                    deleted += await self.fenced.delete(reply["Items"])
+                    await segment.advance(reply.get("LastEvaluatedKey"))
+            except LeaseLost:
+                ending.set()
+                raise
 
-        await sweep.run(serve, new_worker_name())
-        await sweep.delete()
+        scan = self.scan(name, number, total)
+        if not await scan.run(serve, new_worker_name(), stopping=ending):
+            raise LeaseLost("another process sweeps, or the consumer was changed")
         return deleted
-
-    async def _delete(self, keys: Sequence[dict[str, Wire]]) -> None:
-        limiter, table = anyio.Semaphore(_AT_ONCE), self.store.space.schema.name
-
-        async def delete(key: dict[str, Wire]) -> None:
-            async with limiter:
-                await patiently(lambda: self.store.dynamodb.delete_item(TableName=table, Key=key))
-
-        async with anyio.create_task_group() as group:
-            for key in keys:
-                group.start_soon(delete, key)
 
 
 def _keys_only(schema: TableSchema) -> dict[str, Any]:

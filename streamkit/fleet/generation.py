@@ -17,8 +17,9 @@ any more, and what is parked can be counted. A worker that joins takes the quest
 Every one of these writes asks for all that the decision was made on: generation, builds, host.
 """
 
+import random
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
@@ -33,6 +34,7 @@ from streamkit.fleet.hosting import LAMBDA
 from streamkit.handler import Handler
 from streamkit.model.builds import Build, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
+from streamkit.processing.transaction import transact
 
 _KNOWN_MAX = 20
 """Fingerprints remembered: more roll-outs than are ever alive at once; the item stays small."""
@@ -204,19 +206,33 @@ async def finish_rewind(store: CursorStore, newest: Generation) -> int:
 
 
 async def write_generation(
-    store: CursorStore, newest: Generation | None, started: Generation
+    store: CursorStore,
+    newest: Generation | None,
+    started: Generation,
+    along: Sequence[Action] = (),
 ) -> None:
     """Let the consumer be in a generation, IF everything is as it was read.
+
+    Up to 99 actions without conditions may go `along`, in the same transaction.
 
     Raises:
         LeaseLost: it is not.
     """
     try:
-        await store.write(transition(store, newest, started))
+        await _write(store, transition(store, newest, started), along)
     except LeaseLost:
         # The SDK repeats a call whose reply was lost.
         if await newest_generation(store) != started:
             raise
+
+
+async def _write(store: CursorStore, action: Action, along: Sequence[Action]) -> None:
+    if not along:
+        await store.write(action)
+        return
+    schemas = {store.space.schema.name: store.space.schema}
+    if await transact(store.dynamodb, schemas, [action, *along], random.Random()) is not None:
+        raise LeaseLost(f"{action.ref.pk[1]} was changed by another process")
 
 
 def transition(store: CursorStore, newest: Generation | None, started: Generation) -> Action:
@@ -268,6 +284,17 @@ def builds_are(builds: Mapping[str, Build]) -> ConditionBase:
     return text.eq(builds_text(builds)) if builds else text.not_exists()
 
 
+def same_consumer(newest: Generation) -> ConditionBase:
+    """Return the condition that a consumer is the one that was read, not one founded later."""
+    incarnation = Attr("incarnation")
+    return incarnation.eq(newest.incarnation) if newest.incarnation else incarnation.not_exists()
+
+
+def same_builds(newest: Generation) -> ConditionBase:
+    """Return the condition that a consumer is the one that was read, and so are its builds."""
+    return builds_are(newest.builds) & same_consumer(newest)
+
+
 async def step_builds(
     store: CursorStore,
     newest: Generation,
@@ -275,6 +302,7 @@ async def step_builds(
     *,
     right: Collection[str] = (),
     advance: bool = False,
+    along: Sequence[Action] = (),
 ) -> Generation:
     """Let builds take a step.
 
@@ -284,6 +312,7 @@ async def step_builds(
         builds: all builds as they are from now on.
         right: aggregates that are not marked *needs rebuild* any more.
         advance: every shard has to take the step: it begins with a new number.
+        along: what is written together with it, without conditions.
 
     Raises:
         LeaseLost: the generation is another one by now, or somebody else took a step.
@@ -293,5 +322,5 @@ async def step_builds(
     stepped = replace(newest, number=number, builds=builds, rebuild=rebuild)
     if advance:  # who moves the consumer knows nothing of them
         stepped = replace(stepped, mover="")
-    await write_generation(store, newest, stepped)
+    await write_generation(store, newest, stepped, along)
     return stepped

@@ -46,6 +46,10 @@ LEASE_SECONDS = 15.0
 _CREATED_AT_ONCE = 16
 _LOOK_SECONDS = 2.0
 """Between two looks at segments of others, when there is nothing to take."""
+_PAUSE_SECONDS = 0.25
+"""Half of the first pause of a process that serves none; each pause is twice the one before."""
+_READ_AT_ONCE = 16
+"""Segments that are read to find one to take: the next ones are mostly free."""
 _GENERATION = 1
 
 
@@ -173,7 +177,8 @@ class Segments:
     """The segments of one pass. All who share it name the same number of them.
 
     `schemas` are those of the tables that commits write to, the control items' own included.
-    `paced` is what creating, taking and deleting a segment waits for.
+    `paced` is what creating, taking and deleting a segment waits for. Where somebody who froze may
+    find that the pass is over and its segments are gone, it `ends_when_gone`.
     """
 
     store: CursorStore
@@ -184,10 +189,12 @@ class Segments:
     schemas: Mapping[str, TableSchema] = field(default_factory=dict)
     lease_seconds: float = LEASE_SECONDS
     paced: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    ends_when_gone: bool = False
     _finished: set[str] = field(default_factory=set)
     _seen: dict[str, tuple[tuple[Any, ...], float]] = field(default_factory=dict)
     _running: set[str] = field(default_factory=set)
     _filling: anyio.Lock = field(default_factory=anyio.Lock)
+    _idle: anyio.Event = field(default_factory=anyio.Event)
 
     @property
     def names(self) -> list[str]:
@@ -220,13 +227,6 @@ class Segments:
         """Read all cursors of the pass, by name."""
         return await self.store.read_many(self.names)
 
-    async def all_finished(self) -> bool:
-        """Say whether the pass is complete."""
-        left = [name for name in self.names if name not in self._finished]
-        found = await self.store.read_many(left)
-        self._finished |= {name for name, cursor in found.items() if cursor.finished}
-        return len(self._finished) == self.total
-
     async def run(
         self, serve: Serve, owner: str, *, at_once: int = 4, stopping: anyio.Event | None = None
     ) -> bool:
@@ -240,26 +240,49 @@ class Segments:
 
         Raises:
             Exception: whatever `serve` raises; the other segments are given back.
+            LeaseLost: the pass is over, where it `ends_when_gone`.
         """
         stopping = stopping or anyio.Event()
         await self.create()
         try:
             async with anyio.create_task_group() as group:
-                while not stopping.is_set() and not await self.all_finished():
+                pause = _PAUSE_SECONDS
+                while not stopping.is_set():
                     await self._fill(group, serve, owner, at_once, stopping)
-                    with anyio.move_on_after(_LOOK_SECONDS if self._running else 0.5):
-                        await stopping.wait()
+                    if len(self._finished) == self.total:
+                        break
+                    pause = _PAUSE_SECONDS if self._running else min(2 * pause, _LOOK_SECONDS)
+                    await self._wait(stopping, _LOOK_SECONDS if self._running else pause)
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         return len(self._finished) == self.total
 
     async def delete(self) -> None:
-        """Delete the cursors of the pass."""
-        for name in self.names:
+        """Delete the cursors of the pass that are there."""
+        there = await self.cursors()
+        limiter, table = anyio.Semaphore(_CREATED_AT_ONCE), self.store.space.schema.name
+
+        async def delete(name: str) -> None:
             key = self.store.space.key("cursor", name)
-            table = self.store.space.schema.name
-            async with self.paced():
+            async with limiter, self.paced():
                 await self.store.dynamodb.delete_item(TableName=table, Key=key)
+
+        async with anyio.create_task_group() as group:
+            for name in there:
+                group.start_soon(delete, name)
+
+    async def _wait(self, stopping: anyio.Event, seconds: float) -> None:
+        """Wait so long; less if it is to end, or if all that was served here has ended."""
+        self._idle = idle = anyio.Event()
+
+        async def until(event: anyio.Event) -> None:
+            await event.wait()
+            group.cancel_scope.cancel()
+
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as group:
+                group.start_soon(until, stopping)
+                group.start_soon(until, idle)
 
     async def _fill(
         self,
@@ -269,25 +292,39 @@ class Segments:
         at_once: int,
         stopping: anyio.Event,
     ) -> None:
-        """Take segments until as many are served as may be."""
+        """Take segments until as many are served as may be.
+
+        Those of others are read only where one more could be taken, some at a time: what it
+        serves itself, a process knows.
+        """
         async with self._filling:  # else two of this process would take one segment
             free = [n for n in self.names if n not in self._finished and n not in self._running]
-            if len(self._running) >= at_once or not free:
-                return
-            found = await self.store.read_many(free)
-            for name in free:
+            for start in range(0, len(free), _READ_AT_ONCE):
                 if len(self._running) >= at_once:
                     return
-                cursor = found.get(name)
-                if cursor is None or cursor.finished or not self._may_take(cursor):
-                    continue
-                try:
-                    async with self.paced():
-                        taken = await self.store.take(cursor, owner, _GENERATION)
-                except LeaseLost:
-                    continue
-                self._running.add(name)
-                group.start_soon(self._serve, taken, serve, stopping, at_once, group, owner)
+                some = free[start : start + _READ_AT_ONCE]
+                found = await self.store.read_many(some)
+                if self.ends_when_gone and len(found) < len(some):
+                    raise LeaseLost(f"the pass {self.name} is over")
+                for cursor in (found[name] for name in some if name in found):
+                    if len(self._running) >= at_once:
+                        break
+                    taken = await self._taken(cursor, owner)
+                    if taken is not None:
+                        self._running.add(taken.name)
+                        group.start_soon(self._serve, taken, serve, stopping, at_once, group, owner)
+
+    async def _taken(self, cursor: Cursor, owner: str) -> Cursor | None:
+        """Take a segment as it was read; None if it is not to be had."""
+        if cursor.finished:
+            self._finished.add(cursor.name)
+        if cursor.finished or not self._may_take(cursor):
+            return None
+        try:
+            async with self.paced():
+                return await self.store.take(cursor, owner, _GENERATION)
+        except LeaseLost:
+            return None
 
     async def _serve(
         self,
@@ -313,6 +350,8 @@ class Segments:
             self._finished.add(taken.name)
             if not stopping.is_set():
                 await self._fill(group, serve, owner, at_once, stopping)
+        if not self._running:
+            self._idle.set()
 
     async def _under_lease(self, segment: Segment, serve: Serve) -> None:
         try:

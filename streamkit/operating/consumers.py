@@ -7,39 +7,40 @@ try finds what a first one has left; one that was overtaken deletes nothing of a
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streamkit.actions import OURS, Action, Verb, Wire, item_ref
-from streamkit.aggregates.sweeping import Sweeping
+from streamkit.actions import Wire
+from streamkit.aggregates.sweeping import Broom
 from streamkit.app import App
-from streamkit.aws import Aws, fetch_all
+from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import DIRECTORIES, ControlSpace
 from streamkit.cursor import CursorStore
-from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.directory import Entry, entries, leave
-from streamkit.fleet.generation import Generation, begin_move, newest_generation
+from streamkit.fleet.fenced import Fenced
+from streamkit.fleet.generation import (
+    Generation,
+    begin_move,
+    newest_generation,
+    same_consumer,
+)
 from streamkit.fleet.hosting import DELETING, LAMBDA
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
 from streamkit.fleet.pausing import set_paused
-from streamkit.model.conditions import Attr, Condition, absent
+from streamkit.model.conditions import Attr, absent
 from streamkit.parked.listing import HeldLane, held_lanes, list_parked, show
 from streamkit.processing.mark import item_of, path_of
 from streamkit.processing.parking import LAMBDA_CHUNKS
-from streamkit.processing.transaction import transact
 from streamkit.running.preflight import Finding
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import start_text
 from streamkit.surroundings import describe, survey
-
-_TOGETHER = 99
-"""Deletions in one transaction, beside its fence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,44 +199,41 @@ async def delete_consumer(
 
 async def _delete(ledgers: Ledgers, entry: Entry) -> int:
     """Let nobody begin any more, and delete from the leaves to the consumer's item."""
-    store = ledgers.store(entry)
+    store, rng = ledgers.store(entry), random.Random()
     newest = await newest_generation(store)
-    if newest is None:  # nothing but the entry is left
-        await _send(store, [leave(store.space.schema, entry)], absent)
-        return 0
-    if newest.host != DELETING:
-        try:
+    try:
+        if newest is None:  # nothing but the entry is left
+            await Fenced(store, absent, rng).apply([leave(store.space.schema, entry)])
+            return 0
+        if newest.host != DELETING:
             newest = await begin_move(store, newest, DELETING)
-        except LeaseLost:
-            raise _overtaken(store) from None
-    # Workers that only seem to be dead commit nothing from here on: what is parked now is all.
-    await capture(store, newest.number, read=False)
-    same = Attr("incarnation")
-    same_one = same.eq(newest.incarnation) if newest.incarnation else same.not_exists()
-    erasing = _Erasing(store, Attr("host").eq(DELETING) & same_one)
-    deleted = await erasing.all_but_the_consumer()
-    last = [] if store.space.schema.sk else [store.space.delete("members")]
-    last += [store.space.delete("consumer"), leave(store.space.schema, entry)]
-    await _send(store, last, erasing.still)
+        # Workers that only seem to be dead commit nothing from here on: what is parked now is all.
+        await capture(store, newest.number, read=False)
+        erasing = _Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)
+        deleted = await erasing.all_but_the_consumer(newest)
+        last = [] if store.space.schema.sk else [store.space.delete("members")]
+        last += [store.space.delete("consumer"), leave(store.space.schema, entry)]
+        await erasing.apply(last)
+    except LeaseLost:
+        raise ConfigurationError(
+            f"consumer {store.space.consumer} was changed or deleted by somebody else meanwhile;"
+            " try again"
+        ) from None
     return deleted + 1
 
 
-@dataclass
-class _Erasing:
+class _Erasing(Fenced):
     """Deletes the control items of a consumer, IF it is still the one that is being deleted."""
 
-    store: CursorStore
-    still: Condition
-
-    async def all_but_the_consumer(self) -> int:
+    async def all_but_the_consumer(self, newest: Generation) -> int:
         """Delete; return how many items there were."""
         store, space = self.store, self.store.space
         cursors = await every_cursor(store)
         lanes = await held_lanes(store, cursors)
         parked = await list_parked(store, lanes)
-        await self._layer(await self._marks(lanes))
+        await self.delete_there(await self._marks(lanes))
         chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
-        deleted = await Sweeping(store, SystemClock(), random.Random()).delete_all()
+        deleted = await Broom(self, SystemClock()).sweep_all(newest.builds)
         for layer in (
             [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],
             [("parked", p.lane, p.position) for p in parked],
@@ -244,13 +242,13 @@ class _Erasing:
             [("cursor", name) for name in [LISTER, *cursors]],
             [("dir", str(number)) for number in range(DIRECTORIES)],
         ):
-            deleted += await self._layer([space.key(*names) for names in layer])
+            deleted += await self.delete_there([space.key(*names) for names in layer])
         roster = Roster(store)
         seen = await roster.look()
         for name in seen.members:
             await roster.remove(name)
         if seen.paused:
-            await _send(store, [roster.pausing(0)], self.still)
+            await self.apply([roster.pausing(0)])
         return deleted + len(seen.members)
 
     async def _marks(self, lanes: Iterable[HeldLane]) -> list[dict[str, Wire]]:
@@ -266,39 +264,6 @@ class _Erasing:
                 if key is not None:
                     keys.append(self.store.space.key(*await path_of(self.store, key)))
         return keys
-
-    async def _layer(self, keys: Sequence[dict[str, Wire]]) -> int:
-        """Delete those that are there, and return how many these are."""
-        schema = self.store.space.schema
-        found = await fetch_all(self.store.dynamodb, schema.name, keys) if keys else []
-        there = [item_ref(schema, item) for item in found]
-        for start in range(0, len(there), _TOGETHER):
-            some = there[start : start + _TOGETHER]
-            await _send(self.store, [Action(ref, Verb.DELETE) for ref in some], self.still)
-        return len(there)
-
-
-async def _send(store: CursorStore, actions: Sequence[Action], still: Condition) -> None:
-    """Apply actions IF the consumer's item is so; one of them may delete it.
-
-    Raises:
-        ConfigurationError: it is not.
-    """
-    consumer = store.space.ref("consumer")
-    mine = [action for action in actions if action.ref == consumer]
-    fence = mine[0] if mine else Action(consumer, Verb.CHECK)
-    fence.guards.append((Guard(still), OURS))
-    everything = actions if mine else [*actions, fence]
-    schemas = {store.space.schema.name: store.space.schema}
-    if await transact(store.dynamodb, schemas, everything, random.Random()) is not None:
-        raise _overtaken(store)
-
-
-def _overtaken(store: CursorStore) -> ConfigurationError:
-    return ConfigurationError(
-        f"consumer {store.space.consumer} was changed or deleted by somebody else meanwhile; try"
-        " again"
-    )
 
 
 async def start_findings(app: App, store: CursorStore) -> list[Finding]:

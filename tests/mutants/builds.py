@@ -4,6 +4,65 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "scan-waits-for-nothing",
+        "migrate/segments.py",
+        "            self._idle.set()\n",
+        "            pass\n",
+        "a pass over a few items ends two seconds after its last segment",
+        test="tests/simulation/test_rebuild.py::test_rebuilds_of_a_few_items_take_two_seconds_however_often",
+    ),
+    Mutant(
+        "refused-while-a-worker-joins-again",
+        "aggregates/rebuilding.py",
+        "            if self.clock.monotonic() < until:\n",
+        "            if self.clock.monotonic() > until:\n",
+        "a rebuild right after another one is refused, because no worker seems to run",
+        test="tests/simulation/test_rebuild.py::test_a_rebuild_waits_for_a_worker_that_joins_again_and_not_for_one_that_does_not",
+    ),
+    Mutant(
+        "pass-reads-what-it-need-not",
+        "migrate/segments.py",
+        """                if len(self._running) >= at_once:
+                    return
+""",
+        "",
+        "a process that serves all it may reads other segments every two seconds",
+        test="tests/simulation/test_segments.py::test_a_long_pass_reads_no_segment_that_its_process_serves",
+    ),
+    Mutant(
+        "sweep-forgets-how-far-it-was",
+        "aggregates/sweeping.py",
+        "            past = tuple(each",
+        """            await broom.scan(name, number, segments).delete()
+            past = tuple(each""",
+        "a sweep by scans that is broken off before its end is in the table begins anew, each time",
+        test="tests/simulation/test_rebuild_freezes.py::test_a_sweep_that_is_broken_off_before_its_last_write_scans_nothing_again",
+    ),
+    Mutant(
+        "sweep-unfenced",
+        "aggregates/sweeping.py",
+        "Fenced(self.store, same_builds(newest), self.rng)",
+        "Fenced(self.store, ~same_builds(newest) | same_builds(newest), self.rng)",
+        "a sweeper that froze deletes the ledger of a consumer that was founded later",
+        test="tests/simulation/test_rebuild_freezes.py::test_a_sweeper_that_thaws_deletes_nothing_of_a_consumer_founded_later",
+    ),
+    Mutant(
+        "sweeper-that-froze-begins-anew",
+        "aggregates/fencing.py",
+        "    ends_when_gone: bool = True\n",
+        "    ends_when_gone: bool = False\n",
+        "a sweeper that froze waits for ever for segments that are gone",
+        test="tests/simulation/test_rebuild_freezes.py::test_a_sweeper_by_scans_that_thaws_when_all_is_swept_leaves_nothing",
+    ),
+    Mutant(
+        "deletion-of-ledgers-unfenced",
+        "operating/consumers.py",
+        "Broom(self, SystemClock())",
+        'Broom(Fenced(store, Attr("kind").exists(), self.rng), SystemClock())',
+        "a deleter that froze deletes the ledger of a consumer of the name that was founded later",
+        test="tests/simulation/test_rebuild_freezes.py::test_a_deleter_that_thaws_deletes_nothing_of_a_consumer_founded_later",
+    ),
+    Mutant(
         "left-out-in-silence",
         "aggregates/listing.py",
         "        elif left.get(name):\n",
@@ -131,8 +190,8 @@ MUTANTS = (
     Mutant(
         "segments-outlive-their-build",
         "aggregates/rebuilding.py",
-        "                await self._segments(number, segments).delete()\n",
-        "                pass\n",
+        "                    group.start_soon(self._segments(generation, number, segments).delete)\n",
+        "                    pass\n",
         "a scanner that froze counts for a build that is over",
         row="E new build, same keys emptied, no fence",
         test="tests/simulation/test_rebuild.py::test_a_rebuild_that_begins_anew_ends_the_one_before",

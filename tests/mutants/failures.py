@@ -303,8 +303,8 @@ MUTANTS = (
     Mutant(
         "deleter-wakes-up-later",
         "operating/consumers.py",
-        '    erasing = _Erasing(store, Attr("host").eq(DELETING) & same_one)\n',
-        '    erasing = _Erasing(store, Attr("kind").exists())\n',
+        '_Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)',
+        '_Erasing(store, Attr("kind").exists(), rng)',
         "who froze while it deleted a consumer deletes a new one of the same name when it thaws",
         test="tests/simulation/test_commands.py::test_a_command_frozen_at_any_call_does_no_harm_when_it_thaws",
     ),

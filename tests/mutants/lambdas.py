@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "marks-left-for-ever",
         "operating/consumers.py",
-        "        await self._layer(await self._marks(lanes))\n",
+        "        await self.delete_there(await self._marks(lanes))\n",
         "",
         "the marks of a deleted consumer's held items stay in the table for ever",
         test="tests/simulation/test_lambda_anew.py::test_a_deletion_leaves_no_mark_that_does_not_expire",

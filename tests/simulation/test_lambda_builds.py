@@ -449,7 +449,8 @@ class Slow:
         return apply()
 
 
-def test_a_sweep_by_scans_goes_on_where_the_last_run_was_broken_off(monkeypatch):
+@pytest.mark.parametrize("seconds", [7, 7.5, 8, 8.5, 9])
+def test_a_sweep_by_scans_goes_on_where_the_last_run_was_broken_off(monkeypatch, seconds):
     monkeypatch.setattr(sweeping, "_PAGE_ITEMS", 3)
 
     async def main():
@@ -468,11 +469,11 @@ def test_a_sweep_by_scans_goes_on_where_the_last_run_was_broken_off(monkeypatch)
         left = [12]
         async with environment_of(world, app, Process("function", faults=Slow())) as environment:
             while left[-1]:
-                await maintain(environment, 8)
+                await maintain(environment, seconds)
                 left.append(sum("#ledger#" in str(i["PK"]) for i in world.items("Sessions")))
                 assert len(left) < 40
             for _ in range(9):
-                await maintain(environment, 8)
+                await maintain(environment, seconds)
             newest = await newest_generation(environment.store)
         assert newest.builds["Active"].state == "live"
         assert len(left) > 3

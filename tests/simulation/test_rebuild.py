@@ -6,15 +6,18 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated
 
+import anyio
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Max, Sum
+from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.fleet.generation import newest_generation, step_builds
 from streamkit.operating.consumers import delete_consumer
+from streamkit.settings import Settings
 from streamkit.shape import TableShape
 from streamkit.source.loss import mark_rebuild
 from streamkit.testing import Harness
-from streamkit.testing.world import CrashPoint
+from streamkit.testing.world import CrashPoint, Process
 from tests.simulation.rebuilds import (
     FAST,
     TABLE,
@@ -564,3 +567,72 @@ def test_a_consumer_that_is_deleted_leaves_no_ledger_and_no_segments(harness_of)
     harness._run(delete_consumer(harness._aws, TABLE, "shop", clock=harness.world.clock))
     left = [item for item in harness.world.items(TABLE) if "_sk_kind" in item]
     assert [item["_sk_kind"]["S"] for item in left] == ["index"]
+
+
+class Distant(Process):
+    """Every call of it takes about 20 ms."""
+
+    async def intercept(self, call, apply):
+        await anyio.sleep(0.02)
+        return await super().intercept(call, apply)
+
+
+@pytest.fixture
+def distant(monkeypatch, harness_of):
+    """A shop at default settings, whose every call takes about 20 ms."""
+    monkeypatch.setattr("streamkit.testing.harness.Process", Distant)
+    monkeypatch.setattr("streamkit.testing.stops.Process", Distant)
+    harness = harness_of(app_of(), settings=Settings())
+    open_existing(harness)
+    return harness
+
+
+def rebuild_at_once(harness):
+    """Rebuild, and return as soon as all is counted: how long that took."""
+    app, clock = harness.app, harness.world.clock
+    began = clock.time()
+    done = harness.operate(
+        lambda aws: rebuild_aggregate(app, aws, "Sales", clock=clock, rng=random.Random(1))
+    )
+    assert done.done
+    return clock.time() - began
+
+
+def test_rebuilds_of_a_few_items_take_two_seconds_however_often(distant):
+    took = [rebuild_at_once(distant) for _ in range(6)]
+    assert max(took) <= 2.0, took
+    assert is_exact(distant)
+
+
+def members(harness):
+    return [i for i in harness.world.items(TABLE) if i.get("_sk_kind") == {"S": "member"}]
+
+
+def test_a_rebuild_that_begins_while_its_worker_takes_a_step_is_not_refused(distant):
+    """A worker that takes the step of a rebuild leaves, and comes back under another name."""
+    gaps = 0
+    for number in range(12):
+        rebuild_at_once(distant)
+        for _ in range(1000):
+            if not members(distant):
+                break
+            distant.advance("0.01s")
+        gaps += not members(distant)
+        distant.advance(f"{number * 0.004}s")
+    assert gaps >= 2
+    assert is_exact(distant)
+
+
+def test_a_rebuild_waits_for_a_worker_that_joins_again_and_not_for_one_that_does_not(harness_of):
+    harness = harness_of(app_of(), settings=FAST)
+    open_existing(harness)
+    harness.stop()
+    operator = Operator(harness)
+    harness.advance("3s")
+    assert operator.error is None
+    harness.settle()
+    assert operator.wait().done
+    harness.stop()
+    operator = Operator(harness)
+    harness.advance("20s")
+    assert "no worker of shop is running" in str(operator.error)

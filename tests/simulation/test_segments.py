@@ -201,3 +201,54 @@ def test_actions_go_with_the_position_or_not_at_all():
         return (await store.item("tally", "x"))["n"]
 
     assert run(scenario) == {"N": "1"}
+
+
+class Reads:
+    """Counts the read units of a process: one for each control item that it asks for."""
+
+    def __init__(self):
+        self.units = 0
+
+    async def intercept(self, call, apply):
+        if call.operation == "BatchGetItem":
+            self.units += call.payload.count(b"#cursor#")
+        return apply()
+
+
+def test_a_long_pass_reads_no_segment_that_its_process_serves():
+    """For each of 32 segments that ends, up to 16 are read, and none while they are served."""
+    total = 32
+    reads = Reads()
+
+    async def scenario(site, aws):
+        async def serve(segment):
+            await anyio.sleep(120)
+            await segment.advance(None)
+
+        async with site.world.clients(Process("one", faults=reads)) as own:
+            assert await site.segments(own, total).run(serve, "one", at_once=8)
+
+    run(scenario)
+    assert reads.units <= total + 16 * (total + 1)
+
+
+def test_a_process_that_waits_for_anothers_segments_sees_their_end_and_reads_only_those():
+    reads = Reads()
+
+    async def scenario(site, aws):
+        async def serve(segment):
+            await anyio.sleep(100)
+            await segment.advance(None)
+            ended.append(anyio.current_time())
+
+        ended = []
+        clients = site.world.clients(Process("two", faults=reads))
+        async with clients as own, anyio.create_task_group() as group:
+            group.start_soon(lambda: site.segments(aws).run(serve, "one", at_once=4))
+            await anyio.sleep(1)
+            assert await site.segments(own).run(serve, "two", at_once=4)
+            assert len(ended) == 4
+            assert anyio.current_time() - max(ended) <= 2
+
+    run(scenario)
+    assert reads.units <= 4 + 4 * (100 / 2 + 4)
