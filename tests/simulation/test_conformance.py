@@ -7,8 +7,12 @@ import os
 
 import pytest
 
+from streamkit.aws_lambda import marks
+from streamkit.effects import Guard
+from streamkit.model.conditions import absent, any_of, present
+from streamkit.processing.holds import HeldLanes
 from streamkit.shape import entities_of
-from streamkit.testing import Trouble, trial
+from streamkit.testing import Different, Trouble, trial
 from streamkit.testing.crew import Crew
 from streamkit.testing.hosts import Functions
 from tests.simulation.conformance import Market, make_app
@@ -34,3 +38,29 @@ def test_every_kind_comes_to_the_same_table_in_every_host(seed):
     for entity in entities_of(make_app()):
         for other in others:
             assert not first.final.compare(entity, other.final[entity]).differences
+
+
+def holds_are_not_read(monkeypatch):
+    """A worker that takes a shard does not know what is parked: later changes overtake that."""
+
+    async def nothing(*_):
+        return None
+
+    monkeypatch.setattr(HeldLanes, "load", nothing)
+
+
+def marks_are_not_asked(monkeypatch):
+    """A function does again what comes again."""
+    monkeypatch.setattr(marks.Marks, "is_done", lambda *_: False)
+    anyhow = any_of(absent, present)
+    monkeypatch.setattr(marks, "_before", lambda *_: anyhow)
+    monkeypatch.setattr(marks, "_BARE", Guard(anyhow))
+
+
+@pytest.mark.parametrize(
+    ("host", "plant"), [("worker", holds_are_not_read), ("lambda", marks_are_not_asked)]
+)
+def test_a_bug_that_is_planted_in_a_host_is_found(host, plant, monkeypatch):
+    plant(monkeypatch)
+    with pytest.raises(Different):
+        end_of(host, 0)

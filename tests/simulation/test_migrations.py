@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from streamkit import TableShape
+from streamkit.migrate import in_place as migrate_in_place
 from streamkit.migrate.transform import visible
 from streamkit.model.copies import COPY, MOVED
 from streamkit.testing.migrations import migrate
@@ -51,6 +52,14 @@ def test_every_item_reaches_the_new_shape_and_no_write_is_lost(seed):
     assert phases(ran) == ["done"]
     assert all(has_status_day(order) for order in ran.items(Order))
     assert any("unknown" in item for item in ran.raw(Order))
+
+
+def test_a_bug_that_is_planted_in_a_migration_is_found(monkeypatch):
+    """An item is written although it is not any more what was read: one that was deleted is back."""
+    always = "attribute_exists(PK) OR attribute_not_exists(PK)"
+    monkeypatch.setattr(migrate_in_place, "unchanged", lambda *_: always)
+    with pytest.raises(AssertionError):
+        test_every_item_reaches_the_new_shape_and_no_write_is_lost(0)
 
 
 def test_touch_marks_items_and_the_stream_brings_them_once():

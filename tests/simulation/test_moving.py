@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -18,8 +19,10 @@ from streamkit import (
     Policy,
     Query,
 )
-from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
-from streamkit.testing import Trouble, trial
+from streamkit.control import START
+from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers, to_workers
+from streamkit.moving.marking import Marking
+from streamkit.testing import Different, Trouble, trial
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
@@ -42,6 +45,36 @@ def test_a_consumer_moves_under_traffic_although_its_mover_is_killed(host, seed)
     # Not every seed has poison, or a mover that writes often enough to be killed.
     assert seed or all(comparison.compared for comparison in ran.comparisons)
     assert seed or ran.met["mover killed"]
+
+
+async def nothing(*_):
+    """Take the place of a step that a planted bug leaves out."""
+
+
+def marks_are_not_raised(monkeypatch):
+    """Functions do again what workers have done."""
+    monkeypatch.setattr(Marking, "raise_all", nothing)
+
+
+def positions_are_forgotten(monkeypatch):
+    """Workers do again what functions have done."""
+    write = to_workers.replace_cursors
+
+    async def from_the_oldest(fence, cursors, generation):
+        await write(fence, [replace(c, position=START) for c in cursors], generation)
+
+    monkeypatch.setattr(to_workers, "replace_cursors", from_the_oldest)
+
+
+@pytest.mark.parametrize(
+    ("host", "plant"), [(ToLambda, marks_are_not_raised), (ToWorkers, positions_are_forgotten)]
+)
+def test_a_bug_that_is_planted_in_a_move_is_found(host, plant, monkeypatch):
+    plant(monkeypatch)
+    app = make_app()
+    moving = partial(host, kill=1)
+    with pytest.raises(Different):
+        trial(app, Market(app), seed=0, acts=30, trouble=TROUBLE, host=moving)
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER"):

@@ -13,6 +13,7 @@ from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Ma
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.fleet.generation import newest_generation, step_builds
 from streamkit.operating.consumers import delete_consumer
+from streamkit.processing.ledger import Entry
 from streamkit.settings import Settings
 from streamkit.shape import TableShape
 from streamkit.source.loss import mark_rebuild
@@ -99,8 +100,8 @@ class Trouble:
             self.met["crash"] += 1
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_it_is_exact_whoever_writes_dies_or_freezes_meanwhile(harness_of, seed):
+def explore(harness_of, seed):
+    """Rebuild under traffic and trouble; all is exact then, and stays so."""
     rng = random.Random(f"rebuild/{seed}")
     harness = harness_of(app_of(), shards=2, seed=seed, settings=FAST)
     open_existing(harness, range(10))
@@ -123,6 +124,18 @@ def test_it_is_exact_whoever_writes_dies_or_freezes_meanwhile(harness_of, seed):
         traffic.act()
     assert is_exact(harness)
     assert state_of(harness) == "live"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_exact_whoever_writes_dies_or_freezes_meanwhile(harness_of, seed):
+    explore(harness_of, seed)
+
+
+def test_a_bug_that_is_planted_in_a_rebuild_is_found(harness_of, monkeypatch):
+    """A change counts as if its item had been counted before, whatever the ledger says."""
+    monkeypatch.setattr(Entry, "is_live", property(lambda _: True))
+    with pytest.raises(AssertionError):
+        explore(harness_of, 0)
 
 
 def scenario(harness, at, moment):
