@@ -304,7 +304,7 @@ class Registration:
             check: says of an item in the new shape, as its entity, whether it is right.
             conflict: `report` an item whose target's place is taken, or `keep` what is there.
             owner: for `derive`: the `@app.derive` handler that keeps the items from now on.
-            to: another table, where the new items go.
+            to: another table: `rekey` moves the items there, `touch` puts others beside them.
             index: for `touch`: where the items are found, by their keys alone.
 
         Raises:

@@ -10,7 +10,8 @@ attribute name, and what it looks at is tracked. An item is done once the functi
 about it, so the function must give nothing more for what it has made itself.
 
     in_place   the item is changed where it is: `Set` and `Remove` without a key, or the entity
-    touch      the same, but the pass only marks items, and the stream does the work
+    touch      the same, but the pass only marks items, and the stream does the work; with `to`, the
+               entities that are to be in another table: return them
     rekey      the item goes to another key (or table): return the new entity, or None to leave it
     split      parts of the item become items: return them, and what to `Set` or `Remove` in the
                item once its parts are the truth
@@ -208,8 +209,8 @@ def _misplaced(migration: Migration) -> Iterator[str]:
         ),
         (migration.owner is not None and mode != "derive", "owner= goes with mode='derive'"),
         (
-            migration.reverse is not None and mode == "derive",
-            "what is derived is deleted on rollback; leave reverse= out",
+            migration.reverse is not None and migration.is_pairs and not migration.moves,
+            "what comes beside an item is deleted on rollback; leave reverse= out",
         ),
         (
             migration.index is not None and mode != "touch",

@@ -92,15 +92,20 @@ class Expenses:
             self._write(spent, "rewrite", self._schema, marked, None)
             return
         if self._migration.mode == "touch":
-            touched = {**marked, TOUCH: {"S": f"{self._migration.id}-1"}}
-            self._write(spent, "rewrite", self._schema, item, touched)
-            item = touched
+            item = self._touch(item, spent)
         after = {n: v for n, v in item.items() if n not in rewrite.removes} | self._mark
         self._write(spent, "rewrite", self._schema, item, after | wire(rewrite.sets))
+
+    def _touch(self, item: Item, spent: Spent) -> Item:
+        touched = {**item, **self._mark, TOUCH: {"S": f"{self._migration.id}-1"}}
+        self._write(spent, "rewrite", self._schema, item, touched)
+        return touched
 
     def _pair(
         self, item: Item, rewrite: Rewrite, there: Sequence[Item | None], spent: Spent
     ) -> None:
+        if self._migration.mode == "touch" and rewrite.targets:
+            item = self._touch(item, spent)
         reads = read_units(item_size(item))
         reads += sum(read_units(item_size(one)) if one else 1 for one in there)
         spent["rewrite", "read", ""] += reads

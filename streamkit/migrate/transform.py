@@ -295,10 +295,10 @@ class Transform:
         changed = rewrite.sets.keys() | rewrite.removes
         if changed & self.schema.key_attributes:
             raise TransformError(f"{declared}: a key attribute cannot be set; use mode='rekey'")
-        if self.migration.mode in ("rekey", "derive") and rewrite.changes_item:
-            raise TransformError(
-                f"{declared}: mode={self.migration.mode!r} leaves the item itself as it is"
-            )
+        beside = self.migration.mode in ("rekey", "derive") or self.migration.to is not None
+        if beside and rewrite.changes_item:
+            how = f"mode={self.migration.mode!r}" if self.migration.to is None else "to="
+            raise TransformError(f"{declared}: {how} leaves the item itself as it is")
         for name, (kind, what) in self._key_types().items():
             value = rewrite.sets.get(name)
             if value is not None and (kind not in encode(value) or value in ("", b"")):

@@ -11,7 +11,7 @@ from typing import Any
 from streamkit.actions import Wire
 from streamkit.changes import Change
 from streamkit.clock import Clock
-from streamkit.entity import Entity
+from streamkit.entity import Entity, spec_of
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import DONE, Calls, Terms
@@ -132,10 +132,10 @@ class Work:
             await self.switched.backward(key, tally)
 
     async def _bring(self, item: Item, tally: Tally) -> None:
-        if self.migration.is_pairs:
-            await self.pairs.forward(self._key(item), tally)
-        elif self.migration.mode == "touch" and self.state.phase == "scanning":
+        if self.migration.mode == "touch" and self.state.phase == "scanning":
             await self.touch(item, tally)
+        elif self.migration.is_pairs:
+            await self.pairs.forward(self._key(item), tally)
         else:
             await self.in_place.reconcile(item, tally, live=False)
         if self.state.phase == "verifying" and self.migration.check is not None:
@@ -152,6 +152,11 @@ class Work:
         name = terms.name(TOUCH)
         value = terms.value(touch)
         condition = f"{exists} AND (attribute_not_exists({name}) OR {name} <> {value})"
+        typed = self.schema.type_attribute
+        if typed is not None and typed not in item:  # the index does not show it
+            name_of_type = terms.name(typed)
+            own = terms.value({"S": spec_of(self.migration.entity).type})
+            condition += f" AND (attribute_not_exists({name_of_type}) OR {name_of_type} = {own})"
         mark = terms.value({"S": mark_text(self._writer)})
         update = f"SET {name} = {value}, {terms.name(MARK)} = {mark}"
         outcome = await self.calls.update(
@@ -164,7 +169,8 @@ class Work:
 
     def _needs_touch(self, item: Item) -> bool:
         try:
-            return self.transform.of(plain(item)).changes_item
+            rewrite = self.transform.of(plain(item))
+            return rewrite.changes_item or bool(rewrite.targets)
         except Exception:  # noqa: BLE001 - the stream will say what is wrong with it
             return True
 
@@ -324,7 +330,8 @@ class Work:
         """Say whether a change is this migration's own."""
         mark = new.get(MARK, {"S": ""})
         ours = mark["S"].startswith("migration:") and mark["S"].endswith(f":{self._writer}")
-        return ours and (old is None or old.get(MARK) != mark)
+        touched = old is not None and old.get(TOUCH) != new.get(TOUCH)
+        return ours and not touched and (old is None or old.get(MARK) != mark)
 
     def _may_be_late(self, old: Item) -> bool:
         """Say whether an old item that is gone may have been deleted by old code."""

@@ -72,9 +72,10 @@ def test_the_examples_register_what_they_say(page, names):
     assert set(names) <= set(handlers_of(page))
 
 
-def test_the_example_of_a_migration_declares_it():
+def test_the_examples_of_migrations_declare_them():
     app = module_of(*examples("docs/migrations.md"))["app"]
-    assert [(m.id, m.mode) for m in app.migrations.values()] == [("0003", "in_place")]
+    declared = [(m.id, m.mode, m.to) for m in app.migrations.values()]
+    assert declared == [("0003", "in_place", None), ("0005", "touch", "Dispatch")]
 
 
 def test_the_example_of_traces_declares_the_app():

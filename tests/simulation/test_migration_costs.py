@@ -89,6 +89,7 @@ WAYS = {
     "in_place": (Deal, branded, {"mode": "in_place"}),
     "index": (Branded, in_index, {"mode": "in_place"}),
     "touch": (Deal, branded, {"mode": "touch"}),
+    "touch to": (Deal, bargain, {"mode": "touch", "to": "New"}),
     "rekey": (Deal, bargain, {"mode": "rekey", "reverse": deal_again}),
     "to": (Deal, bargain, {"mode": "rekey", "to": "New"}),
     "split": (Deal, text_apart, {"mode": "split"}),
@@ -186,6 +187,8 @@ def spent(way, step, kind, size=SMALL):
         ("index", "scan", SMALL, 0.25, 2),
         # The mark, and then what the stream writes; the stream's image needs no read.
         ("touch", "scan", SMALL, 0.25, 2),
+        # The mark, and then a transaction of the stream, as that of `rekey` below.
+        ("touch to", "scan", SMALL, 2.25, 5),
         # The source is read once more, and what is in the target's place: 2. A transaction takes
         # two units for the target, and two to hold the source to what was read.
         ("rekey", "scan", SMALL, 2.25, 4),
@@ -229,6 +232,7 @@ def test_a_plan_says_what_is_taken(way):
     [
         ("`in_place`", "in_place"),
         ("`touch`", "touch"),
+        ("`touch`, `to=`", "touch to"),
         ("`derive`", "derive"),
         ("`rekey`", "rekey"),
         ("`rekey`, `to=`", "to"),
