@@ -307,7 +307,8 @@ class Census:
         """Compute a group from its items, under the segment's lease.
 
         Raises:
-            LeaseLost: changes of the group kept coming in between.
+            LeaseLost: another process has the segment, or changes of the group kept coming.
+            ConfigurationError: it does not fit in one transaction, or is refused.
         """
         space = self.store.space
         for _ in range(_RECOMPUTES_MAX):
@@ -320,11 +321,15 @@ class Census:
             source = GuardSource("", self.aggregate.__name__, 0)
             writes = [compile_effect(effect, self.tables.own, source) for effect in effects]
             checks = [
-                Action(read.ref, Verb.CHECK, guards=[(Guard(c), OURS) for c in read.conditions])
+                Action(read.ref, Verb.CHECK, guards=[(Guard(c), source) for c in read.conditions])
                 for read in tracker.reads
                 if read.conditions
             ]
-            draft.offer(writes, checks)
+            if not draft.offer(writes, checks):
+                raise ConfigurationError(
+                    f"{self.aggregate.__name__}: the extremes of group {key.digest} do not fit in"
+                    " one transaction; keep fewer of them, or less of each"
+                )
             lease = Action(space.ref("cursor", segment.cursor.name), Verb.CHECK)
             lease.guards.append(lease_guard(segment.cursor))
             actions = [*draft.actions.values(), lease]
@@ -334,4 +339,6 @@ class Census:
                 return
             if isinstance(sent, Invalid):
                 raise ConfigurationError(f"{self.aggregate.__name__}: {sent.code}")
+            if OURS in sent.sources:
+                raise LeaseLost(f"segment {segment.cursor.name} was taken")
         raise LeaseLost(f"group {key.digest} kept changing while it was computed")

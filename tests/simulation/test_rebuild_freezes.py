@@ -2,17 +2,22 @@
 have done the same, have taken the next step, or have founded another consumer of the name."""
 
 import random
+from typing import Annotated
 
 import pytest
 
+from streamkit import Aggregate, ConfigurationError, Count, Entity, Key, Max, Top
 from streamkit.aggregates.sweeping import Sweeping
 from streamkit.cursor import CursorStore
 from streamkit.fleet.generation import newest_generation
 from streamkit.operating.consumers import delete_consumer
 from streamkit.testing.world import Process
 from tests.simulation.rebuilds import (
+    BROKEN,
     FAST,
+    PATIENT,
     Gate,
+    Operator,
     Sale,
     Session,
     app_of,
@@ -24,6 +29,32 @@ from tests.simulation.rebuilds import (
     store_of,
     until,
 )
+
+
+class Bid(Entity, pk="LOT#{lot}", sk="BID#{number}"):
+    lot: str
+    number: int
+    price: int
+    note: str = ""
+
+
+class Best(Aggregate[Bid], pk="BEST#{lot}", sk="BEST"):
+    lot: str
+    bids: Annotated[int, Count()] = 0
+    price: Annotated[int | None, Max("price")] = None
+
+    @classmethod
+    def group(cls, bid: Bid) -> Key["Best"]:
+        return cls.key(lot=bid.lot)
+
+    @classmethod
+    def members(cls, lot):
+        return Bid.query(lot=lot)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_broken():
+    BROKEN.clear()
 
 
 class Other(Process):
@@ -57,6 +88,31 @@ def deletes_entries(call):
 
 def deletes_segments(call):
     return call.operation == "TransactWriteItems" and b"#cursor#build." in call.payload
+
+
+def creates_segments(call):
+    return deletes_segments(call) and b'"Put"' in call.payload
+
+
+def clears(call):
+    return call.operation == "TransactWriteItems" and b'"OF#' in call.payload
+
+
+def drops_what_is_parked(call):
+    return call.operation == "TransactWriteItems" and b"#lane#" in call.payload
+
+
+def computes_extremes(call):
+    writes = call.operation == "TransactWriteItems" and b'"BEST#' in call.payload
+    return writes and b'"Delete"' not in call.payload
+
+
+def takes_the_next_step(call):
+    return call.operation == "UpdateItem" and b'"scanning' in call.payload
+
+
+def counts_items(call):
+    return call.operation == "TransactWriteItems" and b"#ledger#" in call.payload
 
 
 def creates_a_sweep(call):
@@ -194,3 +250,98 @@ def test_a_sweep_that_is_broken_off_before_its_last_write_scans_nothing_again(ha
     assert harness._run(newest_generation(store_of(harness))).builds["Active"].state == "live"
     assert [call for call in harness.world.calls[before:] if call.operation == "Scan"] == []
     zombie.go_on(gate)
+
+
+# -- one place in each phase, of a build that is over by then --------------------------------------
+
+
+def frozen_at(harness, place, name):
+    """Let one who rebuilds stand still at a place, wholly."""
+    gate = Gate(place)
+    zombie = Operator(harness, "zombie", gate=gate, aggregate=name)
+    until(harness, gate.met)
+    zombie.freeze()
+    return zombie
+
+
+def thawed(harness, zombie):
+    """Let it go on to its end."""
+    zombie.thaw()
+    zombie.faults.open.set()
+    for _ in range(100):
+        if zombie.task.done():
+            harness.settle()
+            return
+        harness.advance("2s")
+    raise AssertionError("who stood still does not end")
+
+
+@pytest.mark.parametrize("builds", [1, 2])
+@pytest.mark.parametrize("place", [clears, takes_the_next_step, creates_segments, counts_items])
+def test_who_rebuilds_and_thaws_when_others_have_rebuilt_changes_nothing(harness_of, place, builds):
+    harness = harness_of(app_of(), settings=FAST)
+    open_existing(harness)
+    zombie = frozen_at(harness, place, "Sales")
+    for number in range(builds):
+        rebuild(harness, name=f"other {number}")
+        harness.put(Sale(number=100 + number, shop="a", amount=3), Sale(number=1, shop="c"))
+        harness.delete(Sale.key(number=2 + number))
+        harness.settle()
+    thawed(harness, zombie)
+    assert is_exact(harness)
+    current = f".Sales.{build_number(harness, 'Sales')}."
+    assert all(current in i["_sk_name"]["S"] for i in entries(harness) if "_sk_name" in i)
+
+
+def test_who_drops_what_is_parked_and_thaws_later_drops_nothing_that_was_parked_since(harness_of):
+    harness = harness_of(app_of(policy=PATIENT), settings=FAST)
+    open_existing(harness)
+    rebuild(harness)  # what is parked while shards count by the ledger holds its item
+    for amount in (5, 6):
+        BROKEN.add("odd")
+        harness.put(Sale(number=7, shop="odd", amount=amount))
+        harness.settle()
+        assert len(harness.parked()) == 1
+        BROKEN.clear()
+        if amount == 5:
+            zombie = frozen_at(harness, drops_what_is_parked, "Sales")
+            rebuild(harness, name="other")
+    thawed(harness, zombie)
+    assert len(harness.parked()) == 1
+    pass_hours(harness, 3)
+    assert is_exact(harness)
+
+
+def test_who_computes_extremes_and_thaws_when_their_items_are_gone_writes_none(harness_of):
+    harness = harness_of(app_of(Best), settings=FAST)
+    harness.put(*(Bid(lot="x", number=n, price=10 * n) for n in range(4)))
+    harness.settle()
+    zombie = frozen_at(harness, computes_extremes, "Best")
+    for bid in harness.scan(Bid):
+        harness.delete(bid.item_key)
+    for name in ("second", "third"):  # after which the group is as it was: not there
+        rebuild(harness, name=name, aggregate="Best")
+        harness.settle()
+    thawed(harness, zombie)
+    assert [one.price for one in harness.scan(Best) if one.price is not None] == []
+
+
+class Long(Aggregate[Bid], pk="BEST#{lot}", sk="LONG"):
+    lot: str
+    notes: Annotated[tuple[str, ...], Top(20, by="price", of=lambda bid: bid.note)] = ()
+
+    @classmethod
+    def group(cls, bid: Bid) -> Key["Long"]:
+        return cls.key(lot=bid.lot)
+
+    @classmethod
+    def members(cls, lot):
+        return Bid.query(lot=lot)
+
+
+def test_extremes_that_fit_in_no_transaction_are_not_called_computed(harness_of):
+    harness = harness_of(app_of(Long, policy=PATIENT), settings=FAST)
+    harness.put(*(Bid(lot="x", number=n, price=n, note="x" * 390_000) for n in range(11)))
+    harness.settle()
+    with pytest.raises(ConfigurationError, match=r"the extremes of group .* do not fit"):
+        rebuild(harness, aggregate="Long")
