@@ -7,10 +7,13 @@ from typing import Annotated
 import pytest
 
 from streamkit import Aggregate, ConfigurationError, Count, Entity, Key, Max, Top
+from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.aggregates.sweeping import Sweeping
+from streamkit.aggregates.verification import verify_aggregate
 from streamkit.cursor import CursorStore
 from streamkit.fleet.generation import newest_generation
 from streamkit.operating.consumers import delete_consumer
+from streamkit.testing import Harness, every_freeze
 from streamkit.testing.world import Process
 from tests.simulation.rebuilds import (
     BROKEN,
@@ -345,3 +348,69 @@ def test_extremes_that_fit_in_no_transaction_are_not_called_computed(harness_of)
     harness.settle()
     with pytest.raises(ConfigurationError, match=r"the extremes of group .* do not fit"):
         rebuild(harness, aggregate="Long")
+
+
+# -- at any call -----------------------------------------------------------------------------------
+
+
+def rebuilt_with_everything(harness):
+    """Rebuild twice an aggregate with extremes, whose contents are wrong, with something parked."""
+    BROKEN.clear()
+    app, clock = harness.app, harness.world.clock
+
+    def operate():
+        done = harness.operate(
+            lambda aws: rebuild_aggregate(
+                app, aws, "Lots", segments=2, clock=clock, rng=random.Random(1)
+            )
+        )
+        assert done.done
+
+    harness.put(*(Bid(lot="xyz"[n % 3], number=n, price=10 * n) for n in range(6)))
+    harness.settle()
+    harness.put(Lots(lot="x", bids=70), Lots(lot="gone", bids=3, price=999))
+    operate()
+    BROKEN.add("y")
+    harness.put(Bid(lot="y", number=7, price=99))
+    harness.settle()
+    BROKEN.clear()
+    for bid in [bid for bid in harness.scan(Bid) if bid.lot == "z"]:
+        harness.delete(bid.item_key)
+    operate()
+    harness.put(Bid(lot="x", number=3, price=1))
+    harness.settle()
+    found = {one.lot: (one.bids, one.price) for one in harness.scan(Lots) if one.bids}
+    assert found == {"x": (2, 1), "y": (3, 99)}
+    looked = harness._run(verify_aggregate(app, harness._aws, "Lots", clock=clock))
+    assert looked.ok
+    assert not looked.unsettled
+
+
+class Lots(Aggregate[Bid], pk="LOTS#{lot}", sk="LOTS"):
+    lot: str
+    bids: Annotated[int, Count()] = 0
+    price: Annotated[int | None, Max("price")] = None
+
+    @classmethod
+    def group(cls, bid: Bid) -> Key["Lots"]:
+        if bid.lot in BROKEN:
+            raise ValueError("this lot is closed")
+        return cls.key(lot=bid.lot)
+
+    @classmethod
+    def members(cls, lot):
+        return Bid.query(lot=lot)
+
+
+def a_shop_of_lots():
+    return Harness(app_of(Lots, policy=PATIENT), shards=1, settings=FAST)
+
+
+def test_who_rebuilds_and_stands_still_at_any_call_changes_nothing_when_it_goes_on():
+    stops = every_freeze(rebuilt_with_everything, a_shop_of_lots, part="operation", sample=12)
+    assert len(list(stops)) == 12
+
+
+def test_a_worker_that_stands_still_at_any_call_of_a_rebuild_changes_nothing_when_it_goes_on():
+    stops = every_freeze(rebuilt_with_everything, a_shop_of_lots, sample=8)
+    assert len(list(stops)) == 8
