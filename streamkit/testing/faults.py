@@ -15,6 +15,7 @@ from typing import Protocol
 import anyio
 import msgspec
 
+from streamkit.aws import READ_SECONDS
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Call, Response
 from streamkit.testing.sightings import WRITES
@@ -30,6 +31,13 @@ KINDS = (
     "slow",
 )
 """Every kind of fault; `Faults` says what each is."""
+
+LATE_KINDS = ("overdue", "late_reply")
+"""What a plan may have beside them: a write that arrives minutes later, by when its client token is
+mostly forgotten, so that it is a new request; and one whose reply comes too late for its caller."""
+_AMBIGUOUS = ("lost_reply", "late", *LATE_KINDS)
+OVERDUE_SECONDS = 900.0
+"""How late an overdue write arrives at most."""
 
 _ONLY = {"conflict": "TransactWriteItems", "expired": "GetRecords"}
 _THROTTLES = {
@@ -49,6 +57,8 @@ class Interceptor(Protocol):
 
 def fits(kind: str, call: Call) -> bool:
     """Say whether a call can meet a fault of this kind: some are answers of one operation."""
+    if kind in LATE_KINDS:
+        return call.operation in WRITES
     return _ONLY.get(kind, call.operation) == call.operation
 
 
@@ -63,7 +73,13 @@ async def inflict(
     if kind == "slow":
         await anyio.sleep(rng.random())
         return apply()
-    if kind in ("lost_request", "lost_reply", "late"):
+    if kind == "late_reply":
+        response = apply()
+        await anyio.sleep(wait := rng.random() * 2 * READ_SECONDS)
+        if wait < READ_SECONDS:
+            return response
+        raise TimeoutError("the reply came too late")
+    if kind in ("lost_request", "lost_reply", "late", "overdue"):
         return _broken(kind, apply, rng)
     return Response.of_error(_refusal(kind, call, rng))
 
@@ -71,8 +87,11 @@ async def inflict(
 def _broken(kind: str, apply: Callable[[], Response], rng: random.Random) -> Response:
     if kind == "lost_reply":
         apply()
-    elif kind == "late":
-        asyncio.get_running_loop().call_later(rng.random() * _LATE_SECONDS, apply)
+    elif kind != "lost_request":
+        seconds = rng.random() * _LATE_SECONDS
+        if kind == "overdue":
+            seconds = rng.uniform(0.6, 1.0) * OVERDUE_SECONDS
+        asyncio.get_running_loop().call_later(seconds, apply)
     if rng.random() < 0.5:
         raise TimeoutError("the reply never came")
     raise ConnectionResetError("the connection broke")
@@ -206,7 +225,7 @@ class PlannedFaults:
         if kind is None:
             return apply()
         self.taken[kind] += 1
-        if call.operation == "TransactWriteItems" and kind in ("lost_reply", "late"):
+        if call.operation == "TransactWriteItems" and kind in _AMBIGUOUS:
             self.taken["ambiguous_commit"] += 1
         return await inflict(kind, call, apply, self._rng)
 

@@ -36,6 +36,7 @@ class Iterators:
 
     _cursors: dict[str, Cursor] = field(default_factory=dict)
     _readers: dict[tuple[str, str], _Reader] = field(default_factory=dict)
+    _takers: dict[str, str] = field(default_factory=dict)
     _trimmed: set[tuple[str, str]] = field(default_factory=set)
 
     def see(self, sighting: Sighting) -> Iterator[str]:
@@ -45,6 +46,7 @@ class Iterators:
                 self._cursors[after.name] = after
                 if taken(before, after):
                     self._readers[sighting.actor, after.name] = _Reader(_number(after))
+                    self._takers[after.name] = sighting.actor
         if sighting.call.operation == "GetRecords":
             self._read(sighting)
         elif sighting.call.operation == "GetShardIterator":
@@ -76,9 +78,16 @@ class Iterators:
             yield f"{sighting.actor} opened {shard} at {kind}"
         elif cursor is None or sighting.sent < call.at:
             return
-        elif kind == "TRIM_HORIZON" and cursor.position != START and place not in self._trimmed:
+        elif kind == "TRIM_HORIZON" and self._knows(place, cursor) and place not in self._trimmed:
             yield f"{sighting.actor} opened {shard} at the horizon, its position is known"
         self._trimmed.discard(place)
+
+    def _knows(self, place: tuple[str, str], cursor: Cursor) -> bool:
+        """Say whether a process knows a position; whose lease was taken, its own alone."""
+        reader = self._readers.get(place)
+        if reader is not None and self._takers.get(cursor.name) != place[0]:
+            return reader.sure > 0
+        return cursor.position != START
 
     def _after(self, actor: str, shard: str, number: int) -> Iterator[str]:
         reader = self._readers.get((actor, shard))

@@ -2,12 +2,14 @@
 
 A *long* plan lasts 30 hours with a patient fleet, so that shards roll by themselves and records are
 trimmed behind it; one with an *outage* has a time in which no worker is alive, mostly longer than
-the stream's retention; a short one lasts a minute and is full of trouble. Times are virtual seconds.
+the stream's retention; a short one lasts a minute and is full of trouble. In a *late* one, which is
+short, some writes arrive minutes after they were sent, and some replies too late. Times are virtual
+seconds.
 """
 
 import random
 
-from streamkit.testing.faults import KINDS
+from streamkit.testing.faults import KINDS, LATE_KINDS
 from streamkit.testing.plan import Event, Plan
 
 PATIENT = {
@@ -18,10 +20,20 @@ PATIENT = {
     "look_interval": 300.0,
     "checkpoint_interval": 3600.0,
 }
+SLOW = {
+    "heartbeat": 12.0,
+    "lease": 30.0,
+    "poll_ceiling": 20.0,
+    "list_interval": 60.0,
+    "look_interval": 6.0,
+}
+"""Of a fleet that waits for what is late: minutes of a quick one are dear to simulate."""
 LONG_EVERY = 16
 """One seed in so many is long."""
 OUTAGE_EVERY, OUTAGE_AT = LONG_EVERY, 6
 """And one in so many, the sixth, has an outage."""
+LATE_EVERY, LATE_AT = LONG_EVERY, 9
+"""And one in so many, the ninth, has writes that are late."""
 _UNKNOWN = ("lost_reply", "lost_reply", "late", "lost_request")
 _HOUR = 3600.0
 _LONG_SECONDS = 30 * _HOUR
@@ -33,21 +45,28 @@ def draw(seed: int) -> Plan:
     if seed % OUTAGE_EVERY == OUTAGE_AT - 1:
         return _with_outage(rng)
     is_long = seed % LONG_EVERY == LONG_EVERY - 1
+    is_late = seed % LATE_EVERY == LATE_AT - 1
     seconds = _LONG_SECONDS if is_long else rng.uniform(25.0, 50.0)
-    workers = 1 if is_long else rng.choice([1, 2, 2, 3, 3, 4, 5])
+    stretch = 210.0 if is_long else 1.0
+    if is_late:
+        seconds, stretch = 4 * seconds, 4.0
+    workers = 1 if is_long else rng.choice([1, 2] if is_late else [1, 2, 2, 3, 3, 4, 5])
     shape = {
         "shards": rng.choice([1, 2]) if is_long else rng.choice([1, 2, 3, 4]),
         "seconds": round(seconds, 1),
-        "settings": PATIENT if is_long else {"checkpoint_interval": rng.choice([5.0, 60.0])},
+        "settings": PATIENT
+        if is_long
+        else {"checkpoint_interval": rng.choice([5.0, 60.0])} | (SLOW if is_late else {}),
         "engine": _engine(rng, is_long=is_long),
     }
     events = [Event("start", at=0.0, worker=n, version=1) for n in range(workers)]
-    events += _writes(rng, seconds)
+    events += [event for _ in range(3 if is_late else 1) for event in _writes(rng, seconds)]
     events += _lineage(rng, seconds, is_long=is_long)
-    events += _lives(rng, seconds, workers, stretch=210.0 if is_long else 1.0)
+    events += _lives(rng, seconds, workers, stretch=stretch)
     numbers = sorted({event["worker"] for event in events if event.what == "start"})
     events += _faults(rng, numbers)
     events += _storms(rng, numbers)
+    events += _late(rng, numbers) if is_late else []
     return Plan(shape, tuple(events))
 
 
@@ -181,4 +200,13 @@ def _storms(rng, numbers):
         for number in numbers
         if rng.random() < 0.3
         for call in [rng.randrange(10, 150)] * rng.randrange(3, 7)
+    ]
+
+
+def _late(rng, numbers):
+    """Writes of every kind that arrive minutes late or are answered too late, commits above all."""
+    return [
+        Event(what, worker=number, call=rng.randrange(3, 400), kind=rng.choice(LATE_KINDS))
+        for number in numbers
+        for what in ["fault"] * 4 + ["commit_fault"] * 16
     ]

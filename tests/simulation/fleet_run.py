@@ -2,7 +2,8 @@
 
 Everything follows from seed and plan. The run has three parts: trouble, while the plan's events
 happen; recovery, in which faults end and the fleet must read everything and own every open shard;
-and calm, in which it must not make calls or move leases without need. Then all workers are stopped,
+and calm, in which it must not make calls or move leases without need, nor take what arrives now, up
+to a quarter of an hour after it was sent. Then all workers are stopped,
 which must not take long or leave a lease behind.
 """
 
@@ -18,7 +19,7 @@ from streamkit.control import read_cursor
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.coverage import Coverage
-from streamkit.testing.faults import PlannedFaults
+from streamkit.testing.faults import OVERDUE_SECONDS, PlannedFaults
 from streamkit.testing.invariants import Leases, Referee, Violation, usual
 from streamkit.testing.loop import EPOCH, run_virtually
 from streamkit.testing.plan import Plan
@@ -105,6 +106,7 @@ class FleetRun:
             try:
                 await self.trouble()
                 await self.recovery()
+                await self.stragglers()
                 await self.calm()
                 await self.end()
                 self.ruled()
@@ -150,6 +152,13 @@ class FleetRun:
             if self.now > deadline:
                 wrong = {k: (there[k], wanted[k]) for k in wanted if there[k] != wanted[k]}
                 self.fail("liveness", f"found, expected: {wrong}; without an owner: {unowned}")
+
+    async def stragglers(self) -> None:
+        """Wait until all that is overdue has arrived: nothing may come of it."""
+        if self.taken["overdue"]:
+            await self.ruled_sleep(OVERDUE_SECONDS)
+            if (wanted := self.wanted()) != (there := found(self.world)):
+                self.fail("late", f"expected {wanted}, found {there} after overdue writes arrived")
 
     async def calm(self) -> None:
         """Watch a fleet that has nothing to do; late requests arrive meanwhile."""

@@ -20,13 +20,14 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 
-from streamkit.testing.faults import KINDS
+from streamkit.testing.faults import KINDS, LATE_KINDS
 from streamkit.testing.plan import Plan, shrunk
 from tests.simulation.fleet_plan import draw
 from tests.simulation.fleet_run import Outcome, run
 
 WANTED = (
     *KINDS,
+    *LATE_KINDS,
     "ambiguous_commit",
     "commit_unknown",
     "empty_page",

@@ -55,6 +55,11 @@ SOUND = {
     "a reader after the position that it took over": [TAKE, COMMIT, STEAL, opened("two", "AFTER_SEQUENCE_NUMBER", 5, at=9)],
     "a reader after the last page that it was served": [TAKE, read("one", numbers=(5, 6)), opened("one", "AFTER_SEQUENCE_NUMBER", 6, at=3)],
     "a reader before the last page, whose reply may be lost": [TAKE, read("one", numbers=(5, 6)), read("one", after=6, numbers=(8,)), opened("one", "AFTER_SEQUENCE_NUMBER", 6, at=3)],
+    "a reader at the horizon that has read nothing, and does not know that a thief has": [
+        TAKE, wrote("two", HELD, replace(HELD, owner="bob", epoch=2), at=8),
+        wrote("two", replace(HELD, owner="bob", epoch=2), replace(ONCE, owner="bob", epoch=2), at=9),
+        opened("one", "TRIM_HORIZON", at=10),
+    ],
     "a reader at the horizon, since its position is trimmed": [TAKE, COMMIT, STEAL, opened("two", "AFTER_SEQUENCE_NUMBER", 5, at=9, status=400), opened("two", "TRIM_HORIZON", at=9)],
     "a child after its parent": [TAKE, wrote("one", HELD, replace(ONCE, state="finished"), at=2), read("one", "child", at=3)],
     "an empty page of a child": [read("one", "child", numbers=())],
@@ -79,6 +84,9 @@ BROKEN = {
     "a generation falls": (Leases, [wrote("one", replace(HELD, generation=2), HELD)]),
     "a reader at the tip": (Iterators, [TAKE, COMMIT, opened("one", "LATEST")]),
     "a reader at its position": (Iterators, [TAKE, COMMIT, opened("one", "AT_SEQUENCE_NUMBER")]),
+    "a reader at the horizon that has lost its lease, and not what it has read": (Iterators, [
+        TAKE, read("one", numbers=(5,)), read("one", after=5, numbers=()), COMMIT, STEAL, opened("one", "TRIM_HORIZON", at=10),
+    ]),
     "a reader at the horizon without need": (Iterators, [TAKE, COMMIT, opened("one", "TRIM_HORIZON")]),
     "a reader before what it has read": (Iterators, [TAKE, read("one", numbers=(5, 6)), read("one", after=6, numbers=()), opened("one", "AFTER_SEQUENCE_NUMBER", 5, at=3)]),
     "a reader before the position that it took over": (Iterators, [TAKE, COMMIT, STEAL, opened("two", "AFTER_SEQUENCE_NUMBER", 4, at=9)]),

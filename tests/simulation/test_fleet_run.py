@@ -8,8 +8,12 @@ from itertools import count
 
 import pytest
 
+from streamkit.actions import OURS
 from streamkit.cursor import CursorStore
+from streamkit.effects import Guard
+from streamkit.model.conditions import Attr
 from streamkit.pacing import Pacing
+from streamkit.processing import commit
 from streamkit.processing.committing import CommitStage
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.running.pipeline import ShardPipeline
@@ -17,11 +21,13 @@ from streamkit.running.shardset import ShardSet
 from streamkit.source.reader import ShardReader
 from streamkit.testing.plan import Event, Plan
 from tests.simulation import simulate
-from tests.simulation.fleet_plan import PATIENT
+from tests.simulation.fleet_plan import LATE_AT, LATE_EVERY, PATIENT, draw
 from tests.simulation.fleet_run import FleetRun, run
 from tests.simulation.shop import TABLE
 
 HOUR = 3600.0
+OVERDUE = range(LATE_AT - 1, 60, LATE_EVERY)
+"""The first seeds whose plans are late."""
 
 
 def short(*events, workers=1, shards=1):
@@ -130,6 +136,22 @@ def test_a_loss_that_ends_a_worker_fails_a_run_whose_app_did_not_say_to_go_on():
     (violation, *_) = run(3, halts).violations
     assert violation.invariant == "error"
     assert "RetentionLost" in violation.text
+
+
+def test_seeds_whose_writes_are_overdue_find_a_fence_that_forgets_what_was_committed(monkeypatch):
+    """A commit that arrives again when its token is forgotten comes from the present owner."""
+    clean = run(OVERDUE[0], draw(OVERDUE[0]))
+    assert not clean.failed, clean.violations
+    assert clean.counts["overdue"]
+    assert clean.counts["late_reply"]
+
+    def forgetful(cursor):
+        lease = Attr("owner").eq(cursor.owner) & Attr("epoch").eq(cursor.epoch)
+        return Guard(lease & Attr("generation").eq(cursor.generation)), OURS
+
+    monkeypatch.setattr(commit, "lease_guard", forgetful)
+    found = [run(seed, draw(seed)).invariant for seed in OVERDUE]
+    assert {"books", "positions"} & set(found), found
 
 
 # -- the smallest plan -----------------------------------------------------------------------------
