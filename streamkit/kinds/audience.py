@@ -115,14 +115,15 @@ class AudienceReader:
 
     async def _generated(self, change: Change[Any], token: str | None, limit: int) -> AudiencePage:
         found: list[Recipient] = []
-        generator = self.audience(change, after=token)
+        generator, tokens = self.audience(change, after=token), set[str]()
         try:
             with anyio.move_on_after(self.seconds) as scope:
                 async for place, to in generator:
-                    if place == token:
-                        text = "an audience yields the token twice that it goes on after"
+                    if place == token or place in tokens:
+                        text = "an audience yields a token twice, and could not go on after it"
                         raise ValueError(text)
                     token = place
+                    tokens.add(place)
                     found.append(Recipient(to, place, place))
                     if len(found) == limit:
                         return AudiencePage(found, place)

@@ -103,6 +103,14 @@ MUTANTS = (
         test="tests/simulation/test_rebuild_freezes.py::test_extremes_that_fit_in_no_transaction_are_not_called_computed",
     ),
     Mutant(
+        "group-is-not-at-rest",
+        "aggregates/verification.py",
+        "            at_rest = before.marks.get(place) == after.marks.get(place)\n",
+        "            at_rest = True\n",
+        "a group whose items change between the two readings is called wrong",
+        test="tests/simulation/test_verification.py::test_a_group_that_is_written_between_the_two_readings_is_not_called_wrong",
+    ),
+    Mutant(
         "left-out-in-silence",
         "aggregates/listing.py",
         "        elif left.get(name):\n",

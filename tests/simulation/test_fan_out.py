@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamkit import App, Inserted, Key, Modified, Put, Query, Scan, Set
+from streamkit import App, Inserted, Key, Modified, Policy, Put, Query, Scan, Set
 from streamkit.errors import DeclarationError
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash
@@ -199,6 +199,25 @@ def test_an_audience_may_be_generated_and_goes_on_after_its_token(harness_of):
     harness.settle()
     assert notes(harness) == users(120)
     assert "99" in begun
+
+
+@pytest.mark.parametrize("tokens", [["x", "x"], ["x", "y", "x"]])
+def test_a_generated_audience_that_repeats_a_token_leaves_nobody_out_in_silence(harness_of, tokens):
+    app = App("deals", table="Deals", entities=[Note, Watch], policy=Policy(attempts=1))
+
+    async def generated(change: Inserted[Deal], after: str | None):
+        for number, token in enumerate(tokens):
+            yield token, f"u{number:04}"
+
+    @app.fan_out(generated)
+    def tell(change: Inserted[Deal], to: str) -> Put[Note]:
+        return Put(Note(user=to, deal=change.new.deal))
+
+    harness = harness_of(app)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    (parked,) = harness.parked()
+    assert (parked.error, notes(harness)) == ("ValueError", [])
 
 
 def test_a_fan_out_that_cannot_be_declared_says_why():

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from streamkit import App, Delete, Inserted, Modified, Policy, Put, Query, Send, Set
+from streamkit.fan_outs import broadcasting
+from streamkit.fan_outs.broadcasting import AHEAD
 from streamkit.fan_outs.listing import cancel_fan_out, list_fan_outs
 from streamkit.operating.consumers import delete_consumer
 from streamkit.operating.rewind import RewindRefused, rewind
@@ -181,9 +183,31 @@ def test_a_fan_out_goes_on_while_its_shard_splits_and_its_item_changes(harness_o
     assert not harness.parked()
 
 
-def test_of_two_who_serve_one_audience_each_page_is_served_by_one(harness_of):
+def waiting():
+    """Generate who has no note yet: the token after each page is the same."""
+    place = {}
+
+    async def generated(change: Inserted[Deal], after: str | None):
+        there = set(notes(place["harness"]))
+        for number, user in enumerate(u for u in users(300) if u not in there):
+            yield str(number), user
+
+    return place, generated
+
+
+@pytest.mark.parametrize("tokens", ["places", "repeated"])
+def test_of_two_who_serve_one_audience_each_page_is_served_by_one(harness_of, monkeypatch, tokens):
     """As after a split, when two workers hold one lane; here two people redrive it."""
-    harness = harness_of(make_app(rate=50, inline=0, otherwise=None))
+    monkeypatch.setattr(broadcasting, "AHEAD", 40 if tokens == "repeated" else AHEAD)
+    app, (place, generated) = make_app(rate=50, inline=0, otherwise=None), waiting()
+    if tokens == "repeated":
+        app = App("deals", table="Deals", entities=[Note, Watch])
+
+        @app.fan_out(generated, inline=0, rate=40)
+        def tell(change: Inserted[Deal], to: str) -> Put[Note]:
+            return Put(Note(user=to, deal=change.new.deal))
+
+    harness = place["harness"] = harness_of(app)
     begun(harness)
     harness.crash()
     written = []

@@ -26,6 +26,7 @@ from streamkit import (
 from streamkit.aggregates.listing import list_aggregates
 from streamkit.aggregates.verification import verify_aggregate
 from streamkit.settings import Settings
+from streamkit.testing.world import Process
 
 QUICK = Settings(heartbeat=60, lease=150, list_interval=300, look_interval=120)
 DAY = datetime(2027, 1, 15, tzinfo=UTC)
@@ -199,6 +200,59 @@ def test_traffic_is_no_difference_and_what_never_rests_is_unsettled(aggregate, h
     change(harness, pk, "ADD sales :one", one={"N": "1"})
     found = verify(harness, aggregate, writes_on_and_on)
     assert {one.pk for one in found.different} == {pk}
+
+
+class Plain(Aggregate[Sale], pk="PLAIN#{shop}", sk="PLAIN"):
+    shop: str
+    sales: Annotated[int, Count()] = 0
+
+    @classmethod
+    def group(cls, sale: Sale) -> Key["Plain"]:
+        return cls.key(shop=sale.shop)
+
+
+class Restless:
+    """Lets a sale come after the first reading of the source, and then, at each look, go before it
+    is read for the first time and come back before the second."""
+
+    def __init__(self, harness):
+        self.harness, self.readings = harness, 0
+
+    async def intercept(self, call, apply):
+        if call.operation != "Scan":
+            return apply()
+        self.readings += 1
+        if self.readings <= 2:
+            response = apply()
+            self.write("PutItem")
+            return response
+        self.write("DeleteItem" if self.readings % 2 else "PutItem")
+        return apply()
+
+    def write(self, operation):
+        item = sale(99, 5).attributes(self.harness.around.table)
+        what = {"Item": item}
+        if operation == "DeleteItem":
+            what = {"Key": {name: item[name] for name in ("PK", "SK")}}
+        engine = self.harness.world.engine
+        assert engine.call("dynamodb", operation, what | {"TableName": "Sales"})[0] == 200
+
+
+def test_a_group_that_is_written_between_the_two_readings_is_not_called_wrong(harness_of):
+    """What is stored of it, and what its items say, look the same each time: it is never at rest."""
+    harness = harness_of(make_app(Plain), settings=QUICK)
+    harness.put(sale(1, 3), sale(2, 7))
+    harness.settle()
+    restless = Restless(harness)
+
+    async def verified():
+        async with harness.world.clients(Process("verifier", faults=restless)) as aws:
+            return await verify_aggregate(harness.app, aws, "Plain", clock=harness.world.clock)
+
+    found = harness._run(verified())
+    assert restless.readings > 4
+    assert found.different == ()
+    assert found.unsettled
 
 
 def test_a_consumer_that_is_behind_leaves_it_unsettled(harness_of):
