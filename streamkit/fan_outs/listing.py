@@ -4,14 +4,16 @@ In: an app and its held lanes. Out: how far each fan-out has come. A fan-out tha
 no further: whoever was served stays served, and the next change of its item is fanned out next.
 """
 
+import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.parked.listing import HeldLane, Selection, held_lanes, list_parked, open_store
-from streamkit.parked.redrive import LaneReport, discard
+from streamkit.clock import Clock, SystemClock
+from streamkit.parked.listing import HeldLane, held_lanes, list_parked, open_store
+from streamkit.parked.redrive import discard_lane
 from streamkit.processing.parking import Parked
 
 State = Literal["serving", "failed", "stuck"]
@@ -72,16 +74,25 @@ async def list_fan_outs(app: App, aws: Aws) -> tuple[FanOutStatus, ...]:
     return fan_outs(app, lanes, await list_parked(store, lanes))
 
 
-async def cancel_fan_out(app: App, aws: Aws, lane: str) -> bool:
+async def cancel_fan_out(app: App, aws: Aws, lane: str, *, clock: Clock | None = None) -> bool:
     """Let a fan-out go no further; return whether it was under way.
+
+    Args:
+        app: whose fan-out.
+        aws: open clients.
+        lane: where it waits, as `list_fan_outs` names it.
+        clock: time, for simulations.
 
     Raises:
         ConfigurationError: a table is missing or has no stream, or may not be described.
     """
-    if lane not in {found.lane for found in await list_fan_outs(app, aws)}:
+    store = await open_store(app, aws)
+    held = [found for found in await held_lanes(store) if found.name == lane]
+    if not fan_outs(app, held, await list_parked(store, held)):
         return False
-    reports: list[LaneReport] = await discard(app, aws, Selection(lanes=frozenset({lane})))
-    return any(report.done for report in reports)
+    # The lane as it was looked at: the next fan-out of its item may be the first by now.
+    report = await discard_lane(store, held[0], random.Random(), clock or SystemClock())
+    return bool(report.done)
 
 
 def _state(lane: HeldLane, first: Parked) -> State:

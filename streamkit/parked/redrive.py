@@ -84,7 +84,7 @@ async def discard(
     store = await open_store(app, aws)
     rng, clock = rng or random.Random(), clock or SystemClock()
     return [
-        await _discard_lane(store, lane, rng, clock, chosen.parked_before, whole=whole)
+        await discard_lane(store, lane, rng, clock, chosen.parked_before, whole=whole)
         for lane in await chosen.choose(store)
     ]
 
@@ -108,15 +108,25 @@ async def open_redriver(
         yield Redriver(app, aws, around, tools, rng, clock, outlets=outlets, tracing=tracing)
 
 
-async def _discard_lane(
+async def discard_lane(
     store: CursorStore,
     held: HeldLane,
     rng: random.Random,
     clock: Clock,
-    before: float | None,
+    before: float | None = None,
     *,
-    whole: bool,
+    whole: bool = False,
 ) -> LaneReport:
+    """Drop the first change of a lane, IF it is still the one that was read when it was chosen.
+
+    Args:
+        store: the consumer's control items.
+        held: the lane, as it was chosen.
+        rng: jitter of repetitions.
+        clock: time.
+        before: leave changes alone that were parked from then on, in epoch seconds.
+        whole: also what waits behind the first change.
+    """
     report = LaneReport(held.name, held.handler)
     schemas = {store.space.schema.name: store.space.schema}
     while True:

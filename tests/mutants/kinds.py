@@ -183,4 +183,12 @@ MUTANTS = (
         "a derived item overwrites one of the application's",
         test="tests/simulation/test_derive.py::test_an_item_of_the_application_is_not_overwritten_and_not_deleted",
     ),
+    Mutant(
+        "cancel-looks-again",
+        "fan_outs/listing.py",
+        "discard_lane(store, held[0], ",
+        "discard_lane(store, (await held_lanes(store))[0], ",
+        "a cancel that was overtaken cancels the next fan-out of its item",
+        test="tests/simulation/test_commands.py::test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone",
+    ),
 )

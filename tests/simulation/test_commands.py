@@ -11,11 +11,15 @@ from typing import Annotated
 
 import anyio
 import pytest
+from typer.main import get_command
 
 from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Key, Modified, Policy, Put
 from streamkit.aggregates.listing import list_aggregates
 from streamkit.aggregates.rebuilding import rebuild_aggregate
+from streamkit.cli.program import program
 from streamkit.errors import ConfigurationError
+from streamkit.fan_outs import listing as fan_out_listing
+from streamkit.fan_outs.listing import cancel_fan_out
 from streamkit.operating.consumers import (
     delete_consumer,
     list_consumers,
@@ -26,6 +30,13 @@ from streamkit.operating.rewind import RewindRefused, rewind
 from streamkit.parked.redrive import discard, redrive
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
+from tests.simulation import (
+    migrating,
+    operators,
+    test_kcl_import,
+    test_migration_freezes,
+    test_stops,
+)
 
 SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
 PATIENT = Policy(attempts=1, retry_seconds=50_000, retry_seconds_max=50_000, breaker=False)
@@ -215,26 +226,98 @@ def rebuilt(harness):
     assert facts.state == "live"
 
 
+class Items:
+    """How the scenarios of moves write an item, and what is counted of it."""
+
+    def __init__(self, harness):
+        self.harness, self.n = harness, 0
+        DOWN["poison"] = 1
+
+    def put(self, name):
+        self.n += 1
+        self.harness.put(Thing(name=name, n=self.n))
+
+    def counted(self):
+        return times(self.harness)
+
+    def heal(self):
+        DOWN.clear()
+
+
 COMMANDS = {
-    "pause and resume": (paused_and_resumed, copying),
+    "consumers pause, consumers resume": (paused_and_resumed, copying),
     "rewind": (rewound, copying),
     "consumers delete": (deleted, counting),
+    "consumers to-lambda": (lambda h: operators.moved_to_lambda(h, Items(h)), counting),
+    "consumers to-workers": (lambda h: operators.moved_to_workers(h, Items(h)), counting),
     "parked redrive": (redriven, counting),
-    "parked drop": (dropped, counting),
+    "parked discard": (dropped, counting),
     "aggregate rebuild": (rebuilt, counting),
+    "fan-outs cancel": (
+        lambda h: operators.cancelled(h, DOWN),
+        lambda: operators.telling(PATIENT, DOWN),
+    ),
+    "migrate begin, migrate pause, migrate resume, migrate limit,"
+    " migrate switch, migrate contract": (
+        operators.migrated,
+        migrating.rekey,
+    ),
+    "migrate rollback": (operators.rolled_back, migrating.in_place),
+    "migrate errors waive, migrate errors retry": (
+        lambda h: operators.mended(h, DOWN),
+        lambda: operators.failing(DOWN),
+    ),
 }
+ELSEWHERE = {
+    "consumers import-kcl": test_kcl_import,
+    "migrate apply": test_migration_freezes,
+    "migrate join": test_migration_freezes,
+    "worker": test_stops,
+}
+"""Commands that write, and the tests in which they are killed and stand still at their calls."""
+READING = """
+    aggregate list, aggregate verify, check, consumers list, cost, explain, fan-outs list, iam,
+    lambda filter, migrate check, migrate errors list, migrate errors show, migrate history,
+    migrate new, migrate plan, migrate status, migrate verify, parked list, parked show, status
+"""
+"""They write nothing into a table. `demo` and `local` have no table but their own."""
+
+
+def commands(found, path=()):
+    if not hasattr(found, "commands"):
+        yield " ".join(path)
+        return
+    for name, below in found.commands.items():
+        yield from commands(below, (*path, name))
+
+
+def named(*texts):
+    return {name.strip() for text in texts for name in text.split(",")}
+
+
+def test_every_command_that_writes_is_killed_and_frozen_at_its_calls():
+    """A new command belongs into one of these lists, and if it writes, it needs a scenario."""
+    known = named(*COMMANDS) | ELSEWHERE.keys() | named(READING) | {"demo", "local"}
+    assert set(commands(get_command(program))) == known
+
+
+def sample_of(command, most):
+    """Return how many stops are tried: a migration takes its time, and so does a move."""
+    return most // 2 if command.startswith(("migrate", "consumers to")) else most
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_killed_at_any_call_is_finished_by_the_same_one(command):
     scenario, make_app = COMMANDS[command]
-    assert list(every_crash(scenario, of(make_app), part="operation", sample=6))
+    assert list(every_crash(scenario, of(make_app), part="operation", sample=sample_of(command, 6)))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_frozen_at_any_call_does_no_harm_when_it_thaws(command):
     scenario, make_app = COMMANDS[command]
-    assert list(every_freeze(scenario, of(make_app), part="operation", sample=10))
+    assert list(
+        every_freeze(scenario, of(make_app), part="operation", sample=sample_of(command, 10))
+    )
 
 
 @pytest.mark.parametrize("late", ["pause", "resume"])
@@ -251,3 +334,36 @@ def test_a_pause_or_resume_that_arrives_after_the_next_command_does_nothing(late
             harness.operate(lambda aws: pause_consumer(app, aws, clock=clock))
         harness.outlive()
         assert bool(consumer(harness)[0].paused) == (late == "resume")
+
+
+def test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone(monkeypatch):
+    """Another one cancels between its look and its write."""
+    look = fan_out_listing.list_parked
+    overtaken = []
+
+    async def faster(store, lanes):
+        found = await look(store, lanes)
+        if not overtaken:
+            overtaken.append(await harness_cancels())
+        return found
+
+    monkeypatch.setattr(fan_out_listing, "list_parked", faster)
+    with of(lambda: operators.telling(PATIENT, DOWN))() as harness:
+        app, clock = harness.app, harness.world.clock
+        DOWN["fans"] = 1
+        harness.put(operators.Fan(fan="ann"))
+        for n in (1, 2):
+            harness.put(operators.Deal(deal="d", n=n))
+        harness.settle()
+        (lane,) = {parked.lane for parked in harness.parked()}
+
+        async def harness_cancels():
+            overtaken.append("begun")
+            return await cancel_fan_out(app, harness._aws, lane, clock=clock)
+
+        assert not harness.operate(lambda aws: cancel_fan_out(app, aws, lane, clock=clock))
+        assert overtaken == ["begun", True]
+        DOWN.clear()
+        harness.redrive()
+        harness.settle()
+        assert [message.n for message in harness.scan(operators.Message)] == [2]
