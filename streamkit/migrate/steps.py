@@ -5,7 +5,7 @@ conditional change of it, with a line in its audit trail; the processes that run
 follow it. On failure: `ConfigurationError` says what is in the way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,10 @@ from streamkit.migrate.commands import (
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.order import related, require_last
 from streamkit.migrate.overlap import objection
-from streamkit.migrate.state import SWITCHED, Phase, State
+from streamkit.migrate.state import SWITCHED, Entry, Phase, State
+
+_COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
+"""What people say, as the first word of a line in the audit trail; processes say other things."""
 
 
 async def pause(
@@ -37,14 +40,11 @@ async def pause(
     Raises:
         ConfigurationError: there is no such migration, or it was never begun.
     """
-    clock, who = clock or SystemClock(), by or operator()
 
     def paused(state: State) -> State:
-        if require_begun(state).desired == "pause":
-            return state
-        return replace(state, desired="pause").noted(clock.time(), who, "pause")
+        return replace(require_begun(state), desired="pause")
 
-    return await (await open_book(app, aws)).change(migration_of(app, number).id, paused)
+    return await _command(app, aws, number, paused, "pause", by, clock)
 
 
 async def resume(
@@ -69,18 +69,16 @@ async def resume(
     Raises:
         ConfigurationError: there is no such migration, it was never begun, or changed since.
     """
-    migration, clock, who = migration_of(app, number), clock or SystemClock(), by or operator()
+    migration = migration_of(app, number)
 
     def resumed(state: State) -> State:
         require_same(migration, require_begun(state), accept_change=accept_change)
         later = replace(state, desired="run", digest=migration.digest)
         if state.phase == "blocked":
             later = replace(later, phase="verifying", attempt=state.attempt + 1)
-        return (
-            state if later == state else replace(later, note="").noted(clock.time(), who, "resume")
-        )
+        return state if later == state else replace(later, note="")
 
-    return await (await open_book(app, aws)).change(migration.id, resumed)
+    return await _command(app, aws, number, resumed, "resume", by, clock)
 
 
 async def set_limit(
@@ -93,13 +91,50 @@ async def set_limit(
     clock: Clock | None = None,
 ) -> State:
     """Change how much a migration may take, while it runs."""
-    clock = clock or SystemClock()
     what = f"limit reads={limit.max_reads} writes={limit.max_writes}"
 
     def changed(state: State) -> State:
-        return limited(require_begun(state), limit).noted(clock.time(), by or operator(), what)
+        return limited(require_begun(state), limit)
 
-    return await (await open_book(app, aws)).change(migration_of(app, number).id, changed)
+    return await _command(app, aws, number, changed, what, by, clock)
+
+
+async def _command(
+    app: App,
+    aws: Aws,
+    number: str,
+    change: Callable[[State], State],
+    what: str,
+    by: str | None,
+    clock: Clock | None,
+) -> State:
+    """Do what a person asked for, unless another person's command came between look and write.
+
+    What processes write meanwhile does not matter. A command that stood still would otherwise undo
+    the one that came after it.
+
+    Raises:
+        ConfigurationError: another command came between.
+    """
+    mine = Entry((clock or SystemClock()).time(), by or operator(), what)
+    seen: tuple[Entry, ...] | None = None
+
+    def once(state: State) -> State:
+        nonlocal seen
+        later = change(state)
+        if later == state or (seen is not None and mine in state.audit):
+            return state  # in the second case the reply of its write was lost
+        commands = tuple(e for e in state.audit if e.what.partition(" ")[0] in _COMMANDS)
+        if seen not in (None, commands):
+            last = commands[-1]
+            raise ConfigurationError(
+                f"migration {number}: {last.by} said {last.what!r} meanwhile, and so {what!r} was"
+                " not done; look at its status, and say it again if it is still wanted"
+            )
+        seen = commands
+        return later.noted(mine.at, mine.by, mine.what)
+
+    return await (await open_book(app, aws)).change(migration_of(app, number).id, once)
 
 
 async def switch(

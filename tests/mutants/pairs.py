@@ -107,4 +107,12 @@ MUTANTS = (
         "old items go minutes after old code wrote one",
         test="tests/simulation/test_migration_old_writers.py::test_updates_and_deletes_of_old_code_after_the_switch_stay_open_until_a_person_decides",
     ),
+    Mutant(
+        "late-pause-stops-again",
+        "migrate/steps.py",
+        "        if seen not in (None, commands):\n",
+        "        if False:\n",
+        "a command that stood still undoes the one that came after it",
+        test="tests/simulation/test_commands.py::test_a_command_of_a_migration_that_arrives_after_the_next_one_does_nothing",
+    ),
 )

@@ -45,7 +45,7 @@ def moved_to_lambda(harness, things):
     things.put("poison")
     harness.settle()
     harness.stop()
-    _operate(harness, partial(move_to_lambda, lease_seconds=LEASE))
+    operate(harness, partial(move_to_lambda, lease_seconds=LEASE))
     assert host_of(harness) == LAMBDA
     things.put("x")
     things.put("poison")
@@ -60,7 +60,7 @@ def moved_to_workers(harness, things):
     things.put("poison")
     functions(harness)
     things.put("x")
-    _operate(harness, partial(move_to_workers, in_flight=2.0))
+    operate(harness, partial(move_to_workers, in_flight=2.0))
     assert host_of(harness) == WORKERS
     things.put("x")
     things.put("poison")
@@ -74,7 +74,7 @@ def moved_to_workers(harness, things):
     harness.stop()
 
 
-def _operate(harness, command, *args):
+def operate(harness, command, *args):
     app, clock = harness.app, harness.world.clock
 
     async def work(aws):
@@ -128,7 +128,7 @@ def cancelled(harness, down):
     harness.settle()
     app = harness.app
     (under_way,) = harness._run(list_fan_outs(app, harness._aws))
-    _operate(harness, cancel_fan_out, under_way.lane)
+    operate(harness, cancel_fan_out, under_way.lane)
     assert not harness.parked()
     harness.advance("5m")
     down.clear()
@@ -173,16 +173,16 @@ def migrated(harness):
     harness.put(*old)
     harness.advance(900)
     for command in (begin, step("pause")):
-        _operate(harness, command)
+        operate(harness, command)
     assert state_of(harness).desired == "pause"
     for command in (step("set_limit", commands.Limit(None, 50.0)), step("resume")):
-        _operate(harness, command)
+        operate(harness, command)
     join(harness)
     assert state_of(harness).phase == "ready"
-    _operate(harness, step("switch"))
+    operate(harness, step("switch"))
     join(harness)
     assert state_of(harness).phase == "soaking"
-    _operate(harness, step("contract"))
+    operate(harness, step("contract"))
     join(harness)
     _is_over(harness, "done")
     assert not harness.scan(migrating.OldOrder)
@@ -192,9 +192,9 @@ def migrated(harness):
 def rolled_back(harness):
     harness.put(migrating.Order(user="u", order_id="1"))
     harness.advance(900)
-    _operate(harness, begin)
+    operate(harness, begin)
     join(harness)
-    _operate(harness, step("rollback"))
+    operate(harness, step("rollback"))
     join(harness)
     _is_over(harness, "rolled back")
     assert [order.status_day for order in harness.scan(migrating.Order)] == [None]
@@ -211,7 +211,7 @@ def mended(harness, down):
     for n in "012":
         harness.put(migrating.Order(user="u", order_id=n, day=n))
     harness.advance(900)
-    _operate(harness, begin)
+    operate(harness, begin)
     join(harness)
     assert state_of(harness).phase == "blocked"
     app, clock = harness.app, harness.world.clock
@@ -223,7 +223,7 @@ def mended(harness, down):
     )
     others = {one.id for one in failed} - waived
     harness.operate(lambda aws: mending.retry_errors(app, aws, "0001", others, clock=clock))
-    _operate(harness, step("resume"))
+    operate(harness, step("resume"))
     join(harness)
     _is_over(harness, "done")
     days = {order.order_id: order.status_day for order in harness.scan(migrating.Order)}

@@ -367,3 +367,28 @@ def test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone(m
         harness.redrive()
         harness.settle()
         assert [message.n for message in harness.scan(operators.Message)] == [2]
+
+
+LIMITS = [operators.step("set_limit", operators.commands.Limit(None, n)) for n in (50.0, 10.0)]
+PAUSE, RESUME = operators.step("pause"), operators.step("resume")
+LATE = {
+    "pause": ([PAUSE, RESUME], 0, lambda state: state.desired == "run"),
+    "resume": ([PAUSE, RESUME, PAUSE], 1, lambda state: state.desired == "pause"),
+    "limit": (LIMITS, 0, lambda state: state.max_writes == 10.0),
+}
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_a_command_of_a_migration_that_arrives_after_the_next_one_does_nothing(late):
+    given, number, holds = LATE[late]
+    with of(migrating.in_place)() as harness:
+        for command in [operators.begin, *given]:
+            operators.operate(harness, command)
+        writes = harness.operations.writes
+        assert len(writes) == 1 + len(given)
+    with of(migrating.in_place)() as harness:
+        harness.freeze(at=writes[1 + number], thaw="end", part="operation")
+        for command in [operators.begin, *given]:
+            operators.operate(harness, command)
+        harness.outlive()
+        assert holds(operators.state_of(harness))
