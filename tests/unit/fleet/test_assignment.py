@@ -1,10 +1,15 @@
 """Who a shard is assigned to: evenly, by weight, the same for all, and moved only when needed."""
 
+import time
 from collections import Counter
 
 import pytest
 
+from streamkit.control import Cursor
 from streamkit.fleet.assignment import assign, preference, share
+from streamkit.fleet.balance import Balance
+
+SHARDS, WORKERS = 10_000, 100
 
 
 def seats(count):
@@ -65,3 +70,48 @@ def test_a_split_changes_few_targets_besides_the_new_seat():
 def test_shares_and_preferences_need_nothing_but_names():
     assert share(10, {"a": 1, "b": 4}, "b") == 8.0
     assert preference("seat", "a") == preference("seat", "a") != preference("seat", "b")
+
+
+# -- the largest streams ---------------------------------------------------------------------------
+
+
+def seconds_of(shards, members):
+    """Measure the processor time of an assignment, the least of three."""
+    some, fleet, taken = seats(shards), workers(members), []
+    for _ in range(3):
+        began = time.process_time()
+        assign(some, fleet)
+        taken.append(time.process_time() - began)
+    return min(taken)
+
+
+def test_ten_thousand_shards_are_even_and_few_move_when_one_of_a_hundred_workers_leaves():
+    fleet = workers(WORKERS)
+    before = assign(seats(SHARDS), fleet)
+    assert set(Counter(before.values()).values()) == {SHARDS // WORKERS}
+    gone = next(iter(fleet))
+    after = assign(seats(SHARDS), {name: 1 for name in fleet if name != gone})
+    assert set(Counter(after.values()).values()) == {101, 102}
+    assert all(after[seat] != gone for seat in after)
+    assert moved(before, after) <= 3 * SHARDS / WORKERS
+
+
+def test_the_time_of_an_assignment_grows_with_shards_times_workers_and_no_faster():
+    small, large = seconds_of(1_000, 50), seconds_of(5_000, 100)
+    assert large < 10 * small * 3, (small, large)
+
+
+def test_a_worker_that_joins_a_hundred_claims_its_share_and_one_of_each():
+    fleet = [f"host/{n}/a{n}" for n in range(WORKERS)]
+    cursors = [
+        Cursor(name, owner=fleet[n % WORKERS], epoch=1) for n, name in enumerate(seats(SHARDS))
+    ]
+    weights = dict.fromkeys([*fleet, "new"], 1)
+    loads = dict.fromkeys(fleet, SHARDS // WORKERS) | {"new": 0}
+    mine = {seat for seat, owner in assign(seats(SHARDS), weights).items() if owner == "new"}
+    balance = Balance(SHARDS, weights, loads, "new")
+    claimed = balance.choose(cursors, mine)
+    assert len(claimed) == SHARDS // (WORKERS + 1)
+    assert max(Counter(cursor.owner for cursor in claimed).values()) == 1
+    settled = Balance(SHARDS, weights, loads | {"new": len(claimed)}, fleet[0])
+    assert settled.choose(cursors, {cursors[1].seat}) == []
