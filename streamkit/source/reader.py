@@ -12,8 +12,9 @@ Records that may have been trimmed unread raise `RetentionLost`; nothing is skip
                                   horizon. A younger position that is trimmed all the same says that
                                   the stream does not keep what it promises
     never read                    a loss, if what its parent saw (or else the start of the consumer)
-                                  is longer ago than the retention
-    shard gone                    a loss, unless it was gone before the consumer could have read it
+                                  is about as long ago as the retention
+    shard gone                    a loss, unless it was never read and the consumer only begins: it
+                                  was gone before that could have read it
 
 Whoever settles a loss calls `resume`; until then each `read` raises it again.
 
@@ -39,12 +40,17 @@ from streamkit.start import RETENTION_SECONDS
 
 _SAFE_SECONDS = RETENTION_SECONDS - 3600
 """Trimming is not to the second, and clocks differ."""
+_UNREAD_SECONDS = RETENTION_SECONDS - 900
+"""Of a shard that was never read no call says that records were trimmed: this clock alone does, and
+may be minutes behind."""
 _SETTLED_SECONDS = _SAFE_SECONDS - 3600
 """What is younger at a loss counts as still there; an hour is left to read on before the next."""
 _TIP_PAGES = 10
 """Empty pages in a row that mean the tip: sparse shards were measured to need four or five."""
 _TURN_PAUSE = 0.5
 """Until a reader asks again for its turn, see `sharing`."""
+_FOUNDING_SECONDS = 3600
+"""After the founding of its consumer, a shard that goes unread was gone before; clocks differ."""
 _ASKED_MIN = 4
 """Times that a shard is said to be gone before it is passed over: it may be too new."""
 
@@ -149,7 +155,7 @@ class ShardReader:
 
     async def _open(self) -> str:
         if self.position == START:
-            if self._read_up_to and self.clock.time() - self._read_up_to > RETENTION_SECONDS:
+            if self._read_up_to and self.clock.time() - self._read_up_to > _UNREAD_SECONDS:
                 raise self._loss("its first records may have been trimmed before it was ever read")
             return await self._iterator_at(ShardIteratorType="TRIM_HORIZON")
         try:
@@ -206,8 +212,12 @@ class ShardReader:
         return bool(self.dated) and self.clock.time() - self.dated < _SAFE_SECONDS
 
     def _began_too_late(self) -> bool:
-        """Whether the shard was never read because the consumer is younger than its end."""
-        return self.position == START and not self.seen and self._is_fresh()
+        """Whether the shard was never read because the consumer is younger than its end.
+
+        It was there to be read if the consumer had time to, however young it is.
+        """
+        had_time = self.founded and self.clock.time() - self.founded > _FOUNDING_SECONDS
+        return self.position == START and not self.seen and self._is_fresh() and not had_time
 
     def _loss(self, text: str, *, gone: bool = False) -> RetentionLost:
         certain = gone and self.half_done

@@ -262,7 +262,7 @@ MUTANTS = (
     Mutant(
         "loss-of-a-first-record-hidden",
         "source/reader.py",
-        "            if self._read_up_to and self.clock.time() - self._read_up_to > RETENTION_SECONDS:\n",
+        "            if self._read_up_to and self.clock.time() - self._read_up_to > _UNREAD_SECONDS:\n",
         "            if not self.clock:\n",
         "records trimmed before their shard was ever read are skipped in silence",
         "peers",
@@ -285,6 +285,22 @@ MUTANTS = (
         "a recent position behind a trim jumps to the oldest record in silence",
         "peers",
         test="tests/unit/test_reader.py::test_a_recent_position_that_is_trimmed_is_a_possible_loss_wherever_it_is_noticed",
+    ),
+    Mutant(
+        "young-consumer-loses-nothing",
+        "source/reader.py",
+        " and self._is_fresh() and not had_time\n",
+        " and self._is_fresh()\n",
+        "a shard that goes unread within a day of the founding is passed over in silence",
+        test="tests/simulation/test_losses.py::test_a_shard_that_goes_unread_within_a_day_of_the_founding_is_a_loss",
+    ),
+    Mutant(
+        "first-records-by-an-exact-clock",
+        "source/reader.py",
+        "_UNREAD_SECONDS = RETENTION_SECONDS - 900\n",
+        "_UNREAD_SECONDS = RETENTION_SECONDS\n",
+        "a machine whose clock is behind skips the first records of a shard that was never read",
+        test="tests/unit/test_reader.py::test_first_records_may_be_trimmed_though_a_clock_is_ten_minutes_behind",
     ),
     Mutant(
         "fresh-for-25-hours",

@@ -10,6 +10,7 @@ import pytest
 
 from streamkit import Aggregate, App, Change, Count, Entity, Inserted, Key, Put
 from streamkit.clock import utc
+from streamkit.control import START
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.operating.status import read_status
 from streamkit.settings import Settings
@@ -219,6 +220,28 @@ def test_a_shard_that_is_gone_unread_is_a_loss_and_its_children_go_on():
         assert len(lost_at(world)) >= 1
 
     run_virtually(scenario)
+
+
+def test_a_shard_that_goes_unread_within_a_day_of_the_founding_is_a_loss():
+    """The first worker dies before it has read; the shard was there, and is gone hours later."""
+
+    async def scenario(call):
+        world, app = make_world(), make_app()
+        put(world, "lost")
+        await run(world, app, process=Process("first", CrashPoint(call, "before")))
+        shards = [c for c in control_items(world, "cursor") if c["_sk_name"]["S"] != "lister"]
+        unread = [c for c in shards if c["_sk_position"]["S"] == START]
+        world.control.roll(TABLE)
+        await anyio.sleep(5 * HOUR)
+        world.control.trim(TABLE)
+        if not unread:
+            return False
+        with pytest.raises(RetentionLost) as caught:
+            await run(world, app)
+        assert (caught.value.gone, caught.value.certain) == (True, False)
+        return True
+
+    assert sum(run_virtually(scenario, call) for call in range(18, 30, 3))
 
 
 def test_a_child_whose_parent_was_read_long_ago_may_have_lost_its_first_records():

@@ -247,6 +247,16 @@ async def test_a_shard_that_was_gone_before_the_consumer_began_is_passed_over():
     assert subject.ended
 
 
+@pytest.mark.parametrize("known", ["founded", "since", "seen"])
+async def test_first_records_may_be_trimmed_though_a_clock_is_ten_minutes_behind(known):
+    """No call says that the horizon has passed them: the age alone does, by this clock."""
+    subject = reader(Stream(page(9)), **{known: NOW - 24 * HOUR + 600 - 60})
+    with pytest.raises(RetentionLost, match="before it was ever read"):
+        await subject.read()
+    kept = reader(Stream(page(9)), **{known: NOW - 23.5 * HOUR})
+    assert await positions(kept, 1) == [[9]]
+
+
 async def test_a_shard_that_is_new_to_the_service_too_is_not_passed_over():
     subject = reader(Stream(page(1), opens=[error(GONE)] * 3), founded=NOW - HOUR)
     assert await positions(subject, 4) == [None, None, None, [1]]
