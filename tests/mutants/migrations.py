@@ -395,4 +395,28 @@ MUTANTS = (
         "a touch with an index reads the table, and marks what does not stand in the index",
         test="tests/simulation/test_touching.py::test_the_pass_touches_what_stands_in_the_index_and_the_stream_does_the_work",
     ),
+    Mutant(
+        "migrations-send",
+        "processing/dispatch.py",
+        '    if work.mark.origin != "migration" or handler.migrations != "default":\n',
+        '    if work.mark.origin != "nobody" or handler.migrations != "default":\n',
+        "a migration tells everybody outside of each item that it rewrites",
+        test="tests/simulation/test_migration_effects.py::test_what_a_migration_writes_takes_effect_and_tells_nobody_unless_the_handler_wants_it",
+    ),
+    Mutant(
+        "migrations-fan-out",
+        "processing/dispatch.py",
+        'if mark.origin == "migration" and not handler.hears_migrations:',
+        'if mark.origin == "nobody" and not handler.hears_migrations:',
+        "a migration notifies everybody who watches an item that it rewrites",
+        test="tests/simulation/test_migration_effects.py::test_what_a_migration_writes_takes_effect_and_tells_nobody_unless_the_handler_wants_it",
+    ),
+    Mutant(
+        "deleted-without-a-mark",
+        "migrate/in_place.py",
+        "        condition += f\" AND {terms.equals(MARK, {'S': text})}\"\n",
+        "",
+        "an item that is put again before a migration deletes it goes as if the application had",
+        test="tests/simulation/test_migration_effects.py::test_an_item_that_is_put_again_between_mark_and_delete_is_not_deleted_without_a_mark",
+    ),
 )
