@@ -22,6 +22,13 @@ Invoke = Callable[[Event], Awaitable[dict[str, Any]]]
 """Calls the function; raising means that the invocation failed."""
 
 
+_TOO_OFTEN_SECONDS = 0.2
+
+
+class _TooOften(RuntimeError):
+    """A call is refused for a moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Habits:
     """How a mapping is set up, and how often what goes wrong (a share of invocations)."""
@@ -57,7 +64,7 @@ class EventSourceMapping:
 
     async def run(self) -> None:
         """Deliver everything that is in the stream now, to the end of each shard's lineage."""
-        shards = self._shards()
+        shards = await self._shards_in_time()
         done: set[str] = set()
         async with anyio.create_task_group() as late:
             while todo := [s for s in shards if s["ShardId"] not in done]:
@@ -70,6 +77,8 @@ class EventSourceMapping:
 
     def _call(self, operation: str, request: Event) -> Event:
         status, body = self.world.engine.call("dynamodbstreams", operation, request)
+        if status != 200 and str(body["__type"]).endswith("LimitExceededException"):
+            raise _TooOften(operation)
         if status != 200:
             raise RuntimeError(f"{operation}: {body}")
         return dict(body)
@@ -78,6 +87,14 @@ class EventSourceMapping:
     def _arn(self) -> str:
         (stream,) = self._call("ListStreams", {"TableName": self.table})["Streams"]
         return str(stream["StreamArn"])
+
+    async def _shards_in_time(self) -> list[Event]:
+        """Return the shards; all who ask for them share ten answers a second."""
+        while True:
+            try:
+                return self._shards()
+            except _TooOften:
+                await anyio.sleep(_TOO_OFTEN_SECONDS)
 
     def _shards(self) -> list[Event]:
         found: list[Event] = []

@@ -1,6 +1,8 @@
 """Every handler kind in every host: the same traffic comes to the same table.
 
-A host is a name and what makes it; `make conformance SEEDS=50` plays more seeds.
+A host is a name and what makes it; `make conformance SEEDS=50` plays more seeds. The third host is
+a migration job, as processes and as invocations on Lambda: it rewrites, derives and counts the
+items of all handlers while these run in one of the other hosts, and leaves the table as it was.
 """
 
 import os
@@ -9,30 +11,41 @@ import pytest
 
 from streamkit.aws_lambda import marks
 from streamkit.effects import Guard
+from streamkit.migrate import in_place
 from streamkit.model.conditions import absent, any_of, present
+from streamkit.model.origin import Mark
 from streamkit.processing.holds import HeldLanes
-from streamkit.shape import entities_of
+from streamkit.shape import TableShape, entities_of
 from streamkit.testing import Different, Trouble, trial
 from streamkit.testing.crew import Crew
 from streamkit.testing.hosts import Functions
-from tests.simulation.conformance import Market, make_app
+from tests.simulation.conformance import LAST, Market, add_migrations, audited_wrong, make_app
+from tests.simulation.jobs import jobs
 
 HOSTS = {"worker": Crew, "lambda": Functions}
+JOBS = {"job": jobs(Crew, 600.0, LAST), "job on lambda": jobs(Functions, 60.0, LAST)}
 SEEDS = range(int(os.environ.get("CONFORMANCE_SEEDS", "1")))
 TROUBLE = Trouble(crash=0.05, split=0.03, roll=0.02, pause=3.0, sinks=0.02)
 
 
-def end_of(host, seed):
+def end_of(host, seed, acts=80):
     """Play the traffic, compare the end with a recomputation, and return what is in the table."""
-    app = make_app()
-    ran = trial(app, Market(app), seed=seed, acts=80, trouble=TROUBLE, host=HOSTS[host])
+    app = make_app(tables=["Elsewhere"] if host in JOBS else [])
+    named = {"seed": seed, "acts": acts, "trouble": TROUBLE, "host": (HOSTS | JOBS)[host]}
+    if host in JOBS:
+        add_migrations(app)
+        named["others"] = {"Elsewhere": TableShape()}
+    ran = trial(app, Market(app), **named)
     assert all(ran.met[name] for name in ("crash", "split", "roll")), host
+    if host in JOBS:
+        assert ran.met["migrated"] == len(app.migrations)
+        assert audited_wrong(ran.final) == []
     return ran
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_kind_comes_to_the_same_table_in_every_host(seed):
-    first, *others = (end_of(host, seed) for host in HOSTS)
+    first, *others = (end_of(host, seed) for host in (*HOSTS, *JOBS))
     # Not every seed has poison.
     assert seed or all(comparison.compared for comparison in first.comparisons)
     for entity in entities_of(make_app()):
@@ -57,10 +70,25 @@ def marks_are_not_asked(monkeypatch):
     monkeypatch.setattr(marks, "_BARE", Guard(anyhow))
 
 
+def jobs_write_as_handlers_do(monkeypatch):
+    """A migration's writes do not say whose they are, and handlers take them for changes."""
+
+    def text(writer, **_):
+        return Mark("handler").text(writer, "planted")
+
+    monkeypatch.setattr(in_place, "mark_text", text)
+
+
 @pytest.mark.parametrize(
-    ("host", "plant"), [("worker", holds_are_not_read), ("lambda", marks_are_not_asked)]
+    ("host", "plant"),
+    [
+        ("worker", holds_are_not_read),
+        ("lambda", marks_are_not_asked),
+        ("job", jobs_write_as_handlers_do),
+        ("job on lambda", jobs_write_as_handlers_do),
+    ],
 )
 def test_a_bug_that_is_planted_in_a_host_is_found(host, plant, monkeypatch):
     plant(monkeypatch)
     with pytest.raises(Different):
-        end_of(host, 0)
+        end_of(host, 0, 40 if host in JOBS else 80)
