@@ -1,0 +1,119 @@
+"""A process of a migration is killed, or stands still, at any call of any phase, and goes on later.
+
+Each scenario runs commands and the processes that follow them, one after the other, so that every
+phase's calls are among those at which a process may stop: both stages of `contracting` that delete
+nothing, the way back after the switch, and a pause.
+"""
+
+import random
+from functools import partial
+
+import anyio
+import pytest
+
+from streamkit.actions import CONTROL_PREFIX
+from streamkit.migrate import commands, steps
+from streamkit.migrate.commands import AlreadyBegun
+from streamkit.migrate.passing import Pace
+from streamkit.migrate.running import Runner
+from streamkit.migrate.view import Permit
+from streamkit.model.copies import COPY
+from streamkit.settings import Settings
+from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing.every import Stop
+from tests.simulation import migrating
+from tests.simulation.migrating import OldOrder, Order
+
+SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
+ITEMS = 3
+SAMPLE = 2
+
+
+async def command(app, clock, name, aws):
+    """Do what a person does, who does it again if the process was killed."""
+    if name == "apply":
+        try:
+            await commands.begin(app, aws, app.migrations["0001"], segments=1, by="op", clock=clock)
+        except AlreadyBegun:
+            return
+    else:
+        await getattr(steps, name)(app, aws, "0001", by="op", clock=clock)
+
+
+async def work(app, clock, seconds, aws):
+    """Work on the migration until it rests, or for so many seconds."""
+    one = app.migrations["0001"]
+    runner = Runner(app, aws, one, SETTINGS, clock, random.Random(1), Pace(1, 10, 1))
+    with anyio.move_on_after(seconds):
+        await runner.run()
+
+
+def through(names, end, harness):
+    """Take the harness's migration through commands; it must end in a phase, its items right."""
+    entity = harness.app.migrations["0001"].entity
+    harness.put(*(entity(user="ann", order_id=f"{n}", status="PAID") for n in range(ITEMS)))
+    clock = harness.world.clock
+    for name in names:
+        harness.operate(partial(command, harness.app, clock, name))
+        seconds = 5.0 if name == "apply" and "pause" in names else None
+        harness.operate(partial(work, harness.app, clock, seconds))
+    book = harness._run(commands.open_book(harness.app, harness._aws))
+    assert harness._run(book.read("0001")).phase == end
+    settled(harness, entity, end)
+
+
+def settled(harness, entity, end):
+    items = [i for i in harness.items() if not i["PK"]["S"].startswith(CONTROL_PREFIX)]
+    orders = [i for i in items if "order_id" in i]
+    moved = entity is OldOrder and end == "done"
+    expected = "#ORDER" if moved or entity is Order else "ORDER"
+    assert sorted(i["SK"]["S"] for i in orders) == [f"{expected}#{n}" for n in range(ITEMS)]
+    assert not any(COPY in item for item in items)
+    assert all(item["status"] == {"S": "PAID"} for item in orders)
+    if entity is Order:
+        right = {"S": "PAID#d1"} if end == "done" else None
+        assert all(item.get("status_day") == right for item in orders)
+
+
+LIVES = {
+    "moved to the end": (migrating.rekey, ("apply", "switch", "contract"), "done"),
+    "taken back after the switch": (
+        migrating.rekey,
+        ("apply", "switch", "rollback"),
+        "rolled back",
+    ),
+    "taken back before the switch": (migrating.rekey, ("apply", "rollback"), "rolled back"),
+    "paused": (migrating.in_place, ("apply", "pause", "resume"), "done"),
+    "rewritten and taken back": (migrating.in_place, ("apply", "rollback"), "rolled back"),
+}
+
+
+def scenario_of(life):
+    make_app, names, end = LIVES[life]
+    return partial(through, names, end), lambda: Harness(make_app(), shards=1, settings=SETTINGS)
+
+
+@pytest.mark.parametrize("life", list(LIVES))
+def test_a_migration_that_is_killed_at_any_call_of_any_phase_comes_to_its_end(life):
+    assert list(every_crash(*scenario_of(life), part="operation", sample=SAMPLE))
+
+
+@pytest.mark.parametrize("life", list(LIVES))
+def test_a_migration_that_stands_still_at_any_call_of_any_phase_changes_nothing_later(life):
+    assert list(every_freeze(*scenario_of(life), part="operation", sample=SAMPLE))
+
+
+def test_a_process_that_asks_for_no_phase_before_it_writes_is_found(monkeypatch):
+    async def unasked(*_):
+        return None
+
+    monkeypatch.setattr(Permit, "require", unasked)
+    monkeypatch.setattr(Permit, "settle", unasked)
+    scenario, make = scenario_of("rewritten and taken back")
+    with make() as harness:
+        scenario(harness)
+        rewrites = [n for n in harness.operations.writes if n < harness.operations.calls / 2]
+    rewrites = rewrites[len(rewrites) // 4 :]  # after those that begin it, and its capture
+    played = (Stop("operation", n, "before", "end").play(scenario, make) for n in rewrites)
+    with pytest.raises(AssertionError, match="has changed items after the end"):
+        list(played)
