@@ -100,11 +100,15 @@ class SkewedClock(VirtualClock):
     def __init__(self, rng: random.Random, most: float = 600.0, every: float = 300.0) -> None:
         super().__init__()
         self._seed, self._most, self._every = rng.random(), most, every
+        self._step, self._wrong = -1, 0.0
 
     def time(self) -> float:
         """Return epoch seconds, as this clock has them."""
         step = int(self.monotonic() // self._every)
-        return super().time() + random.Random(f"{self._seed}/{step}").uniform(-1, 1) * self._most
+        if step != self._step:
+            wrong = random.Random(f"{self._seed}/{step}").uniform(-1, 1) * self._most
+            self._step, self._wrong = step, wrong
+        return super().time() + self._wrong
 
 
 def run_virtually(main: Callable[..., Awaitable[T]], *args: Any, seed: int = 0) -> T:
