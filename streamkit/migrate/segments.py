@@ -20,6 +20,7 @@ clock of whoever looks, is taken by another; what the former owner still commits
 
 import base64
 import json
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -252,7 +253,11 @@ class Segments:
                     if len(self._finished) == self.total:
                         break
                     pause = _PAUSE_SECONDS if self._running else min(2 * pause, _LOOK_SECONDS)
-                    await self._wait(stopping, _LOOK_SECONDS if self._running else pause)
+                    known = len(self._running) + len(self._finished)
+                    if len(self._running) == at_once or known == self.total:
+                        await self._wait(stopping, math.inf)  # there is nothing to take
+                    else:
+                        await self._wait(stopping, _LOOK_SECONDS if self._running else pause)
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
         return len(self._finished) == self.total
@@ -272,7 +277,7 @@ class Segments:
                 group.start_soon(delete, name)
 
     async def _wait(self, stopping: anyio.Event, seconds: float) -> None:
-        """Wait so long; less if it is to end, or if all that was served here has ended."""
+        """Wait so long; less if it is to end, if nothing is served here, or a segment was lost."""
         self._idle = idle = anyio.Event()
 
         async def until(event: anyio.Event) -> None:
@@ -350,7 +355,7 @@ class Segments:
             self._finished.add(taken.name)
             if not stopping.is_set():
                 await self._fill(group, serve, owner, at_once, stopping)
-        if not self._running:
+        if not self._running or not segment.finished:
             self._idle.set()
 
     async def _under_lease(self, segment: Segment, serve: Serve) -> None:

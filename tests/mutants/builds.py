@@ -6,8 +6,8 @@ MUTANTS = (
     Mutant(
         "scan-waits-for-nothing",
         "migrate/segments.py",
-        "            self._idle.set()\n",
-        "            pass\n",
+        "await self._wait(stopping, math.inf)",
+        "await anyio.sleep(_LOOK_SECONDS)",
         "a pass over a few items ends two seconds after its last segment",
         test="tests/simulation/test_rebuild.py::test_rebuilds_of_a_few_items_take_two_seconds_however_often",
     ),
@@ -22,12 +22,10 @@ MUTANTS = (
     Mutant(
         "pass-reads-what-it-need-not",
         "migrate/segments.py",
-        """                if len(self._running) >= at_once:
-                    return
-""",
-        "",
-        "a process that serves all it may reads other segments every two seconds",
-        test="tests/simulation/test_segments.py::test_a_long_pass_reads_no_segment_that_its_process_serves",
+        "min(2 * pause, _LOOK_SECONDS)",
+        "_PAUSE_SECONDS",
+        "a process that waits for the segments of others reads them all the time",
+        test="tests/simulation/test_segments.py::test_a_process_that_waits_for_anothers_segments_sees_their_end_and_reads_only_those",
     ),
     Mutant(
         "sweep-forgets-how-far-it-was",
@@ -109,6 +107,14 @@ MUTANTS = (
         "            at_rest = True\n",
         "a group whose items change between the two readings is called wrong",
         test="tests/simulation/test_verification.py::test_a_group_that_is_written_between_the_two_readings_is_not_called_wrong",
+    ),
+    Mutant(
+        "live-since-the-build-began",
+        "model/builds.py",
+        "seen > build.scanned + TURN_SECONDS",
+        "seen > build.begun + TURN_SECONDS",
+        "after a scan of a day shards are live that have not read yet what it has counted",
+        test="tests/simulation/test_rebuild.py::test_a_rebuild_that_takes_longer_than_the_stream_keeps_its_records_is_exact",
     ),
     Mutant(
         "left-out-in-silence",

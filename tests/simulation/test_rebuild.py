@@ -649,3 +649,42 @@ def test_a_rebuild_waits_for_a_worker_that_joins_again_and_not_for_one_that_does
     operator = Operator(harness)
     harness.advance("20s")
     assert "no worker of shop is running" in str(operator.error)
+
+
+def test_a_rebuild_that_takes_longer_than_the_stream_keeps_its_records_is_exact(harness_of):
+    """What was counted by the ledger a day ago is still known when the scan comes to it."""
+    harness = harness_of(app_of(), settings=FAST)
+    open_existing(harness)
+    gate = Gate(scans_a_segment, after=True)
+    operator = Operator(harness, gate=gate)
+    until(harness, gate.met)
+    operator.freeze()
+    harness.put(Sale(number=0, shop="b", amount=33), Sale(number=70, shop="c"))
+    harness.delete(Sale.key(number=1))
+    for number in (0, 3):
+        harness.settle()
+        harness.stop()
+        harness.advance("14h")
+        harness.put(Sale(number=number, shop="c", amount=5))
+    harness.settle()
+    harness.world.control.trim(TABLE, before=harness.world.clock.time() - 24 * 3600)
+    assert state_of(harness) == "building"
+    harness.stop()
+    harness.put(Sale(number=4, shop="c", amount=50))
+    harness.delete(Sale.key(number=2))
+    harness._settings = FAST
+    until_scanned(harness, operator)
+    assert is_exact(harness)
+    assert state_of(harness) == "live"
+    harness.put(Sale(number=4, shop="a", amount=2))
+    pass_hours(harness, 3)
+    harness.put(Sale(number=5, shop="a", amount=2))
+    assert is_exact(harness)
+    assert state_of(harness) == "live"
+
+
+def until_scanned(harness, operator):
+    """Let a scan end that stood still, while no worker runs: what is unread now, it has counted."""
+    operator.thaw()
+    operator.faults.open.set()
+    assert operator.wait().done
