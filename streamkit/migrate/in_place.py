@@ -216,7 +216,8 @@ class InPlace:
 
     async def _fail(self, key: Mapping[str, Wire], tally: Tally, kind: str, text: str) -> None:
         tally.errors += 1
-        log.warning("migration.item_failed", migration=self._writer, kind=kind, item=error_id(key))
+        known: dict[str, Any] = {"migration": self._writer, "kind": kind, "item": error_id(key)}
+        log.often("migration.item_failed", level="warning", by=kind, **known)
         tally.waived += await self._book.add(key, kind, text, self._clock.time())
 
 

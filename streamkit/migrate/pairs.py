@@ -282,7 +282,8 @@ class Pairs:
         """Write down that an item could not be brought into the new shape."""
         tally.errors += 1
         name = name or error_id(key)
-        log.warning("migration.item_failed", migration=self.writer, kind=kind, item=name)
+        known: dict[str, Any] = {"migration": self.writer, "kind": kind, "item": name}
+        log.often("migration.item_failed", level="warning", by=kind, **known)
         at = self.clock.time()
         tally.waived += await self.book.add(key, kind, text, at, name=name, shown=shown)
 

@@ -14,6 +14,7 @@ from streamkit.clock import Clock
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
+from streamkit.migrate.agreement import digest_of
 from streamkit.migrate.calls import DONE, Calls, Terms
 from streamkit.migrate.ending import Ending
 from streamkit.migrate.errors import ErrorBook
@@ -188,14 +189,19 @@ class Work:
         if not right:
             await self._fail(key, tally, "check", "the migration's own check says no")
 
-    async def _fail(self, key: Item, tally: Tally, kind: str, text: str) -> None:
+    async def _fail(
+        self, key: Item, tally: Tally, kind: str, text: str, *, shown: str = ""
+    ) -> None:
         tally.errors += 1
-        tally.waived += await self._book.add(key, kind, text, self._clock.time())
+        tally.waived += await self._book.add(key, kind, text, self._clock.time(), shown=shown)
 
     async def retry(self, key: Item, tally: Tally, kind: str = "") -> None:
         """Try an item again that has failed, for the reason `kind`; it may be an error again."""
         if kind in ("late", "deleted") and self.state.does in (*_OVERLAP, *_FOLLOWING, "done"):
             await self._retry_old(key, tally, kind)
+            return
+        if kind == "late" and self.state.direction == "forward":
+            tally.errors += 1  # what new code wrote too early is in no source; a person decides
             return
         if self.state.does in _FOLLOWING:
             there = await self.calls.get(self.transform.target.name, key)
@@ -314,7 +320,8 @@ class Work:
             return False
         ours = old is None or self._by_us(old, new)
         if not ours and old is not None and visible(old) != visible(new):
-            await self._fail(self._key(new), Tally(), "late", "a copy was written, and not by us")
+            text, shown = "a copy was written, and not by us", digest_of(new)
+            await self._fail(self._key(new), Tally(), "late", text, shown=shown)
         return True
 
     def _is_end(self, old: Item | None, new: Item | None) -> bool:

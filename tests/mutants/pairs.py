@@ -115,4 +115,12 @@ MUTANTS = (
         "a command that stood still undoes the one that came after it",
         test="tests/simulation/test_commands.py::test_a_command_of_a_migration_that_arrives_after_the_next_one_does_nothing",
     ),
+    Mutant(
+        "early-forgotten-by-a-retry",
+        "migrate/work.py",
+        "            tally.errors += 1  # what new code wrote too early is in no source; a person decides\n",
+        "",
+        "a retry forgets what new code wrote before the switch, and the next copy overwrites",
+        test="tests/simulation/test_migration_effects.py::test_what_new_code_wrote_at_a_copy_stays_an_error_until_a_person_decides",
+    ),
 )

@@ -9,10 +9,18 @@ from msgspec import Raw
 
 from streamkit import Add, App, Change, Delete, Entity, Put, Query, Send, Set
 from streamkit.migrate import commands, steps
+from streamkit.migrate.calls import Calls
+from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
+from streamkit.migrate.mending import waive_errors
+from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
+from streamkit.migrate.state import State
+from streamkit.migrate.work import Schemas, Work
+from streamkit.model.copies import COPY
 from streamkit.model.origin import MARK, read_mark
 from streamkit.sinks.sink import Limits
+from streamkit.surroundings import survey
 from streamkit.testing.recording import recording
 from tests.simulation.test_migration_rows import run, site_of
 
@@ -185,3 +193,45 @@ def test_an_item_that_is_put_again_between_mark_and_delete_is_not_deleted_withou
     assert MARK not in put_again
     assert not was_deleted  # handlers would take it for the application's own
     assert read_mark(Raw(json.dumps(marked).encode()), None).origin == "migration"
+
+
+# -- errors of items -------------------------------------------------------------------------------
+
+
+def test_items_that_fail_for_one_cause_are_a_line_in_the_log_and_not_one_each(harness_of, capsys):
+    def failing(number: int) -> Set[Order]:
+        raise ValueError(number)
+
+    app = telling(failing, {})
+    with recording(app):
+        harness = harness_of(app)
+        harness.put(*(Order(number=number) for number in range(40)))
+        assert migrated(harness) == "blocked"
+    assert 1 <= capsys.readouterr().out.count("migration.item_failed") <= 4
+
+
+@pytest.mark.parametrize("waived", [False, True])
+def test_what_new_code_wrote_at_a_copy_stays_an_error_until_a_person_decides(waived, harness_of):
+    async def written_too_early(aws):
+        errors = ErrorBook((await commands.open_book(app, aws)).store, "0001")
+        around = await survey(app, aws)
+        schemas = Schemas(around.table, around.table, app.known)
+        calls = Calls(aws.dynamodb, Rate(harness.world.clock))
+        state = State("0001", phase="ready", run=1)
+        work = Work("shop", migration, state, schemas, calls, errors, harness.world.clock)
+        copy = Filed(number=1).attributes(around.table) | {COPY: {"S": "0001:0"}}
+        for status in ("EARLY", "EARLIER"):
+            await work._is_late(copy, copy := copy | {"status": {"S": status}})
+            if waived and status == "EARLY":
+                await waive_errors(app, aws, "0001", None, "it is nothing")
+        tally = Tally()
+        (error,) = await errors.open()  # a waiver is of what was shown
+        await work.retry(error.key, tally, error.kind)
+        return tally
+
+    app = telling(*MODES["rekey"])
+    migration = app.migrations["0001"]
+    with recording(app):
+        harness = harness_of(app)
+        assert migrated(harness) == "ready"
+        assert harness.operate(written_too_early) == Tally(errors=1)
