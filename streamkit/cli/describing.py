@@ -23,12 +23,9 @@ _NAMED = 5
 _SHOWN = 40
 """Parked changes that are listed for people."""
 
-_SILENT_SECONDS = 30.0
-"""Ten heartbeats by default. What others take for dead they measure on clocks of their own."""
-
 
 def _role(worker: WorkerStatus) -> str:
-    if worker.beat_age_seconds > _SILENT_SECONDS:
+    if worker.silent:
         return "silent"
     return "leads" if worker.leads else worker.state
 

@@ -52,6 +52,8 @@ class Member:
     `shard handler`: a change fails, and is tried until it succeeds. `follows` says that another
     consumer in its process decides which shards it holds, see `sharing`; `late` that a heartbeat of
     its own was late lately, see `starvation`; `used` which units its calls have used, see `usage`.
+    `lease` is after how many seconds of silence it counts as dead by its own settings; 0 if it does
+    not say.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Member:
     claims: frozenset[str] = frozenset()
     childless: frozenset[str] = frozenset()
     waits: frozenset[str] = frozenset()
+    lease: float = 0.0
 
 
 _SETS = ("claims", "childless", "waits")
@@ -91,6 +94,8 @@ def member_attributes(member: Member) -> dict[str, Wire]:
         attributes[name] = {"N": str(getattr(member, name))}
     if member.used:
         attributes["used"] = {"S": member.used}
+    if member.lease:
+        attributes["lease"] = {"N": f"{member.lease:g}"}
     for name in _SETS:
         if values := getattr(member, name):
             attributes[name] = {"SS": sorted(values)}
@@ -117,6 +122,7 @@ def read_member(item: Mapping[str, Any]) -> Member:
         claims=texts("claims"),
         childless=texts("childless"),
         waits=texts("waits"),
+        lease=float(item["lease"]["N"]) if "lease" in item else 0.0,
     )
 
 

@@ -54,6 +54,11 @@ class Presence:
     _late_at: float = -math.inf
     _urgent: anyio.Event = field(default_factory=anyio.Event)
 
+    def __post_init__(self) -> None:
+        """Let the member say after which silence it counts as dead."""
+        if math.isfinite(self.lease_seconds):
+            self.me = replace(self.me, lease=self.lease_seconds)
+
     async def join(self) -> None:
         """Make this worker's heartbeat item."""
         await self.roster.add(self._beaten())

@@ -27,6 +27,8 @@ log = get_logger("streamkit.fleet")
 
 _ASK_SECONDS = 3.0
 """Between two looks of a waiting worker at the newest generation."""
+_DISBELIEF_SECONDS = 60.0
+"""For so long a generation is left aside that is said to be there, and that nobody has created."""
 
 
 @dataclass
@@ -52,6 +54,8 @@ class Rollout:
     renew: Callable[[], object] = lambda: None
     superseded: bool = False
     _told: int = 0
+    _unknown: int = 0
+    _believes_at: float = 0.0
     _alone_since: float | None = None
     _ask_at: float = 0.0
     _refresh_at: float = 0.0
@@ -76,11 +80,15 @@ class Rollout:
             return {}
         if self.clock.monotonic() < self._ask_at:
             return {}
+        heard = self.newest
         generation = await self._join(others, starting=me.state != "active")
         if generation is None:
             self._ask_at = self.clock.monotonic() + _ASK_SECONDS
             return {} if me.state == "active" else {"state": "waiting"}
         self.newest = generation.number
+        if me.state == "active" and generation.number <= me.generation:
+            self._disbelieve(heard)
+            return {}
         if me.state == "active":
             self._begin_anew()
             return {}
@@ -91,6 +99,22 @@ class Rollout:
             needs_rebuild=sorted(generation.rebuild),
         )
         return {"state": "active", "generation": generation.number}
+
+    def hear(self, number: int) -> None:
+        """Note that a cursor is in a generation: it may be newer than all that is known."""
+        if number != self._unknown or self.clock.monotonic() >= self._believes_at:
+            self.newest = max(self.newest, number)
+
+    def _disbelieve(self, heard: int) -> None:
+        """Go on as before: what was heard of is not there, as after a restore of half of a table.
+
+        Beginning anew would not help, and so it would be done again and again.
+        """
+        now = self.clock.monotonic()
+        if heard != self._unknown:
+            log.error("generation.unknown", seen=heard, newest=self.newest)
+        self._unknown, self._believes_at = heard, now + _DISBELIEF_SECONDS
+        self._ask_at = now + _ASK_SECONDS
 
     async def _join(self, others: list[Member], *, starting: bool) -> Generation | None:
         """Join or start a generation; None means: leave the shards to the newest roll-out."""

@@ -171,7 +171,7 @@ class Sharing:
                 continue  # finished: its children were learnt, and are looked at next
             if name not in self.claims.pending and self._whose(cursor) != self.me.name:
                 continue  # who read its parent is there
-            self.rollout.newest = max(self.rollout.newest, cursor.generation)
+            self.rollout.hear(cursor.generation)
             free = self._is_free(cursor, before.get(name), everyone)
             first = claimants.get(token(cursor), self.me.name)
             left = free and (

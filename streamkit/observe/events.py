@@ -21,6 +21,8 @@ EVENTS: Mapping[str, str] = {
     "worker.unfit": "the stream does not answer this worker; it gives its shards to the others",
     "worker.fit": "the stream answers this worker again",
     "stream.silent": "no page was read for long, although the stream answers: throttled, or wedged",
+    "generation.unknown": "a cursor is in a generation that the consumer's item does not know: its"
+    " shard is not read until that item is restored, or the consumer deleted",
     "generation.superseded": "the generation took a step, or is this one's again: a worker rejoins",
     "build.state": "a rebuild of an aggregate has come to its next step",
     "shard.turned": "a shard counts rebuilt aggregates without their ledgers from now on",

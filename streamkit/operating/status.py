@@ -29,12 +29,16 @@ from streamkit.processing.parking import Parked
 from streamkit.running.lag import Lag, listens, time_to_loss
 from streamkit.surroundings import survey
 
+_SILENT_SECONDS, _SILENT_LEASES = 30.0, 4
+"""Ten heartbeats by default. What others take for dead they measure on clocks of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
     """A worker whose heartbeat item is there; one that was killed leaves it behind.
 
-    `throttled` counts calls that AWS has throttled since it began.
+    `throttled` counts calls that AWS has throttled since it began. `silent`: its last heartbeat is
+    older, by this process's clock, than four of the worker's leases, and than half a minute.
     """
 
     name: str
@@ -46,6 +50,7 @@ class WorkerStatus:
     beat_age_seconds: float
     leads: bool
     throttled: int = 0
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,7 @@ def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, .
             beat_age_seconds=max(0.0, now - member.at),
             leads=member.leads,
             throttled=used.throttled if (used := Usage.of(member.used)) else 0,
+            silent=now - member.at > max(_SILENT_SECONDS, _SILENT_LEASES * member.lease),
         )
         for _, member in sorted(members.items())
     )

@@ -1,0 +1,38 @@
+"""Bugs where something is in a state that nobody should meet."""
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "rejoined-for-nobody",
+        "fleet/rollout.py",
+        '        if me.state == "active" and generation.number <= me.generation:\n',
+        "        if not generation:\n",
+        "a worker begins anew again and again for a generation that nobody has created",
+        test="tests/simulation/test_odd_states.py::test_a_cursor_of_a_generation_that_nobody_created_is_told_once_and_not_rejoined_for",
+    ),
+    Mutant(
+        "refused-parking-is-given-up",
+        "processing/committing.py",
+        "            if culprit is None or culprit.parks:\n",
+        "            if culprit is None:\n",
+        "a worker tries without a pause, and silently, to park what DynamoDB refuses",
+        test="tests/simulation/test_odd_states.py::test_a_worker_whose_parking_is_refused_waits_says_so_and_loses_nothing",
+    ),
+    Mutant(
+        "refused-parking-of-a-batch-is-given-up",
+        "aws_lambda/batch.py",
+        "            if culprit is None or culprit.parks:\n",
+        "            if culprit is None:\n",
+        "a function tries without an end to park what DynamoDB refuses",
+        test="tests/simulation/test_odd_states.py::test_a_function_whose_parking_is_refused_gives_the_change_back_and_says_so",
+    ),
+    Mutant(
+        "silent-by-default",
+        "operating/status.py",
+        "max(_SILENT_SECONDS, _SILENT_LEASES * member.lease)",
+        "_SILENT_SECONDS",
+        "status calls a worker silent that beats as seldom as it is set to",
+        test="tests/simulation/test_odd_states.py::test_status_calls_a_worker_silent_by_the_lease_that_the_worker_has",
+    ),
+)
