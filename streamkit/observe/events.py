@@ -28,6 +28,7 @@ EVENTS: Mapping[str, str] = {
     "shard.turned": "a shard counts rebuilt aggregates without their ledgers from now on",
     "aggregate.overtaken": "a change came so late that a rebuild may have counted it",
     "ledger.swept": "the ledger of a rebuild was deleted",
+    "ledger.kept": "the ledger of a rebuild stays for now: the consumer changed while it was swept",
     "lister.taken": "this worker leads: it lists the stream and looks after shards nobody reads",
     "lister.cut_off": "the stream does not answer the leader; it leaves the lead to others",
     "lister.lost": "another worker leads now",
