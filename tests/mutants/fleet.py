@@ -36,6 +36,14 @@ MUTANTS = (
         test="tests/simulation/test_process_clocks.py::test_from_latest_no_change_is_skipped_or_too_much_by_a_machine_whose_clock_is_wrong",
     ),
     Mutant(
+        "leader-never-asks",
+        "source/asking.py",
+        "    return max(1, asks) if leads else asks\n",
+        "    return asks\n",
+        "the leader of many consumers in a process never lists the stream",
+        test="tests/unit/test_asking.py::test_a_leader_may_always_ask_however_many_consumers_its_process_has",
+    ),
+    Mutant(
         "lead-taken-from-a-stranger",
         "fleet/leadership.py",
         "not mine and self._stranger != place:",

@@ -107,3 +107,8 @@ def test_a_fleet_that_changes_its_leader_stays_within_the_services_limit(workers
         assert most(asked) <= SECOND
 
     run_virtually(main)
+
+
+def test_a_leader_may_always_ask_however_many_consumers_its_process_has():
+    assert asks_a_second(2, leads=True, consumers=8) == 1
+    assert asks_a_second(2, leads=False, consumers=8) == 0
