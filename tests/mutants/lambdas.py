@@ -163,6 +163,14 @@ MUTANTS = (
         "of a change in three commits, the handlers of the first one apply it twice after a death",
         test="tests/simulation/test_several_commits.py::test_a_change_of_several_commits_is_applied_once_whichever_its_host_died_after",
     ),
+    Mutant(
+        "sends-after-cut",
+        "aws_lambda/batch.py",
+        "            return not self.cut and not any(outcome.waiting",
+        "            return not any(outcome.waiting",
+        "a sink that hangs makes an invocation plan without end once its deadline is over",
+        test="tests/simulation/test_lambda_time.py::test_a_send_that_hangs_is_cut_off_at_the_deadline_and_asks_for_no_more_plans",
+    ),
     # -- what cannot be read -----------------------------------------------------------------------
     Mutant(
         "unreadable-dropped-on-lambda",

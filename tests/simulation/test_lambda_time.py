@@ -3,9 +3,10 @@
 import anyio
 import pytest
 
-from streamkit import App, Entity, Inserted, Modified, Policy, Set
+from streamkit import App, Entity, Inserted, Modified, Policy, Send, Set
 from streamkit.aws_lambda.host import process_batch
 from streamkit.parked.listing import held_lanes, list_parked
+from streamkit.processing.planning import Planner
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import (
@@ -19,6 +20,7 @@ from tests.simulation.lambdas import (
     own_items,
     world_of,
 )
+from tests.simulation.memory import Memory
 
 TABLE = "Shop"
 
@@ -206,6 +208,36 @@ def test_a_consumer_that_starts_late_leaves_out_what_was_there_before(start):
             await process_batch(environment, event(stream.business()))
         all_of_them = {"before", "after"} if start == "trim_horizon" else {"after"}
         assert logged(world).keys() == all_of_them
+
+    simulated(main)
+
+
+def test_a_send_that_hangs_is_cut_off_at_the_deadline_and_asks_for_no_more_plans(monkeypatch):
+    async def main():
+        app, mute = App("shop", table=TABLE, entities=[Log]), Memory("mute")
+        mute.trouble = lambda _: 50.0
+        app.sink(mute)
+
+        @app.on(timeout=1_000, on_failure="block")
+        def tell(change: Inserted[Order]) -> Send:
+            return Send(mute, {"order": change.new.order})
+
+        world = world_of(app)
+        put(world, "a")
+        records = Stream(world, TABLE).business()
+        plans, plan = [], Planner.plan
+
+        def counted(*args, **kwargs):
+            plans.append(args)
+            assert len(plans) < 20, "plans without end, at a standing clock"
+            return plan(*args, **kwargs)
+
+        monkeypatch.setattr(Planner, "plan", counted)
+        async with environment_of(world, app) as environment:
+            began = anyio.current_time()
+            response = await process_batch(environment, event(records), 8)
+            assert anyio.current_time() - began < 8
+            assert left_of(response, records) == records
 
     simulated(main)
 
