@@ -14,13 +14,14 @@ missing queues, wrong policies and keys, which someone mends while the deliverie
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from streamkit.aws import AwsError, code_of
+from streamkit.aws import AwsError, code_of, open_client
 from streamkit.errors import PoisonChange, RetryableError, StreamkitError
-from streamkit.sinks.sink import Delivery
+from streamkit.sinks.sink import Delivery, Limits
 
 READ_SECONDS = 10.0
 """Time for one reply: a service that stores a batch of megabytes takes longer than DynamoDB."""
@@ -87,17 +88,38 @@ def cut(entries: Mapping[int, Entry], capacity: Capacity) -> Iterator[dict[int, 
         yield call
 
 
-class BatchSender(ABC):
-    """An open sink of a service that takes many entries in a call and answers for each."""
+@dataclass(frozen=True)
+class BatchedSink(ABC):
+    """A sink of an AWS service that takes many entries in a call and answers for each.
+
+    A sink of another such service says what one call takes, what an entry looks like, and makes the
+    call. What is cut into which calls, and what each answer means, is the same for all of them.
+    """
+
+    name: str
+    calls: int = field(default=4, kw_only=True)
 
     service: ClassVar[str]
     """Its name, for errors."""
+    api: ClassVar[str]
+    """Its name in the SDK."""
     capacity: ClassVar[Capacity]
 
-    def __init__(self, client: Any, *, ordered: bool) -> None:
-        """Send through a client of the SDK; `ordered` keeps the order of each group."""
-        self.client = client
-        self.ordered = ordered
+    @property
+    def limits(self) -> Limits:
+        """What one call takes."""
+        return Limits(self.capacity.entries, self.capacity.size, self.calls)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the service keeps the order of each group, which the calls then keep, too."""
+        return False
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["BatchSender"]:
+        """Open a client; the destination is first looked for when something is sent."""
+        async with open_client(self.api, read_seconds=READ_SECONDS) as client:
+            yield BatchSender(self, client)
 
     @abstractmethod
     def entry(self, delivery: Delivery) -> Entry:
@@ -109,14 +131,22 @@ class BatchSender(ABC):
         """
 
     @abstractmethod
-    async def call(self, wires: Sequence[Any]) -> Sequence[str | None]:
-        """Make one call; return for each entry None, or the code of its error."""
+    async def call(self, client: Any, wires: Sequence[Any]) -> Sequence[str | None]:
+        """Make one call through a client of the SDK; return for each entry None, or its code."""
+
+
+@dataclass(frozen=True)
+class BatchSender:
+    """An open `BatchedSink`."""
+
+    sink: BatchedSink
+    client: Any
 
     async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
         """Deliver; return for each None, or why it was not."""
         failed: dict[int, Exception] = {}
-        for turn in turns(deliveries) if self.ordered else [list(range(len(deliveries)))]:
-            behind = {deliveries[place].group for place in failed} if self.ordered else set()
+        for turn in turns(deliveries) if self.sink.ordered else [list(range(len(deliveries)))]:
+            behind = {deliveries[place].group for place in failed} if self.sink.ordered else set()
             entries: dict[int, Entry] = {}
             for place in turn:
                 if deliveries[place].group in behind:
@@ -126,24 +156,24 @@ class BatchSender(ABC):
                     entries[place] = self._fitting(deliveries[place])
                 except PoisonChange as error:
                     failed[place] = error
-            for call in cut(entries, self.capacity):
+            for call in cut(entries, self.sink.capacity):
                 failed |= await self._send(call)
         return [failed.get(place) for place in range(len(deliveries))]
 
     def _fitting(self, delivery: Delivery) -> Entry:
         try:
-            entry = self.entry(delivery)
+            entry = self.sink.entry(delivery)
         except (TypeError, ValueError) as error:
-            raise unsendable(self.service, error) from None
-        if entry.size > self.capacity.each:
-            most = self.capacity.each
-            raise PoisonChange(f"{self.service} takes {most} bytes, this has {entry.size}")
+            raise unsendable(self.sink.service, error) from None
+        if entry.size > self.sink.capacity.each:
+            most = self.sink.capacity.each
+            raise PoisonChange(f"{self.sink.service} takes {most} bytes, this has {entry.size}")
         return entry
 
     async def _send(self, entries: dict[int, Entry]) -> dict[int, Exception]:
         """Make one call; return what failed, by place."""
         try:
-            codes = await self.call([entry.wire for entry in entries.values()])
+            codes = await self.sink.call(self.client, [e.wire for e in entries.values()])
         except AwsError as error:
             code = code_of(error)
             if len(entries) == 1 or _bare(code) not in _CONTENT:
@@ -160,8 +190,8 @@ class BatchSender(ABC):
 
     def _fault(self, code: str, poison: frozenset[str]) -> Exception:
         if _bare(code) in poison:
-            return PoisonChange(f"{self.service} never takes it: {code}")
-        return refusal(self.service, code)
+            return PoisonChange(f"{self.sink.service} never takes it: {code}")
+        return refusal(self.sink.service, code)
 
 
 def refusal(service: str, code: str) -> RetryableError:

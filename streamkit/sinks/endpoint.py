@@ -6,18 +6,20 @@ longer than the longest pause.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 
 from streamkit.clock import Clock, SystemClock
 from streamkit.errors import DeclarationError, PoisonChange, RetryableError
 from streamkit.sinks.extras import needs
+from streamkit.sinks.sink import Sender
 
 if TYPE_CHECKING:
     import httpx
@@ -88,16 +90,6 @@ def fate(name: str, answer: Answer) -> Exception | None:
     return PoisonChange(f"{name} answered {answer.status}")
 
 
-def check_url(name: str, url: str) -> None:
-    """Refuse what is no address of an HTTP server.
-
-    Raises:
-        DeclarationError: it is not; the message does not show it, for it may hold a token.
-    """
-    if not url.startswith(("https://", "http://")):
-        raise DeclarationError(f"sink {name!r}: its URL must begin with https:// or http://")
-
-
 @dataclass
 class Endpoint:
     """One server, with an open client.
@@ -159,29 +151,66 @@ class Endpoint:
         return Answer(response.status_code, bytes(kept[:keep]), pause)
 
 
-@asynccontextmanager
-async def connected(
-    name: str,
-    extra: str,
-    *,
-    calls: int,
-    timeout: float,
-    pause_max: float,
-    clock: Clock,
-    auth: Any = None,
-    transport: Any = None,
-) -> AsyncIterator[Endpoint]:
-    """Open a client for `calls` calls at once; `auth` and `transport` are httpx's."""
-    with needs(extra):
-        import httpx
-    # Its log lines hold addresses, which may hold tokens.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    limits = httpx.Limits(max_connections=calls, max_keepalive_connections=calls)
-    async with httpx.AsyncClient(
-        auth=auth,
-        transport=transport,
-        limits=limits,
-        timeout=timeout,
-        follow_redirects=False,
-    ) as client:
-        yield Endpoint(name, client, timeout, pause_max, clock)
+@dataclass(frozen=True)
+class HttpSink(ABC):
+    """A sink of a server that is reached by HTTP; needs the extra that it names.
+
+    Args:
+        name: of the sink.
+        url: the server's address.
+        headers: sent along, such as `Authorization`.
+        auth: httpx's, such as a pair of user and password.
+        timeout: seconds for a whole call.
+        calls: calls at once.
+        pause_max: the longest pause in seconds that the server gets when it asks for one
+            (`Retry-After`).
+        transport: httpx's, for proxies or client certificates.
+        clock: the time in dates and signatures.
+
+    Raises:
+        DeclarationError: the URL is not one of HTTP.
+    """
+
+    name: str
+    url: str = field(repr=False)
+    _: KW_ONLY
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    auth: Any = field(default=None, repr=False)
+    timeout: float = 10.0
+    calls: int = 4
+    pause_max: float = 60.0
+    transport: Any = field(default=None, repr=False)
+    clock: Clock = field(default_factory=SystemClock, repr=False)
+
+    extra: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Check the address. The message does not show it, for it may hold a token."""
+        if not self.url.startswith(("https://", "http://")):
+            text = f"sink {self.name!r}: its URL must begin with https:// or http://"
+            raise DeclarationError(text)
+
+    @abstractmethod
+    def sender(self, endpoint: Endpoint) -> Sender:
+        """Return what delivers through an open endpoint."""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Sender]:
+        """Open connections as they are needed.
+
+        Raises:
+            ConfigurationError: httpx is not installed.
+        """
+        with needs(self.extra):
+            import httpx
+        # Its log lines hold addresses, which may hold tokens.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+        async with httpx.AsyncClient(
+            auth=self.auth,
+            transport=self.transport,
+            limits=httpx.Limits(max_connections=self.calls, max_keepalive_connections=self.calls),
+            timeout=self.timeout,
+            follow_redirects=False,
+        ) as client:
+            endpoint = Endpoint(self.name, client, self.timeout, self.pause_max, self.clock)
+            yield self.sender(endpoint)

@@ -5,17 +5,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.aws import AwsError, Trouble, code_of, open_client, trouble_of
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.observe.logger import get_logger
-from streamkit.sinks.calls import READ_SECONDS, BatchSender, Capacity, Entry
+from streamkit.sinks.calls import BatchedSink, BatchSender, Capacity, Entry
 from streamkit.sinks.envelope import to_envelope, to_json
-from streamkit.sinks.sink import Delivery, Limits
+from streamkit.sinks.sink import Delivery
 
 log = get_logger("streamkit.sinks.eventbridge")
-
-_CAPACITY = Capacity(entries=10, size=262_143, each=262_143)
-"""API reference of `PutEvents`: ten entries, together less than 256 KB."""
 
 _TIME_BYTES = 14
 """What EventBridge counts for an event's time ("Calculating PutEvents event entry size")."""
@@ -27,7 +24,7 @@ _DETAIL_TYPE_MAX = 128
 
 
 @dataclass(frozen=True)
-class EventBridge:
+class EventBridge(BatchedSink):
     """Put events on a bus; the SDK's own region, keys and endpoint are used.
 
         bus = EventBridge("bus", "shop", source="shop.orders", detail_type="OrderChanged")
@@ -56,11 +53,14 @@ class EventBridge:
         DeclarationError: the source or type is one that EventBridge never takes.
     """
 
-    name: str
     bus: str
     source: str
     detail_type: str
-    calls: int = 4
+
+    service: ClassVar[str] = "EventBridge"
+    api: ClassVar[str] = "events"
+    capacity: ClassVar[Capacity] = Capacity(entries=10, size=262_143, each=262_143)
+    """API reference of `PutEvents`: ten entries, together less than 256 KB."""
 
     def __post_init__(self) -> None:
         if not self.source or self.source.lower().startswith("aws."):
@@ -68,42 +68,23 @@ class EventBridge:
         if not 0 < len(self.detail_type) <= _DETAIL_TYPE_MAX:
             raise DeclarationError(f"sink {self.name!r}: a detail type has 1 to 128 characters")
 
-    @property
-    def limits(self) -> Limits:
-        """What one call takes."""
-        return Limits(_CAPACITY.entries, _CAPACITY.size, self.calls)
-
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["EventBridgeSender"]:
+    async def opened(self) -> AsyncIterator[BatchSender]:
         """Open a client and look for the bus.
 
         Raises:
             ConfigurationError: there is no such bus.
         """
-        async with open_client("events", read_seconds=READ_SECONDS) as client:
+        async with super().opened() as sender:
             try:
-                await client.describe_event_bus(Name=self.bus)
+                await sender.client.describe_event_bus(Name=self.bus)
             except AwsError as error:
                 if trouble_of(error) is Trouble.MISSING:
                     raise ConfigurationError(
                         f"sink {self.name!r}: there is no event bus {self.bus!r}"
                     ) from error
                 log.warning("sink.unchecked", sink=self.name, code=code_of(error))
-            yield EventBridgeSender(client, self.bus, self.source, self.detail_type)
-
-
-class EventBridgeSender(BatchSender):
-    """An open `EventBridge`."""
-
-    service: ClassVar[str] = "EventBridge"
-    capacity: ClassVar[Capacity] = _CAPACITY
-
-    def __init__(self, client: Any, bus: str, source: str, detail_type: str) -> None:
-        """Put events on a bus through a client of the SDK."""
-        super().__init__(client, ordered=False)
-        self.bus = bus
-        self.source = source
-        self.detail_type = detail_type
+            yield sender
 
     def entry(self, delivery: Delivery) -> Entry:
         """Return an entry of `PutEvents`."""
@@ -118,9 +99,9 @@ class EventBridgeSender(BatchSender):
         texts = (self.source, self.detail_type, detail)
         return Entry(wire, _TIME_BYTES + sum(len(text.encode()) for text in texts))
 
-    async def call(self, wires: Sequence[Any]) -> Sequence[str | None]:
+    async def call(self, client: Any, wires: Sequence[Any]) -> Sequence[str | None]:
         """Make one call of `PutEvents`."""
-        reply = await self.client.put_events(Entries=list(wires))
+        reply = await client.put_events(Entries=list(wires))
         return [entry.get("ErrorCode") for entry in reply["Entries"]]
 
 

@@ -1,22 +1,16 @@
 """Firehose: deliveries as lines that Firehose collects and stores elsewhere."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.aws import open_client
-from streamkit.sinks.calls import READ_SECONDS, BatchSender, Capacity, Entry
+from streamkit.sinks.calls import BatchedSink, Capacity, Entry
 from streamkit.sinks.envelope import to_line
-from streamkit.sinks.sink import Delivery, Limits
-
-_CAPACITY = Capacity(entries=500, size=4_000_000, each=1_000_000)
-"""API reference of `PutRecordBatch`: 500 records of 1,000 KB, 4 MB together; thousands and
-millions, as the smaller of what those words may mean."""
+from streamkit.sinks.sink import Delivery
 
 
 @dataclass(frozen=True)
-class Firehose:
+class Firehose(BatchedSink):
     """Put into a Firehose stream; the SDK's own region, keys and endpoint are used.
 
         clicks = app.sink(Firehose("clicks", "clicks-to-lake"))
@@ -35,41 +29,20 @@ class Firehose:
         calls: how many calls may be under way at once.
     """
 
-    name: str
     stream: str
-    calls: int = 4
-
-    @property
-    def limits(self) -> Limits:
-        """What one call takes."""
-        return Limits(_CAPACITY.entries, _CAPACITY.size, self.calls)
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator["FirehoseSender"]:
-        """Open a client; the stream is first looked for when something is sent."""
-        async with open_client("firehose", read_seconds=READ_SECONDS) as client:
-            yield FirehoseSender(client, self.stream)
-
-
-class FirehoseSender(BatchSender):
-    """An open `Firehose`."""
 
     service: ClassVar[str] = "Firehose"
-    capacity: ClassVar[Capacity] = _CAPACITY
-
-    def __init__(self, client: Any, stream: str) -> None:
-        """Put into a Firehose stream through a client of the SDK."""
-        super().__init__(client, ordered=False)
-        self.stream = stream
+    api: ClassVar[str] = "firehose"
+    capacity: ClassVar[Capacity] = Capacity(entries=500, size=4_000_000, each=1_000_000)
+    """API reference of `PutRecordBatch`: 500 records of 1,000 KB, 4 MB together; thousands and
+    millions, as the smaller of what those words may mean."""
 
     def entry(self, delivery: Delivery) -> Entry:
         """Return a record of `PutRecordBatch`."""
         data = to_line(delivery) + b"\n"
         return Entry({"Data": data}, len(data))
 
-    async def call(self, wires: Sequence[Any]) -> Sequence[str | None]:
+    async def call(self, client: Any, wires: Sequence[Any]) -> Sequence[str | None]:
         """Make one call of `PutRecordBatch`."""
-        reply = await self.client.put_record_batch(
-            DeliveryStreamName=self.stream, Records=list(wires)
-        )
+        reply = await client.put_record_batch(DeliveryStreamName=self.stream, Records=list(wires))
         return [record.get("ErrorCode") for record in reply["RequestResponses"]]

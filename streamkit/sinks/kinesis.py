@@ -1,22 +1,16 @@
 """Kinesis Data Streams: deliveries as records of a stream of its own."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.aws import open_client
-from streamkit.sinks.calls import READ_SECONDS, BatchSender, Capacity, Entry
+from streamkit.sinks.calls import BatchedSink, Capacity, Entry
 from streamkit.sinks.envelope import to_line
-from streamkit.sinks.sink import Delivery, Limits
-
-_CAPACITY = Capacity(entries=500, size=5_242_880, each=1_048_576)
-"""API reference of `PutRecords`: 500 records, keys included. 1 MiB each is what every stream takes
-unless it was given more, and 5 MiB together is taken in every Region."""
+from streamkit.sinks.sink import Delivery
 
 
 @dataclass(frozen=True)
-class Kinesis:
+class Kinesis(BatchedSink):
     """Put into a stream of Kinesis; the SDK's own region, keys and endpoint are used.
 
         live = app.sink(Kinesis("live", "orders-live"))
@@ -38,32 +32,18 @@ class Kinesis:
         calls: how many calls may be under way at once.
     """
 
-    name: str
     stream: str
-    calls: int = 4
-
-    @property
-    def limits(self) -> Limits:
-        """What one call takes."""
-        return Limits(_CAPACITY.entries, _CAPACITY.size, self.calls)
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator["KinesisSender"]:
-        """Open a client; the stream is first looked for when something is sent."""
-        async with open_client("kinesis", read_seconds=READ_SECONDS) as client:
-            yield KinesisSender(client, self.stream)
-
-
-class KinesisSender(BatchSender):
-    """An open `Kinesis`."""
 
     service: ClassVar[str] = "Kinesis"
-    capacity: ClassVar[Capacity] = _CAPACITY
+    api: ClassVar[str] = "kinesis"
+    capacity: ClassVar[Capacity] = Capacity(entries=500, size=5_242_880, each=1_048_576)
+    """API reference of `PutRecords`: 500 records, keys included. 1 MiB each is what every stream
+    takes unless it was given more, and 5 MiB together is taken in every Region."""
 
-    def __init__(self, client: Any, stream: str) -> None:
-        """Put into a stream through a client of the SDK."""
-        super().__init__(client, ordered=True)
-        self.stream = stream
+    @property
+    def ordered(self) -> bool:
+        """True: a shard keeps the order of what came in calls one after the other."""
+        return True
 
     def entry(self, delivery: Delivery) -> Entry:
         """Return a record of `PutRecords`."""
@@ -71,7 +51,7 @@ class KinesisSender(BatchSender):
         wire = {"Data": data, "PartitionKey": delivery.group}
         return Entry(wire, len(data) + len(delivery.group.encode()))
 
-    async def call(self, wires: Sequence[Any]) -> Sequence[str | None]:
+    async def call(self, client: Any, wires: Sequence[Any]) -> Sequence[str | None]:
         """Make one call of `PutRecords`."""
-        reply = await self.client.put_records(StreamName=self.stream, Records=list(wires))
+        reply = await client.put_records(StreamName=self.stream, Records=list(wires))
         return [record.get("ErrorCode") for record in reply["Records"]]

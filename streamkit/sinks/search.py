@@ -14,17 +14,15 @@ worker may be late by, such as an hour.
 
 import json
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError, PoisonChange
 from streamkit.sinks.body import to_text
-from streamkit.sinks.endpoint import LATER, Answer, Endpoint, Refused, check_url, connected, fate
+from streamkit.sinks.endpoint import LATER, Answer, Endpoint, HttpSink, Refused, fate
 from streamkit.sinks.newest import Newest
 from streamkit.sinks.sink import Delivery, Limits
 from streamkit.sinks.versions import external_version
@@ -35,7 +33,7 @@ _WHOLE = frozenset({400, _TOO_LARGE})
 
 
 @dataclass(frozen=True)
-class Search:
+class Search(HttpSink):
     """A search index as a sink; needs the extra `search`.
 
     Args:
@@ -56,23 +54,14 @@ class Search:
         DeclarationError: the URL is not one of HTTP.
     """
 
-    name: str
-    url: str = field(repr=False)
     index: str
     _: KW_ONLY
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    auth: Any = field(default=None, repr=False)
     timeout: float = 30.0
     items: int = 500
     size: int = 5_000_000
     calls: int = 2
-    pause_max: float = 60.0
-    transport: Any = field(default=None, repr=False)
-    clock: Clock = field(default_factory=SystemClock, repr=False)
 
-    def __post_init__(self) -> None:
-        """Check the address."""
-        check_url(self.name, self.url)
+    extra: ClassVar[str] = "search"
 
     @property
     def limits(self) -> Limits:
@@ -80,24 +69,9 @@ class Search:
         # Each request has a time-out of its own, and a cluster that asks for a pause gets it.
         return Limits(self.items, self.size, self.calls, math.inf)
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator["SearchSender"]:
-        """Open connections as they are needed.
-
-        Raises:
-            ConfigurationError: httpx is not installed.
-        """
-        async with connected(
-            self.name,
-            "search",
-            calls=self.calls,
-            timeout=self.timeout,
-            pause_max=self.pause_max,
-            clock=self.clock,
-            auth=self.auth,
-            transport=self.transport,
-        ) as endpoint:
-            yield SearchSender(self, endpoint)
+    def sender(self, endpoint: Endpoint) -> "SearchSender":
+        """Return what makes bulk requests."""
+        return SearchSender(self, endpoint)
 
 
 @dataclass(frozen=True)

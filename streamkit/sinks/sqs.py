@@ -1,23 +1,16 @@
 """SQS: deliveries as entries of a queue, standard or FIFO."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.aws import open_client
 from streamkit.errors import DeclarationError
-from streamkit.sinks.calls import READ_SECONDS, BatchSender, Capacity, Entry, failed_codes
-from streamkit.sinks.notes import attributes_of, size_of, text_of
-from streamkit.sinks.sink import Delivery, Limits
-
-_CAPACITY = Capacity(entries=10, size=1_048_576, each=1_048_576)
-"""API reference of `SendMessageBatch`: ten entries, 1 MiB each and together, attributes included.
-Where a queue or Region takes less, SQS says so, and the entries are sent one by one."""
+from streamkit.sinks.calls import Capacity
+from streamkit.sinks.messaging import MessagingSink
 
 
 @dataclass(frozen=True)
-class Sqs:
+class Sqs(MessagingSink):
     """Send to a queue; the SDK's own region, keys and endpoint are used.
 
         orders = app.sink(Sqs("orders", "https://sqs.eu-central-1.amazonaws.com/1234/orders.fifo"))
@@ -42,48 +35,25 @@ class Sqs:
         DeclarationError: the URL is none.
     """
 
-    name: str
     queue_url: str
-    calls: int = 4
+
+    service: ClassVar[str] = "SQS"
+    api: ClassVar[str] = "sqs"
+    capacity: ClassVar[Capacity] = Capacity(entries=10, size=1_048_576, each=1_048_576)
+    """API reference of `SendMessageBatch`: ten entries, 1 MiB each and together, attributes
+    included. Where a queue or Region takes less, SQS says so, and the entries are sent one by
+    one."""
+    body: ClassVar[str] = "MessageBody"
 
     def __post_init__(self) -> None:
         if not self.queue_url.startswith(("https://", "http://")):
             raise DeclarationError(f"sink {self.name!r}: {self.queue_url!r} is not a queue's URL")
 
     @property
-    def limits(self) -> Limits:
-        """What one call takes."""
-        return Limits(_CAPACITY.entries, _CAPACITY.size, self.calls)
+    def destination(self) -> str:
+        """The queue."""
+        return self.queue_url
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator["SqsSender"]:
-        """Open a client; the queue is first looked for when something is sent."""
-        async with open_client("sqs", read_seconds=READ_SECONDS) as client:
-            yield SqsSender(client, self.queue_url)
-
-
-class SqsSender(BatchSender):
-    """An open `Sqs`."""
-
-    service: ClassVar[str] = "SQS"
-    capacity: ClassVar[Capacity] = _CAPACITY
-
-    def __init__(self, client: Any, queue_url: str) -> None:
-        """Send to a queue through a client of the SDK."""
-        super().__init__(client, ordered=queue_url.endswith(".fifo"))
-        self.queue_url = queue_url
-
-    def entry(self, delivery: Delivery) -> Entry:
-        """Return an entry of `SendMessageBatch`, without its id."""
-        text, attributes = text_of(delivery), attributes_of(delivery)
-        wire: dict[str, Any] = {"MessageBody": text, "MessageAttributes": attributes}
-        if self.ordered:
-            wire["MessageGroupId"] = delivery.group
-            wire["MessageDeduplicationId"] = delivery.key
-        return Entry(wire, size_of(text, attributes))
-
-    async def call(self, wires: Sequence[Any]) -> Sequence[str | None]:
+    async def publish(self, client: Any, entries: Sequence[Any]) -> Any:
         """Make one call of `SendMessageBatch`."""
-        entries = [wire | {"Id": str(place)} for place, wire in enumerate(wires)]
-        reply = await self.client.send_message_batch(QueueUrl=self.queue_url, Entries=entries)
-        return failed_codes(reply, len(entries))
+        return await client.send_message_batch(QueueUrl=self.queue_url, Entries=entries)

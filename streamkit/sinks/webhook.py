@@ -26,16 +26,14 @@ import hmac
 import json
 import math
 import string
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import ClassVar
 from urllib.parse import quote
 
-from streamkit.clock import Clock, SystemClock
 from streamkit.errors import PoisonChange
 from streamkit.sinks.body import to_text
-from streamkit.sinks.endpoint import Answer, Endpoint, Refused, check_url, connected, fate
+from streamkit.sinks.endpoint import Answer, Endpoint, HttpSink, Refused, fate
 from streamkit.sinks.envelope import to_envelope
 from streamkit.sinks.sink import Delivery, Limits
 
@@ -46,7 +44,7 @@ _PLAIN = string.punctuation.replace("%", "")
 
 
 @dataclass(frozen=True)
-class Webhook:
+class Webhook(HttpSink):
     """A webhook as a sink; needs the extra `webhook`.
 
     Args:
@@ -54,6 +52,7 @@ class Webhook:
         url: where to post to.
         secret: signs each request; without it there is no signature.
         headers: sent along, such as `Authorization`; they may replace `Content-Type`.
+        auth: httpx's, such as a pair of user and password.
         timeout: seconds for a whole call.
         batch: post lists of up to `items` deliveries.
         items: how many, at most.
@@ -67,22 +66,12 @@ class Webhook:
         DeclarationError: the URL is not one of HTTP.
     """
 
-    name: str
-    url: str = field(repr=False)
     _: KW_ONLY
     secret: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    timeout: float = 10.0
     batch: bool = False
     items: int = 100
-    calls: int = 4
-    pause_max: float = 60.0
-    transport: Any = field(default=None, repr=False)
-    clock: Clock = field(default_factory=SystemClock, repr=False)
 
-    def __post_init__(self) -> None:
-        """Check the address."""
-        check_url(self.name, self.url)
+    extra: ClassVar[str] = "webhook"
 
     @property
     def limits(self) -> Limits:
@@ -90,23 +79,9 @@ class Webhook:
         # Each request has a time-out of its own, and a receiver that asks for a pause gets it.
         return Limits(self.items if self.batch else 1, calls=self.calls, seconds=math.inf)
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator["WebhookSender"]:
-        """Open connections as they are needed.
-
-        Raises:
-            ConfigurationError: httpx is not installed.
-        """
-        async with connected(
-            self.name,
-            "webhook",
-            calls=self.calls,
-            timeout=self.timeout,
-            pause_max=self.pause_max,
-            clock=self.clock,
-            transport=self.transport,
-        ) as endpoint:
-            yield WebhookSender(self, endpoint)
+    def sender(self, endpoint: Endpoint) -> "WebhookSender":
+        """Return what posts."""
+        return WebhookSender(self, endpoint)
 
 
 @dataclass(frozen=True)

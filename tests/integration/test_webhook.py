@@ -289,7 +289,7 @@ def test_an_address_that_is_none_is_refused_at_once_and_no_secret_is_shown():
     with pytest.raises(DeclarationError, match="'hook'"):
         Webhook("hook", "ftp://x")
     assert Webhook("hook", "https://token", secret="s3cret", headers={"A": "key"}).__repr__() == (
-        "Webhook(name='hook', timeout=10.0, batch=False, items=100, calls=4, pause_max=60.0)"
+        "Webhook(name='hook', timeout=10.0, calls=4, pause_max=60.0, batch=False, items=100)"
     )
 
 

@@ -6,20 +6,22 @@ from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from structlog.testing import capture_logs
 
 from streamkit.errors import ConfigurationError, DeclarationError
-from streamkit.sinks import eventbridge
-from streamkit.sinks.eventbridge import EventBridge, EventBridgeSender
-from streamkit.sinks.firehose import Firehose, FirehoseSender
-from streamkit.sinks.kinesis import Kinesis, KinesisSender
+from streamkit.sinks import calls
+from streamkit.sinks.calls import BatchSender
+from streamkit.sinks.eventbridge import EventBridge
+from streamkit.sinks.firehose import Firehose
+from streamkit.sinks.kinesis import Kinesis
 from streamkit.sinks.s3 import S3Archive, S3Sender
 from streamkit.sinks.sink import Delivery, Limits
-from streamkit.sinks.sns import Sns, SnsSender
-from streamkit.sinks.sqs import Sqs, SqsSender
+from streamkit.sinks.sns import Sns
+from streamkit.sinks.sqs import Sqs
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:shop"
@@ -99,13 +101,16 @@ def number_of(text):
 
 
 SENDERS = {
-    "SQS": lambda client: SqsSender(client, QUEUE),
-    "SQS FIFO": lambda client: SqsSender(client, QUEUE + ".fifo"),
-    "SNS": lambda client: SnsSender(client, TOPIC),
-    "SNS FIFO": lambda client: SnsSender(client, TOPIC + ".fifo"),
-    "EventBridge": lambda client: EventBridgeSender(client, "shop", "shop.orders", "Changed"),
-    "Kinesis": lambda client: KinesisSender(client, "live"),
-    "Firehose": lambda client: FirehoseSender(client, "lake"),
+    name: partial(BatchSender, sink)
+    for name, sink in {
+        "SQS": Sqs("orders", QUEUE),
+        "SQS FIFO": Sqs("orders", QUEUE + ".fifo"),
+        "SNS": Sns("orders", TOPIC),
+        "SNS FIFO": Sns("orders", TOPIC + ".fifo"),
+        "EventBridge": EventBridge("orders", "shop", "shop.orders", "Changed"),
+        "Kinesis": Kinesis("orders", "live"),
+        "Firehose": Firehose("orders", "lake"),
+    }.items()
 }
 ORDERED = ("SQS FIFO", "SNS FIFO", "Kinesis")
 UNORDERED = tuple(name for name in SENDERS if name not in ORDERED)
@@ -254,7 +259,7 @@ async def test_only_what_the_service_would_never_take_is_too_large(name):
     service = Service()
     sender = SENDERS[name](service)
     body = {"number": 1, "text": ""}
-    empty = sender.entry(delivery(1, body=body)).size
+    empty = sender.sink.entry(delivery(1, body=body)).size
     fits, larger = (
         delivery(1, body=body | {"text": "x" * (each - empty + more)}) for more in (0, 1)
     )
@@ -331,7 +336,7 @@ async def test_fifo_has_the_item_as_group_and_the_key_as_deduplication_id(name):
 
 @pytest.mark.parametrize("name", ["SQS", "SNS"])
 async def test_standard_ones_get_no_group_and_no_deduplication_id(name):
-    entry = SENDERS[name](Service()).entry(delivery(1))
+    entry = SENDERS[name](Service()).sink.entry(delivery(1))
     assert {key for key in entry.wire if "Group" in key or "Dedup" in key} == set()
 
 
@@ -400,7 +405,7 @@ async def test_a_deletion_is_an_envelope_without_a_body(name):
 
 
 async def test_a_deletion_is_null_in_a_queue():
-    entry = SENDERS["SQS"](Service()).entry(Delivery("k", "i", "g", "0", None, NOON))
+    entry = SENDERS["SQS"](Service()).sink.entry(Delivery("k", "i", "g", "0", None, NOON))
     assert entry.wire["MessageBody"] == "null"
 
 
@@ -415,7 +420,7 @@ async def test_lines_of_firehose_end():
 async def test_events_have_no_number_beyond_64_bits():
     sender = SENDERS["EventBridge"](Service())
     body = {"small": 2**63 - 1, "low": [-(2**63)], "large": Decimal(2**63), "deep": [-(2**63) - 1]}
-    wire = sender.entry(delivery(1, body=body)).wire
+    wire = sender.sink.entry(delivery(1, body=body)).wire
     assert json.loads(wire["Detail"])["body"] == {
         "small": 2**63 - 1,
         "low": [-(2**63)],
@@ -498,7 +503,7 @@ def buses(monkeypatch):
         async def open_client(service, **options):
             yield Buses(error)
 
-        monkeypatch.setattr(eventbridge, "open_client", open_client)
+        monkeypatch.setattr(calls, "open_client", open_client)
 
     return answer
 
@@ -518,7 +523,7 @@ async def test_a_bus_that_cannot_be_looked_for_is_used_with_a_warning(buses, err
     buses(error)
     with capture_logs() as logs:
         async with BUS.opened() as sender:
-            assert sender.bus == "shop"
+            assert sender.sink is BUS
     assert [each["event"] for each in logs] == (["sink.unchecked"] if error else [])
 
 
