@@ -1,6 +1,7 @@
 """Folding many actions into one an item leaves the item as doing them one by one does."""
 
 from decimal import Decimal
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -166,11 +167,22 @@ def test_what_follows_a_condition_joins_it_and_keeps_it():
     assert [guard.condition for guard, _ in merged.guards] == [absent]
 
 
-def test_adding_to_and_removing_from_one_set_cannot_share_an_expression():
-    assert (
-        merge(update(unions={"s": {"SS": ["x"]}}), update(subtractions={"s": {"SS": ["y"]}}))
-        is None
-    )
+@pytest.mark.parametrize(
+    ("first", "second"),
+    list(
+        permutations(
+            [
+                {"unions": {"s": {"SS": ["x"]}}},
+                {"subtractions": {"s": {"SS": ["y"]}}},
+                {"adds": {"s": Decimal(1)}},
+            ],
+            2,
+        )
+    ),
+    ids=lambda parts: next(iter(parts)),
+)
+def test_no_two_of_adding_uniting_and_subtracting_share_an_expression(first, second):
+    assert merge(update(**first), update(**second)) is None
 
 
 def test_conditions_of_one_result_all_speak_of_the_item_before_it():
