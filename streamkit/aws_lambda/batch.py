@@ -1,6 +1,6 @@
 """A batch: the records of one invocation, committed under the marks of their items.
 
-    records ─► not done yet ─► lanes, handlers ─► plan ─► marks + effects, one transaction ─► …
+    records ─► not done yet ─► lanes, handlers ─► commit loop: marks + effects, one transaction ─► …
 
 In: records in order. Out: what is `left`: None, or the first record that has to come again, after
 which nothing of its item has been applied. That holds at every moment, so that a run may be
@@ -10,48 +10,40 @@ policies say; parking advances the mark. `block` is that first record.
 
 import random
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any
 
-import anyio
-
-from streamkit.actions import ITEMS_MAX, LANE, MARK_GUARD, Action
+from streamkit.actions import MARK_GUARD
 from streamkit.aws_lambda.marks import Marks
 from streamkit.changes import ItemKey
 from streamkit.control import Cursor
 from streamkit.decode import Page, Record
 from streamkit.model.tables import Tables
-from streamkit.observe.logger import get_logger
-from streamkit.processing.commit import Batch, Invalid, Refused
+from streamkit.pacing import Pace, Pacing
+from streamkit.processing.commit import Applied, Batch, Invalid, Verdict
 from streamkit.processing.dispatch import AsRun, Dispatcher, as_registered
 from streamkit.processing.holds import HeldLanes
+from streamkit.processing.loop import CommitLoop, Overtaken
 from streamkit.processing.mark import Mark
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure, Hold, lane_name
-from streamkit.processing.plain import write_plainly
-from streamkit.processing.planning import ALL, Planner, Rerun, TooLarge
-from streamkit.processing.reading import settle
-from streamkit.processing.refusal import contended, refuse
-from streamkit.processing.repeating import Repeating
+from streamkit.processing.planning import Planner
 from streamkit.processing.transaction import Send, transact
 
-log = get_logger("streamkit.lambda")
-
-_CONTENDED_SECONDS = 0.02
-"""Before a result is made again that was refused for what it read; twice as long each time."""
+_START = Cursor("batch")
+"""A batch has no cursor: what is done of its changes is left out before planning begins."""
 
 
 @dataclass
 class BatchRun:
-    """Processes one batch, some records at a time.
+    """Processes one batch, some records at a time. It is the fence of its own commit loop.
 
     `todo` are the records that are not known to be done, `behind` those that a mark had passed.
     Handlers are cut off at the `deadline` (of the loop's clock); what they have answered by then is
-    still committed. `cut` says that one was. `marked` is as in `Page`. `as_run` says what runs in a
-    handler's place, `send` commits, where not every commit is right that the marks let through.
+    still committed. `marked` is as in `Page`. `as_run` says what runs in a handler's place, `send`
+    commits, where not every commit is right that the marks let through.
     """
 
     dispatcher: Dispatcher
@@ -63,18 +55,15 @@ class BatchRun:
     todo: deque[Record]
     as_run: AsRun = as_registered
     send: Send | None = None
-    works: deque[Work] = field(default_factory=deque)
     behind: list[Record] = field(default_factory=list)
-    cut: bool = False
     marked: bool = True
-    _most: int = ALL
-    _split: bool = False
-    _narrowing: bool = False
-    _size: int = ITEMS_MAX
 
     def __post_init__(self) -> None:
         """Hold what the marks of the batch's items say is held."""
         self.held = HeldLanes(self.marks.store, self.planner.holds)
+        pacing = Pacing(Pace(), self.rng)
+        parts = (self, self.dispatcher, self.planner, self.held, self.tables, pacing)
+        self.loop = CommitLoop(*parts, deadline=self.deadline, patient=False)
 
     @property
     def left(self) -> Record | None:
@@ -82,8 +71,8 @@ class BatchRun:
 
         Known at every moment, whatever is cut off.
         """
-        if self.works:
-            return self.works[0].record
+        if self.loop.works:
+            return self.loop.works[0].record
         return self.todo[0] if self.todo else None
 
     @property
@@ -92,9 +81,9 @@ class BatchRun:
 
         One that waits because its handler's policy is `block` does what it is to do.
         """
-        waiting = [o for o in self.works[0].outcomes if o.waiting] if self.works else []
-        blocks = self.dispatcher.failures.blocks
-        return self.cut and bool(waiting) and not any(blocks(o.handler) for o in waiting)
+        works, blocks = self.loop.works, self.dispatcher.failures.blocks
+        waiting = [o for o in works[0].outcomes if o.waiting] if works else []
+        return self.loop.cut and bool(waiting) and not any(blocks(o.handler) for o in waiting)
 
     async def begin(self) -> None:
         """Read the marks, and leave out what is done."""
@@ -121,10 +110,10 @@ class BatchRun:
         some = list(islice(self.todo, count))
         shard, page = self.planner.shard, Page(tuple(some), marked=self.marked)
         works, later, _ = await self.dispatcher.works(page, shard, self.as_run)
-        self.works = deque(works)
+        self.loop.works = deque(works)
         if later:
             lanes = self.dispatcher.run_lanes(later, works, shard, held=self.held.holds)
-            await self._in_time(lanes)
+            await self.loop.within(lanes)
         return await self._commit(len(some))
 
     async def park(self, failure: Failure) -> bool:
@@ -132,24 +121,18 @@ class BatchRun:
 
         Whatever their policies are: the change would come again for ever.
         """
-        self.works = deque(self.dispatcher.unrun(self.todo[0], failure, self.as_run))
+        self.loop.works = deque(self.dispatcher.unrun(self.todo[0], failure, self.as_run))
         return await self._commit(1)
 
     async def _commit(self, count: int) -> bool:
         """Commit the works, which are of the next `count` records, as far as they are ready."""
-        self._drop_done(self.works)
-        while self.works:
-            if not await self._commit_once():
-                return False
+        self._drop_done(self.loop.works)
+        await self.loop.run()
+        if self.loop.left:
+            return False
         for _ in range(count):
             self.todo.popleft()
         return True
-
-    async def _in_time(self, doing: Coroutine[Any, Any, object]) -> None:
-        """Do something that waits for the application's code, until the deadline."""
-        with anyio.CancelScope(deadline=self.deadline) as scope:
-            await doing
-        self.cut = self.cut or scope.cancelled_caught
 
     def _drop_done(self, works: Iterable[Work]) -> None:
         """Leave out the handlers that an earlier invocation was done with."""
@@ -160,35 +143,48 @@ class BatchRun:
                     named = [(f"{work.position}:{o.handler.name}", o) for o in work.outcomes]
                     work.outcomes = [outcome for name, outcome in named if name not in done]
 
-    # -- one transaction -----------------------------------------------------------------------
+    # -- the marks as a fence ------------------------------------------------------------------
 
-    async def _commit_once(self) -> bool:
-        """Plan and commit; False: the first change left has to come again."""
-        await self.held.learn_tails(self.works)
-        plan = self.planner.plan(self.works, Cursor("batch"), most=self._most, split=self._split)
-        if isinstance(plan, Rerun):
-            return not self.cut and await self._rerun(plan)
-        if isinstance(plan, TooLarge):
-            self.dispatcher.failures.too_large(plan.outcome, self.planner.shard)
-            return True
-        if plan.sends and not await self._deliver(plan):
-            return not self.cut and not any(outcome.waiting for _, outcome in plan.sends)
-        then = self._marks_after(plan)
-        if plan.actions or plan.sends or plan.cursor.done or plan.plain:
-            return await self._send(plan, then)
-        self._taken(plan, then)
-        return True
+    @property
+    def start(self) -> Cursor:
+        """No position: the marks say what is done."""
+        return _START
 
-    async def _deliver(self, plan: Batch) -> bool:
-        """Deliver what a plan sends; return whether all is delivered."""
-        shard, never = self.planner.shard, anyio.Event()
-        await self._in_time(self.dispatcher.sending.send_all(plan.sends, shard, never))
-        return all(outcome.sent for _, outcome in plan.sends)
+    async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict | Overtaken:
+        """Commit a plan with the marks of its items."""
+        then = self._marks_after(plan, works)
+        moves = [self.marks.move(key, first, mark) for key, (first, mark) in then.items()]
+        send = self.send or partial(transact, self.marks.store.dynamodb, self.tables)
+        verdict = await send([*moves, *plan.actions], self.rng)
+        if verdict is None:
+            self.dispatcher.meters.commits.add()
+            for key, (_, mark) in then.items():
+                self.marks.moved(key, mark)
+            return Applied(plan)
+        if isinstance(verdict, Invalid):
+            # DynamoDB stops at the first action that is invalid, and then says nothing of marks.
+            before = dict(self.marks.known)
+            left = await self._look_again(works)
+            overtaken = any(self.marks.known[key] != mark for key, mark in before.items())
+            return Overtaken(left) if overtaken else verdict
+        if any(source.effect == MARK_GUARD for source in verdict.sources):
+            self.dispatcher.meters.fenced.add()
+            return Overtaken(await self._look_again(works))
+        return verdict
 
-    def _marks_after(self, plan: Batch) -> dict[ItemKey, tuple[str, Mark]]:
+    def drop(self, plan: Batch, works: deque[Work]) -> list[Work]:
+        """Drop the changes that a plan finishes, and the handlers that it is done with."""
+        dropped = [works.popleft() for _ in range(plan.changes)]
+        self._drop_done(islice(works, 1))
+        return dropped
+
+    def adopted(self, won: Batch) -> None:
+        """Note nothing: the marks are known to have moved."""
+
+    def _marks_after(self, plan: Batch, works: Iterable[Work]) -> dict[ItemKey, tuple[str, Mark]]:
         """Return, for the items of a plan, their first change in it and their marks after it."""
         found: dict[ItemKey, tuple[str, Mark]] = {}
-        for number, work in enumerate(self.works):
+        for number, work in enumerate(works):
             if work.key is None or number > plan.changes:
                 break
             before = found.get(work.key)
@@ -213,109 +209,19 @@ class BatchRun:
         names = {lane_name(handler.name, key) for handler in self.dispatcher.handlers} | mark.lanes
         return frozenset(name for name in names if name in self.held.lanes or name in plan.held)
 
-    async def _send(self, plan: Batch, then: dict[ItemKey, tuple[str, Mark]]) -> bool:
-        moves: list[Action] = [
-            self.marks.move(key, first, mark) for key, (first, mark) in then.items()
-        ]
-        dynamodb, self._size = self.marks.store.dynamodb, max(plan.changes, ITEMS_MAX)
-        with self.dispatcher.tracing.commit(self.planner.shard, plan, self.works):
-            send = self.send or partial(transact, dynamodb, self.tables)
-            verdict = await send([*moves, *plan.actions], self.rng)
-        if verdict is None:
-            self.dispatcher.meters.commits.add()
-            for key, (_, mark) in then.items():
-                self.marks.moved(key, mark)
-            self._taken(plan, then)
-            if plan.plain:
-                await write_plainly(dynamodb, self.tables, plan.plain)
-            return True
-        if isinstance(verdict, Invalid):
-            return await self._narrow(plan, verdict.code)
-        return await self._refused(verdict)
-
-    def _taken(self, plan: Batch, then: dict[ItemKey, tuple[str, Mark]]) -> None:
-        """Go on behind what is committed."""
-        self.held.begin(plan.held)
-        settle(self.works, plan.written)
-        for _ in range(plan.changes):
-            self.dispatcher.committed(self.works.popleft())
-        if self.works and self.works[0].key in then:
-            self._drop_done([self.works[0]])
-        if self._narrowing or self._split:
-            self._most, self._split, self._narrowing = ALL, False, False
-
-    # -- what did not go through ---------------------------------------------------------------
-
-    async def _rerun(self, rerun: Rerun) -> bool:
-        outcome = rerun.outcome
-        if not contended(outcome):
-            if outcome.refusals > 1:
-                await anyio.sleep(_CONTENDED_SECONDS * 2**outcome.refusals * self.rng.random())
-            never = anyio.Event()
-            again = Repeating(self.dispatcher, self.held, self.planner.shard, never)
-            await self._in_time(again.run(rerun, tuple(self.works), self._size))
-        return not outcome.waiting
-
-    async def _refused(self, refused: Refused) -> bool:
-        results: dict[tuple[str, str], set[int]] = {}
-        behind = False
-        for source in dict.fromkeys(refused.sources):
-            if source.effect == MARK_GUARD:
-                behind = True
-            elif source.effect == LANE:
-                await self.held.refresh(source.handler)
-            else:
-                results.setdefault((source.position, source.handler), set()).add(source.effect)
-        if behind:
-            self.dispatcher.meters.fenced.add()
-            await self._look_again()
-            return True
-        for work in self.works:
-            for outcome in work.outcomes:
-                effects = results.get((work.position, outcome.handler.name))
-                if effects:
-                    refuse(outcome, effects, work.position, self.tables.own)
-        return True
-
-    async def _look_again(self) -> None:
-        """Another invocation was faster with some items: leave out what it has done."""
-        keys = {work.key for work in self.works if work.key is not None}
+    async def _look_again(self, works: Iterable[Work]) -> list[Work]:
+        """Another invocation was faster with some items: return what it has not done."""
+        works = list(works)
+        keys = {work.key for work in works if work.key is not None}
         for lane in (lane for key in keys for lane in self.marks.known[key].lanes):
             self.held.forget(lane)  # it may be gone, or have another tail
         await self.marks.read(keys)
-        left: deque[Work] = deque()
-        for work in self.works:
+        left: list[Work] = []
+        for work in works:
             if work.key is not None and self.marks.is_done(work.key, work.position):
                 self.behind += [work.record] if work.record is not None else []
             else:
                 left.append(work)
-        self.works = left
         self._hold()
-        self._drop_done(self.works)
-
-    async def _overtaken(self) -> bool:
-        """Read the marks again; say whether another invocation was faster with an item."""
-        before = dict(self.marks.known)
-        await self._look_again()
-        return any(self.marks.known[key] != mark for key, mark in before.items())
-
-    async def _narrow(self, plan: Batch, code: str) -> bool:
-        """Halve the transaction until the handler is alone whose result cannot be stored.
-
-        DynamoDB stops at the first action that is invalid, and then says nothing of the marks.
-        """
-        self._narrowing = True
-        if plan.changes > 1:
-            self._most = plan.changes // 2
-        elif not self._split:
-            self._most, self._split = 1, True
-        elif not await self._overtaken():
-            culprit = next((o for o in self.works[0].outcomes if o.parks or o.items), None)
-            if culprit is None or culprit.parks:
-                log.error("parking.refused", shard=self.planner.shard, code=code)
-                return False
-            log.warning("effect.invalid", handler=culprit.handler.name, code=code)
-            failure = Failure(code, "DynamoDB finds an effect of this result invalid")
-            self.dispatcher.failures.give_up(culprit, failure, self.planner.shard)
-            return not culprit.waiting
-        return True
+        self._drop_done(left)
+        return left

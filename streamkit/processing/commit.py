@@ -27,7 +27,6 @@ from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.processing.parking import Hold
-from streamkit.processing.plain import write_plainly
 from streamkit.processing.probing import failing
 
 if TYPE_CHECKING:
@@ -151,10 +150,6 @@ class Committer:
                 pause = min(pause * 2, 5.0)
             else:
                 return self._applied(batch)
-
-    async def write_plainly(self, actions: Sequence[Action]) -> None:
-        """Write what a commit that has won leaves out of its transaction, or lose it."""
-        await write_plainly(self._dynamodb, self._schemas, actions)
 
     def _request(self, batch: Batch) -> list[dict[str, Any]]:
         """Render the transaction: the cursor first, because its refusal decides everything."""

@@ -1,10 +1,10 @@
-"""The commit stage of one shard: works in, commits out, one in flight.
+"""The commit stage of one shard: its commit loop, fenced by its cursor.
 
-`works` is everything dispatched and not yet committed, in order. A position that no commit has
-carried is remembered and rides with the next commit; alone it is written only now and then.
+A position that no commit has carried is remembered and rides with the next commit; alone it is
+written only now and then.
 
-In: works. Out: the cursor as it is in the table; `quiet` says that nothing waits. On failure:
-`LeaseLost` (drop everything, nothing is lost), or what the table refuses.
+In: what a page has led to. Out: the cursor as it is in the table; `quiet` says that nothing waits.
+On failure: `LeaseLost` (drop everything, nothing is lost), or what the table refuses.
 """
 
 import math
@@ -15,31 +15,26 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import CHILD, ITEMS_MAX, READ
+from streamkit.actions import CHILD
 from streamkit.clock import Clock
 from streamkit.control import START, Cursor
 from streamkit.cursor import CursorStore, creation
 from streamkit.decode import Record
 from streamkit.errors import InvariantError
-from streamkit.observe.logger import get_logger
+from streamkit.model.tables import Tables
 from streamkit.pacing import ByteBudget, Pacing
-from streamkit.processing.commit import Again, Applied, Batch, Committer, Invalid, Refused
+from streamkit.processing.commit import Again, Applied, Batch, Committer, Refused, Verdict
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.fold import fold
 from streamkit.processing.holds import HeldLanes
-from streamkit.processing.outcome import Outcome, Work
-from streamkit.processing.parking import Failure
-from streamkit.processing.planning import ALL, Planner, Rerun, TooLarge
-from streamkit.processing.reading import settle
-from streamkit.processing.refusal import contended, refuse
-from streamkit.processing.repeating import Repeating
+from streamkit.processing.loop import CommitLoop
+from streamkit.processing.outcome import Work
+from streamkit.processing.planning import Planner
 from streamkit.processing.unreadable import set_aside
-
-log = get_logger("streamkit.shard")
 
 
 class CommitStage:
-    """Commits what one shard's changes have led to."""
+    """Commits what one shard's changes have led to. It is the fence of its own loop."""
 
     def __init__(
         self,
@@ -47,22 +42,21 @@ class CommitStage:
         planner: Planner,
         committer: Committer,
         store: CursorStore,
+        tables: Tables,
         pacing: Pacing,
         budget: ByteBudget,
         clock: Clock,
     ) -> None:
         self.shard = committer.cursor.name
         self.committer = committer
-        self.works: deque[Work] = deque()
-        self.held = HeldLanes(store, planner.holds)
-        self.stopping = anyio.Event()
+        held = HeldLanes(store, planner.holds)
+        self.loop = CommitLoop(self, dispatcher, planner, held, tables, pacing)
+        self.held, self.stopping = held, self.loop.stopping
         self.quiet = anyio.Event()
         self.quiet.set()
-        self.left = False
         self.wrote: Callable[[], object] = lambda: None
         self.seen = committer.cursor.seen
         self._dispatcher = dispatcher
-        self._planner = planner
         self._store = store
         self._pacing = pacing
         self._budget = budget
@@ -70,14 +64,21 @@ class CommitStage:
         self._position, self._dated = committer.cursor.position, committer.cursor.dated
         self._persisted_at = clock.monotonic()
         self._business_since = False
-        self._most = ALL
-        self._split = False
-        self._taken = ITEMS_MAX
 
     @property
     def cursor(self) -> Cursor:
         """The cursor as it is in the table."""
         return self.committer.cursor
+
+    @property
+    def works(self) -> deque[Work]:
+        """Everything dispatched and not yet committed, in order."""
+        return self.loop.works
+
+    @property
+    def left(self) -> bool:
+        """Whether what waits is left to another owner."""
+        return self.loop.left
 
     def enqueue(self, works: Sequence[Work], *, business: bool) -> None:
         """Let works wait for their commit."""
@@ -93,153 +94,57 @@ class CommitStage:
 
     async def run(self) -> None:
         """Commit until nothing waits, or what waits is to be left to another owner."""
-        while self.works and not self.left:
-            await self._commit_once()
+        await self.loop.run()
         self.quiet.set()
 
-    async def _commit_once(self) -> None:
-        await self.held.learn_tails(self.works)
-        cursor = replace(self.cursor, position=self._position, dated=self._dated)
-        plan = self._planner.plan(self.works, cursor, most=self._most, split=self._split)
-        if isinstance(plan, Rerun):
-            await self._rerun(plan)
-        elif isinstance(plan, TooLarge):
-            self._dispatcher.failures.too_large(plan.outcome, self.shard)
-        elif plan.sends and not await self._deliver(plan):
-            return
-        elif plan.actions or plan.cursor.done or plan.sends or plan.plain:
-            await self._send(plan)
-        else:
-            self._drop_until(plan.cursor.position)
+    # -- the cursor as a fence -----------------------------------------------------------------
 
-    async def _send(self, batch: Batch) -> None:
-        seen = self.seen if batch.changes == len(self.works) else self.cursor.seen
-        batch.cursor = self._advanced(replace(batch.cursor, seen=seen))
-        self._taken = max(batch.changes, ITEMS_MAX)
-        with self._dispatcher.tracing.commit(self.shard, batch, self.works):
-            verdict = await self.committer.commit(batch)
-        if isinstance(verdict, Applied):
-            await self._adopt(verdict.batch)
-        elif isinstance(verdict, Refused):
-            await self._refused(verdict)
-        elif isinstance(verdict, Invalid):
-            await self._narrow(batch, verdict)
-        elif isinstance(verdict, Again):
-            await anyio.sleep(self._pacing.contended(throttled=verdict.throttled))
+    @property
+    def start(self) -> Cursor:
+        """The cursor, at the position up to which all is done."""
+        return replace(self.cursor, position=self._position, dated=self._dated)
 
-    async def _deliver(self, batch: Batch) -> bool:
-        """Deliver what a commit's results send, before it; False: plan again, some have changed."""
-        sending = self._dispatcher.sending
-        delivered = await sending.send_all(batch.sends, self.shard, self.stopping)
-        if any(outcome.waiting for _, outcome in batch.sends):
-            self.left = self.stopping.is_set()
-        return delivered
+    async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict:
+        """Commit a plan with the cursor at its end.
+
+        Raises:
+            LeaseLost: another worker owns the shard.
+        """
+        seen = self.seen if plan.changes == len(works) else self.cursor.seen
+        plan.cursor = self._advanced(replace(plan.cursor, seen=seen))
+        verdict = await self.committer.commit(plan)
+        if isinstance(verdict, Refused) and any(s.effect == CHILD for s in verdict.sources):
+            raise InvariantError("a child's cursor was created by a commit before the last")
+        return verdict
+
+    def drop(self, plan: Batch, works: deque[Work]) -> list[Work]:
+        """Drop the changes up to a plan's position; their pages' bytes make room for others.
+
+        By position and not by number, because works without effects are dropped uncommitted, and
+        an earlier plan that held them may yet win.
+        """
+        dropped: list[Work] = []
+        position = plan.cursor.position
+        while position != START and works and works[0].position <= position:
+            work = works.popleft()
+            self._position, self._dated = work.position, int(work.dated)
+            dropped.append(work)
+            if work.page_bytes:
+                self._budget.release(self.shard, work.page_bytes)
+        return dropped
+
+    def adopted(self, won: Batch) -> None:
+        """Note that a commit has written the position."""
+        if not all(action.is_control for action in won.actions):
+            self.wrote()
+        self._persisted_at = self._clock.monotonic()
+        self._business_since = bool(self.works)
 
     def _advanced(self, then: Cursor) -> Cursor:
         """Forget, when the position moves on, that owners vanished where it was."""
         if then.position == self.cursor.position and then.done == self.cursor.done:
             return then
         return replace(then, takes=0, trying="", tries=0)
-
-    async def _adopt(self, won: Batch) -> None:
-        """Go on from the commit that has won, which may be an earlier one than was sent last.
-
-        What is approximate is written now: lost, should this end in between, and not doubled.
-        """
-        if won.plain:
-            await self.committer.write_plainly(won.plain)
-        self.held.begin(won.held)
-        if not all(action.is_control for action in won.actions):
-            self.wrote()
-        settle(self.works, won.written)
-        self._drop_until(won.cursor.position)
-        self._persisted_at = self._clock.monotonic()
-        self._business_since = bool(self.works)
-        self._most, self._split = ALL, False
-        self._pacing.committed()
-
-    def _drop_until(self, position: str) -> None:
-        """Drop works that are done with; their pages' bytes make room for others.
-
-        By position and not by number, because works without effects are dropped uncommitted, and
-        an earlier plan that held them may yet win.
-        """
-        while position != START and self.works and self.works[0].position <= position:
-            work = self.works.popleft()
-            self._position, self._dated = work.position, int(work.dated)
-            self._dispatcher.committed(work)
-            if work.page_bytes:
-                self._budget.release(self.shard, work.page_bytes)
-
-    async def _rerun(self, rerun: Rerun) -> None:
-        outcome = rerun.outcome
-        if contended(outcome):
-            await anyio.sleep(self._pacing.contended(throttled=False))
-        else:
-            again = Repeating(self._dispatcher, self.held, self.shard, self.stopping)
-            await again.run(rerun, tuple(self.works), self._taken)
-        self.left = outcome.waiting and self.stopping.is_set()
-
-    # -- refusals ------------------------------------------------------------------------------
-
-    async def _refused(self, refused: Refused) -> None:
-        """Change what made the commit fail, so that the next plan is another one."""
-        results: dict[tuple[str, str], set[int]] = {}
-        for source in dict.fromkeys(refused.sources):
-            if source.effect == CHILD:
-                raise InvariantError("a child's cursor was created by a commit before the last")
-            if source.effect < READ:
-                await self.held.refresh(source.handler)
-            else:
-                results.setdefault((source.position, source.handler), set()).add(source.effect)
-        again = False
-        for (position, handler), effects in results.items():
-            outcome = self._outcome(position, handler)
-            if outcome is not None:
-                refuse(outcome, effects, position, self._dispatcher.schema)
-                log.debug("effect.refused", handler=handler, refusals=outcome.refusals)
-                again = again or (outcome.waiting and outcome.refusals > 1)
-        if again:
-            await anyio.sleep(self._pacing.contended(throttled=False))
-
-    def _outcome(self, position: str, handler: str) -> Outcome | None:
-        for work in self.works:
-            if work.position == position:
-                for outcome in work.outcomes:
-                    if outcome.handler.name == handler:
-                        return outcome
-        return None
-
-    async def _narrow(self, sent: Batch, verdict: Invalid) -> None:
-        """Halve the commit until the change, then the handler, is alone that cannot be stored."""
-        if sent.changes > 1:
-            self._most = max(1, sent.changes // 2)
-        elif not self._split:
-            self._most, self._split = 1, True
-        else:
-            work = self.works[0]
-            culprit = next((o for o in work.outcomes if self._sends(work, o)), None)
-            if culprit is None or culprit.parks:
-                code = verdict.code
-                log.often("parking.refused", level="error", by=code, shard=self.shard, code=code)
-                await self._wait()
-                return
-            name, code = culprit.handler.name, verdict.code
-            log.often("effect.invalid", level="warning", by=name, handler=name, code=code)
-            text = "DynamoDB finds an effect of this result invalid"
-            failure = Failure(verdict.code, text)
-            self._dispatcher.failures.give_up(culprit, failure, self.shard)
-            if culprit.waiting:
-                await self._wait()
-
-    async def _wait(self) -> None:
-        """Let the shard wait, as where a handler blocks: another owner may go on with it."""
-        self.left = self.stopping.is_set()
-        await anyio.sleep(self._pacing.contended(throttled=True))
-
-    def _sends(self, work: Work, outcome: Outcome) -> bool:
-        done = f"{work.position}:{outcome.handler.name}" in self.cursor.done
-        return not done and bool(outcome.parks or outcome.items)
 
     # -- positions without effects -------------------------------------------------------------
 
@@ -308,7 +213,7 @@ class CommitStage:
             batch = Batch(self._advanced(then) if advance else then)
             verdict = await self.committer.commit(batch)
             if isinstance(verdict, Applied):
-                await self._adopt(verdict.batch)
+                await self.loop.adopt(verdict.batch)
                 if verdict.batch is batch:
                     return
             else:
@@ -347,7 +252,7 @@ class CommitStage:
             batch = Batch(finished, fold(actions))
             verdict = await self.committer.commit(batch)
             if isinstance(verdict, Applied):
-                await self._adopt(verdict.batch)
+                await self.loop.adopt(verdict.batch)
                 if verdict.batch is batch:
                     return heirs
             elif isinstance(verdict, Refused):

@@ -217,6 +217,7 @@ class ShardSet:
                 self.dispatcher.meters,
             ),
             self.store,
+            self.around.schemas,
             pacing,
             self.budget,
             self.clock,
