@@ -272,11 +272,10 @@ MUTANTS = (
     # -- results that wait behind a commit ---------------------------------------------------------
     Mutant(
         "behind-a-commit-made-again",
-        "processing/committing.py",
+        "processing/loop.py",
         "        settle(self.works, won.written)\n",
         "",
-        "every result that has seen what is committed now is made again, so that a backlog takes"
-        " time with its square",
+        "every result that has seen what is committed now is made again, so that a backlog takes time with its square",
         test="tests/simulation/test_backlogs.py::test_two_handlers_run_at_most_twice_for_each_change_of_a_backlog",
     ),
     Mutant(

@@ -53,18 +53,10 @@ MUTANTS = (
     ),
     Mutant(
         "invalid-reads-have-no-culprit",
-        "processing/committing.py",
-        "        return not done and bool(outcome.parks or outcome.items)\n",
-        "        return not done and bool(outcome.parks or outcome.actions)\n",
+        "processing/loop.py",
+        "    return not stored and bool(outcome.parks or outcome.items)\n",
+        "    return not stored and bool(outcome.parks or outcome.actions)\n",
         "a read that cannot be checked, and leads to no effect, stops its shard for ever",
-        test="tests/simulation/test_full_transactions.py::test_a_read_that_cannot_be_checked_is_parked_although_it_leads_to_no_effect",
-    ),
-    Mutant(
-        "invalid-reads-have-no-culprit-on-lambda",
-        "aws_lambda/batch.py",
-        "if o.parks or o.items), None)",
-        "if o.parks or o.actions), None)",
-        "a read that cannot be checked, and leads to no effect, stops its batch for ever",
         test="tests/simulation/test_full_transactions.py::test_a_read_that_cannot_be_checked_is_parked_although_it_leads_to_no_effect",
     ),
     # -- a change that kills its workers -----------------------------------------------------------

@@ -166,9 +166,9 @@ MUTANTS = (
     ),
     Mutant(
         "refused-is-dropped",
-        "processing/committing.py",
+        "processing/loop.py",
         "            await self._refused(verdict)\n",
-        "            self._drop_until(batch.cursor.position)\n",
+        "            self._drop(plan)\n",
         "changes whose commit was refused are dropped",
         test="tests/simulation/test_adversary.py::test_two_refused_effects_of_one_result_park_it_once",
     ),
@@ -236,18 +236,16 @@ MUTANTS = (
     ),
     Mutant(
         "adopted-with-the-later-plans-holds",
-        "processing/committing.py",
-        "            await self._adopt(verdict.batch)\n        elif isinstance(verdict, Refused):\n"
-        "            await self._refused",
-        "            await self._adopt(verdict.batch)\n            self.held.begin(batch.held)\n"
-        "        elif isinstance(verdict, Refused):\n            await self._refused",
+        "processing/loop.py",
+        "            await self.adopt(verdict.batch)\n",
+        "            await self.adopt(verdict.batch)\n            self.held.begin(plan.held)\n",
         "an earlier plan won, and a change that only a later one queued falls out of its lane",
         test="tests/simulation/test_adversary.py::test_a_plan_that_parks_and_wins_late_holds_what_it_parks_and_not_what_a_later_plan_would",
     ),
     Mutant(
         "seen-too-early",
         "processing/committing.py",
-        "        seen = self.seen if batch.changes == len(self.works) else self.cursor.seen\n",
+        "        seen = self.seen if plan.changes == len(works) else self.cursor.seen\n",
         "        seen = self.seen\n",
         "a cursor says that its shard is read to the tip while read changes are not committed",
         test="tests/simulation/test_protocol.py::test_a_change_that_was_read_and_never_committed_is_not_called_seen",

@@ -384,12 +384,11 @@ MUTANTS = (
     Mutant(
         "dropped-by-number",
         "processing/committing.py",
-        "        self._drop_until(won.cursor.position)\n",
-        "        for _ in range(won.changes - 1):\n"
-        "            self._position = self.works.popleft().position\n"
-        "        self._drop_until(won.cursor.position)\n",
+        "        while position != START and works and works[0].position <= position:\n",
+        "        number = iter(range(plan.changes))\n"
+        "        while works and next(number, None) is not None:\n",
         "a plan that wins late drops as many changes as it had, not those it had",
         "A7",
-        test="tests/simulation/test_adversary.py::test_an_earlier_plan_that_wins_when_the_shard_is_finished_is_not_taken_for_the_end",
+        test="tests/unit/test_committing.py::test_a_plan_that_wins_late_finishes_what_is_up_to_its_position_and_nothing_behind_it",
     ),
 )
