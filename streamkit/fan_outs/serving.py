@@ -9,6 +9,7 @@ most of them fail, or too many are parked already, the fan-out itself has failed
 """
 
 import hashlib
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -128,7 +129,7 @@ class Serving:
     def __post_init__(self) -> None:
         """Count failures apart from those of shards."""
         self._attempts = Attempts(Failures(Counts(), self.clock), self.rng)
-        self._sending = Sending(self.outlets, self._attempts)
+        self._sending = Sending(self.outlets, self._attempts, patience=math.inf)
         self._turn = Turn(self.clock)
 
     def begin(
@@ -141,7 +142,9 @@ class Serving:
             Served(
                 f"{fanned.head.position}:{place}",
                 recipient,
-                Outcome(fanned.handler, waiting=True, aim=first.aim, trace=trace),
+                Outcome(
+                    fanned.handler, waiting=True, aim=first.aim, trace=trace, to=recipient.name
+                ),
             )
             for place, recipient in enumerate(recipients, number)
         ]
@@ -227,8 +230,7 @@ class Serving:
         """Deliver what is sent to recipients, before their commit; False: some have failed."""
 
         async def send(served: Served) -> None:
-            shard, to = fanned.head.shard, served.recipient.name
-            await self._sending.send(fanned.work, served.outcome, shard, to=to)
+            await self._sending.send(fanned.work, served.outcome, fanned.head.shard)
 
         unsent = [each for each in batch if each.outcome.sends and not each.outcome.sent]
         async with anyio.create_task_group() as group:

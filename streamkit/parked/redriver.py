@@ -9,12 +9,13 @@ afterwards, so a repeated or late attempt is harmless, two redrivers do not hurt
 workers go on queueing meanwhile. The last change takes the lane away IF nothing queued behind it.
 """
 
+import math
 import random
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from streamkit.actions import LANE, Action
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
 from streamkit.clock import Clock, SystemClock
@@ -26,18 +27,17 @@ from streamkit.fleet.hosting import look
 from streamkit.handler import Handler
 from streamkit.kinds.fan_out import serving_one
 from streamkit.model.builds import Build
-from streamkit.model.schema import TableSchema
 from streamkit.observe.meters import UNMETERED, Meters
+from streamkit.pacing import Pace, Pacing
 from streamkit.parked.listing import HeldLane, read_head
 from streamkit.parked.payload import whole_record
-from streamkit.parked.unparking import leave, stay
-from streamkit.processing.commit import Invalid, Refused
+from streamkit.parked.unparking import Head, leave, stay
 from streamkit.processing.dispatch import Dispatcher, Tools
-from streamkit.processing.fold import join_read
-from streamkit.processing.outcome import Outcome, Work, with_reads
+from streamkit.processing.holds import HeldLanes
+from streamkit.processing.loop import CommitLoop
+from streamkit.processing.outcome import Work
 from streamkit.processing.parking import LATE, UNREADABLE, Failure, Hold, Parked, next_due
-from streamkit.processing.reading import Uncommitted
-from streamkit.processing.refusal import contended, refuse
+from streamkit.processing.planning import Planner
 from streamkit.processing.tracing import NO_TRACING, Tracing
 from streamkit.sinks.outlets import Outlets
 from streamkit.surroundings import Surroundings
@@ -252,27 +252,15 @@ class Redriver:
     ) -> Step:
         """Commit an outcome; run it again as long as its conditions ask for that."""
         (outcome,) = work.outcomes
-        while outcome.failure is None:
-            if outcome.waiting:
-                await dispatcher.run(work, outcome, Uncommitted(), head.shard)
-                continue
-            if not outcome.sent:
-                await dispatcher.sending.send(work, outcome, head.shard, to=head.to)
-                continue
-            effects = _effects(outcome, head.position)
-            sent = await leave(
-                self.store, self.around.schemas, held, head, effects, self.rng, self.clock
-            )
-            if sent is None:
-                return "done"
-            if isinstance(sent, Invalid):
-                text = "DynamoDB finds an effect of this result invalid"
-                outcome.fail(Failure(sent.code, text))
-            elif any(source.effect == LANE for source in sent.sources):
-                return "overtaken"
-            else:
-                _refused(outcome, sent, self.around.table)
-        return outcome.failure
+        outcome.to = head.to
+        space, schemas = self.store.space, self.around.schemas
+        fence = Head(self.store, schemas, held, head, self.rng, self.clock)
+        planner, pacing = Planner(space, self.clock, head.shard), Pacing(Pace(), self.rng)
+        parts = (fence, dispatcher, planner, HeldLanes(self.store, planner.holds), schemas, pacing)
+        await CommitLoop(*parts, parks=False, works=deque([work])).run()
+        if outcome.failure is not None:
+            return outcome.failure
+        return fence.step or await self._leave_undone(held, head)
 
     def _skips(self, handler: Handler, head: Parked) -> bool:
         """Say whether a change may be dropped here: it was set aside, and has not failed yet."""
@@ -307,6 +295,8 @@ class Redriver:
             )
             # On its own it has other lanes to try meanwhile, and comes back to this one.
             known.attempts = replace(known.attempts, patient=not self.automatic)
+            # It is in its lane already, where a slow sink holds up nothing else.
+            known.sending = replace(known.sending, patience=math.inf)
             self._dispatchers[place] = known
         return known
 
@@ -318,18 +308,3 @@ def _never_heals(kind: str, detail: str) -> Failure:
 def _waits(report: LaneReport, held: HeldLane) -> LaneReport:
     """Complete the report on a lane whose first change is not tried now."""
     return replace(report, due=None if held.stuck else held.due, stuck=held.stuck)
-
-
-def _effects(outcome: Outcome, position: str) -> list[Action]:
-    writes, checks = with_reads(outcome, position)
-    actions = dict(writes)
-    for check in checks:
-        actions[check.ref] = join_read(actions.get(check.ref), check)
-    return list(actions.values())
-
-
-def _refused(outcome: Outcome, refused: Refused, schema: TableSchema) -> None:
-    """Change what made the transaction fail: the outcome runs again, shrinks, or has failed."""
-    effects = {source.effect for source in refused.sources}
-    refuse(outcome, effects, refused.sources[0].position, schema)
-    contended(outcome)

@@ -8,20 +8,80 @@ again says so, and stays where it is; its lane says when it is due next.
 """
 
 import random
+from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from streamkit.actions import BYTES_MAX, LANE, MARK_GUARD, Action, GuardSource, Verb
 from streamkit.clock import Clock
-from streamkit.control import ControlSpace
+from streamkit.control import ControlSpace, Cursor
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of, present
 from streamkit.model.schema import TableSchema
 from streamkit.parked.listing import HeldLane
-from streamkit.processing.commit import Invalid, Refused
+from streamkit.processing.commit import Applied, Batch, Invalid, Refused, Verdict
+from streamkit.processing.loop import Overtaken
 from streamkit.processing.mark import let_go
+from streamkit.processing.outcome import Work
 from streamkit.processing.parking import LAMBDA_CHUNKS, Failure, Parked, waiting_state
 from streamkit.processing.transaction import ACTIONS_MAX, transact
+
+_START = Cursor("head")
+"""A queue's first change has no position of its own: it is there, or it is gone."""
+
+
+@dataclass
+class Head:
+    """A parked queue's first change as a fence: its effects commit IF it is still the first.
+
+    `step` says what became of it: None until it has left its queue. Refused means that it was
+    overtaken, perhaps by an earlier commit of its own; that is the same to whoever asks.
+    """
+
+    store: CursorStore
+    schemas: Mapping[str, TableSchema]
+    held: HeldLane
+    head: Parked
+    rng: random.Random
+    clock: Clock
+    step: Literal["done", "overtaken"] | None = None
+
+    @property
+    def start(self) -> Cursor:
+        """No position: there is one change."""
+        return _START
+
+    async def commit(
+        self,
+        plan: Batch,
+        works: Sequence[Work],  # noqa: ARG002 - there is one
+    ) -> Verdict | Overtaken:
+        """Take the change off its queue, together with its effects.
+
+        What is approximate goes along: there is room for it, and so it is exact.
+        """
+        effects, plan.plain = [*plan.actions, *plan.plain], []
+        sent = await leave(
+            self.store, self.schemas, self.held, self.head, effects, self.rng, self.clock
+        )
+        if sent is None:
+            self.step = "done"
+            return Applied(plan)
+        if isinstance(sent, Refused) and any(source.effect == LANE for source in sent.sources):
+            self.step = "overtaken"
+            return Overtaken([])
+        return sent
+
+    def drop(self, plan: Batch, works: deque[Work]) -> list[Work]:
+        """Drop the change; it was counted when it was parked."""
+        for _ in range(plan.changes):
+            works.popleft()
+        return []
+
+    def adopted(self, won: Batch) -> None:
+        """Note nothing: `step` says it."""
 
 
 async def leave(

@@ -75,7 +75,8 @@ class Fence(Protocol):
 class CommitLoop:
     """Commits what the pending changes of one shard or batch, its `works`, have led to.
 
-    `deadline` is of the event loop's clock; `cut` says that some code was cut off by it.
+    `deadline` is of the event loop's clock; `cut` says that some code was cut off by it. Without
+    `parks` the rest is left behind a change that fails: it is parked already.
     """
 
     fence: Fence
@@ -86,6 +87,7 @@ class CommitLoop:
     pacing: Pacing
     deadline: float = math.inf
     patient: bool = True
+    parks: bool = True
     works: deque[Work] = field(default_factory=deque)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     left: bool = False
@@ -122,6 +124,9 @@ class CommitLoop:
     # -- one transaction -----------------------------------------------------------------------
 
     async def _once(self) -> None:
+        if not self.parks and any(outcome.parks for outcome in self.works[0].outcomes):
+            self.left = True
+            return
         await self.held.learn_tails(self.works)
         start = self.fence.start
         plan = self.planner.plan(self.works, start, most=self._most, split=self._split)

@@ -79,7 +79,8 @@ class Outcome:
     so that whoever saw an earlier run's pending effects is found out. `sent` says that its `sends`
     are delivered. `deferred` leaves the change to its lane, without a failure: it is parked, due at
     once, and goes on there beside the shard. `trial` is what a shadow handler would have done.
-    `trace` is the `traceparent` of the handler's last run, if its change was traced.
+    `trace` is the `traceparent` of the handler's last run, if its change was traced. `to` names the
+    recipient, in a fan-out.
     """
 
     handler: Handler
@@ -97,6 +98,7 @@ class Outcome:
     aim: Aim | None = None
     trial: tuple[Action, ...] = ()
     trace: str = ""
+    to: str = ""
 
     @property
     def parks(self) -> bool:

@@ -26,10 +26,15 @@ log = get_logger("streamkit.dispatch")
 
 @dataclass(frozen=True)
 class Sending:
-    """Delivers for one worker."""
+    """Delivers for one worker.
+
+    `patience` is in seconds: a change that is not delivered by then goes on in its lane, if its
+    handler does not block.
+    """
 
     outlets: Outlets
     attempts: Attempts
+    patience: float = SLOW_SECONDS
 
     async def send_all(
         self, batch: Iterable[tuple[Work, Outcome]], shard_id: str, until: anyio.Event
@@ -54,7 +59,7 @@ class Sending:
         for work, outcome in lane:
             if outcome.handler.name in stopped:
                 continue  # it will queue behind the change that was not delivered
-            await self.send(work, outcome, shard_id, until=until, patience=SLOW_SECONDS)
+            await self.send(work, outcome, shard_id, until=until)
             if not outcome.sent:
                 stopped.add(outcome.handler.name)
 
@@ -65,8 +70,6 @@ class Sending:
         shard_id: str,
         *,
         until: anyio.Event | None = None,
-        patience: float = math.inf,
-        to: str = "",
     ) -> None:
         """Deliver what one outcome sends, with its handler's retries.
 
@@ -75,15 +78,13 @@ class Sending:
             outcome: what its handler made of it.
             shard_id: the shard.
             until: is set when what cannot be delivered now is to be left to another worker.
-            patience: seconds after which the change goes on in its lane, if it does not block.
-            to: names the recipient, in a fan-out.
         """
         blocks = self.attempts.failures.blocks(outcome.handler)
         slow = any(self.outlets.is_slow(send.sink) for send in outcome.sends)
-        if slow and not blocks and patience < math.inf:
+        if slow and not blocks and self.patience < math.inf:
             outcome.defer()
             return
-        left = list(deliveries(work, outcome, to))
+        left = list(deliveries(work, outcome))
 
         async def attempt() -> None:
             while left:
@@ -91,7 +92,7 @@ class Sending:
                 del left[0]
             outcome.sent = True
 
-        with anyio.move_on_after(math.inf if blocks else patience) as scope:
+        with anyio.move_on_after(math.inf if blocks else self.patience) as scope:
             await self.attempts.persist(attempt, work, outcome, shard_id, until)
         if scope.cancelled_caught:
             name = outcome.handler.name
@@ -99,10 +100,10 @@ class Sending:
             outcome.defer()
 
 
-def deliveries(work: Work, outcome: Outcome, to: str = "") -> Iterator[tuple[str, Delivery]]:
+def deliveries(work: Work, outcome: Outcome) -> Iterator[tuple[str, Delivery]]:
     """Yield what an outcome sends: the sink's name, and the delivery.
 
-    Its key follows from the change, the handler, the recipient `to` of a fan-out, and the place
+    Its key follows from the change, the handler, the recipient of a fan-out, and the place
     among what the handler sends: the same for every delivery of it.
     """
     record, key = work.record, work.key
@@ -110,7 +111,7 @@ def deliveries(work: Work, outcome: Outcome, to: str = "") -> Iterator[tuple[str
         return
     numbers: Counter[str] = Counter()
     for send in outcome.sends:
-        name = send.recipient or to
+        name = send.recipient or outcome.to
         number, group = numbers[name], group_of(key, name)
         numbers[name] += 1
         text = f"{outcome.handler.name}\0{record.event_id}\0{record.position}\0{number}\0{name}"
