@@ -35,10 +35,11 @@ from streamkit.fleet.coordinator import Coordinator, Rhythm
 from streamkit.fleet.joining import Founding
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.leadership import Leadership
-from streamkit.fleet.members import Member, Pulse, Roster, new_worker_name
+from streamkit.fleet.members import Member, Roster, new_worker_name
 from streamkit.fleet.presence import Presence
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.sharing import Anchor, no_anchor
+from streamkit.lease import LeaseWatch
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import Metrics, join
@@ -329,7 +330,7 @@ class _Crew:
             KnownShards(self._store),
             shards,
             Rollout(self._store, fingerprint, app.handlers, clock, *take_over),
-            Pulse(settings.lease, max(settings.lease / 2, 2 * settings.look_interval)),
+            LeaseWatch(settings.lease, max(settings.lease / 2, 2 * settings.look_interval)),
             claims,
             Rhythm(settings.look_interval, settings.list_interval),
             clock,

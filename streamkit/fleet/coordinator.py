@@ -25,12 +25,13 @@ from streamkit.control import Cursor
 from streamkit.errors import LeaseLost
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.known import KnownShards
-from streamkit.fleet.members import Member, Pulse, Roster
+from streamkit.fleet.members import Member, Roster
 from streamkit.fleet.presence import Presence, late_after
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.shards import Shards
 from streamkit.fleet.sharing import Anchor, Sharing, no_anchor
 from streamkit.fleet.starvation import Starvation
+from streamkit.lease import LeaseWatch
 from streamkit.observe.logger import get_logger
 from streamkit.source.asking import asks_a_second
 
@@ -67,7 +68,7 @@ class Coordinator:
     known: KnownShards
     shards: Shards
     rollout: Rollout
-    pulse: Pulse
+    leases: LeaseWatch
     claims: Claims
     rhythm: Rhythm
     clock: Clock
@@ -84,13 +85,13 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         """Share by what is seen here."""
-        lease = self.pulse.lease_seconds
+        lease = self.leases.lease_seconds
         self.starvation = Starvation(lease, late_after(lease, self.presence.beat_seconds))
         self.sharing = Sharing(
             self.known,
             self.shards,
             self.rollout,
-            self.pulse.lease_seconds,
+            self.leases.lease_seconds,
             self.claims,
             self.rhythm.refresh,
             self.clock,
@@ -187,7 +188,7 @@ class Coordinator:
         nothing to see but others that come.
         """
         look = self.rhythm.look
-        longest = max(look, min(self.pulse.lease_seconds / 4, _SELDOM * look))
+        longest = max(look, min(self.leases.lease_seconds / 4, _SELDOM * look))
         if self.me.state == "active" and len(self.members) == 1 and not eager:
             return longest
         seconds = min(look * max(1.0, len(self.members) / _LARGE), longest)
@@ -202,12 +203,13 @@ class Coordinator:
             raise LeaseLost("this worker's heartbeat was swept")
         answered = self.clock.monotonic()
         self._note_lateness(everyone.values(), asked, answered)
-        well = self.presence.is_well(self.pulse.times * self.pulse.lease_seconds)
-        self.pulse.observe(everyone.values(), asked=asked, answered=answered, well=well)
+        well = self.presence.is_well(self.leases.times * self.leases.lease_seconds)
+        beats = {name: member.beats for name, member in everyone.items()}
+        self.leases.observe(beats, asked=asked, answered=answered, well=well)
         self.sharing.members = {
             name: member
             for name, member in everyone.items()
-            if name == self.me.name or not self.pulse.is_dead(name)
+            if name == self.me.name or not self.leases.is_abandoned(name)
         }
         self.shards.pause(paused=bool(self.paused))
         await self._verify(asked)
@@ -228,9 +230,9 @@ class Coordinator:
         """Let leases and claims last longer while all are late."""
         self.starvation.note(everyone, asked=asked, answered=answered)
         times = self.starvation.times
-        if times > self.pulse.times:
-            log.warning("fleet.starved", lease_seconds=times * self.pulse.lease_seconds)
-        self.pulse.times = self.claims.times = times
+        if times > self.leases.times:
+            log.warning("fleet.starved", lease_seconds=times * self.leases.lease_seconds)
+        self.leases.times = self.claims.times = times
 
     async def _verify(self, asked: float) -> None:
         """Look whether this worker still owns its shards.
@@ -239,7 +241,7 @@ class Coordinator:
         in any case: on a quiet shard no commit would tell it.
         """
         now = self.clock.monotonic()  # the reading of the roster may be what took so long
-        stalled = now - self._looked_at > self.pulse.lease_seconds / 2
+        stalled = now - self._looked_at > self.leases.lease_seconds / 2
         self._looked_at = now
         if stalled:
             self._verify_at = 0.0

@@ -161,7 +161,7 @@ class Leadership:
         One that was only paused finds its item gone, and joins under a new name.
         """
         coordinator = self.coordinator
-        longest = max(_SWEEP_LEASES * coordinator.pulse.lease_seconds, 60.0)
-        for name in coordinator.pulse.silent(longest):
+        longest = max(_SWEEP_LEASES * coordinator.leases.lease_seconds, 60.0)
+        for name in coordinator.leases.silent(longest):
             await coordinator.roster.remove(name)
             log.info("member.swept", worker=name)

@@ -9,19 +9,21 @@ import anyio
 
 from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
-from streamkit.fleet.members import Pulse, Roster
+from streamkit.fleet.members import Roster
+from streamkit.lease import LeaseWatch
 
 
 async def live_workers(store: CursorStore, clock: Clock, lease_seconds: float) -> list[str]:
     """Watch until somebody beats, or everybody has been silent for a lease."""
-    roster, pulse = Roster(store), Pulse(lease_seconds)
+    roster, watch = Roster(store), LeaseWatch(lease_seconds)
     first: dict[str, int] | None = None
     while True:
         asked = clock.monotonic()
         members = await roster.read()
-        pulse.observe(members.values(), asked=asked, answered=clock.monotonic())
-        first = {m.name: m.beats for m in members.values()} if first is None else first
-        alive = [m.name for m in members.values() if first.get(m.name) != m.beats]
-        if alive or all(pulse.is_dead(name) for name in members):
+        beats = {name: member.beats for name, member in members.items()}
+        watch.observe(beats, asked=asked, answered=clock.monotonic())
+        first = beats if first is None else first
+        alive = [name for name, count in beats.items() if first.get(name) != count]
+        if alive or all(watch.is_abandoned(name) for name in members):
             return sorted(alive)
         await anyio.sleep(min(1.0, lease_seconds / 4))

@@ -14,12 +14,11 @@ stands beside them, so that all see it with their next look, and it costs no rea
 """
 
 import hashlib
-import math
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamkit.actions import OURS, Action, Verb, Wire, item_ref, own_attributes
@@ -243,51 +242,3 @@ def _digest(name: str) -> str:
 def _entry(name: str) -> str:
     """Name a member's attribute in the item that all share; a path may not hold dots."""
     return f"m{_digest(name)}"
-
-
-@dataclass
-class Pulse:
-    """Tells the living from the dead, by readings of the roster on this process's own clock.
-
-    A worker that could not look for `blind_seconds` begins anew: it does not know what the others
-    did. In a starved fleet both are `times` as long, see `starvation`.
-    """
-
-    lease_seconds: float
-    blind_seconds: float = math.inf
-    times: int = 1
-    _seen: dict[str, tuple[int, float, float]] = field(default_factory=dict)
-    _answered: float = 0.0
-
-    def observe(
-        self, members: Iterable[Member], *, asked: float, answered: float, well: bool = True
-    ) -> None:
-        """Note a reading; the times are this process's monotonic clock before and after it.
-
-        Silence counts from when a counter was first *answered* to when it was last *asked* for, so
-        that a reading that took long makes nobody look dead. Nobody is silent for one whose own
-        heartbeats do not get through, either (not `well`): those of others may not, for the same
-        reason.
-        """
-        blind = answered - self._answered > self.times * self.blind_seconds or not well
-        self._answered = answered
-        seen: dict[str, tuple[int, float, float]] = {}
-        for member in members:
-            before = self._seen.get(member.name)
-            fresh = blind or before is None or before[0] != member.beats
-            since = answered if before is None or fresh else before[1]
-            seen[member.name] = (member.beats, since, asked)
-        self._seen = seen
-
-    def silence(self, name: str) -> float:
-        """Return the seconds for which a member's counter was seen to stand still."""
-        _, since, asked = self._seen.get(name, (0, 0.0, 0.0))
-        return asked - since
-
-    def silent(self, seconds: float) -> list[str]:
-        """Return the members that were silent for so long."""
-        return [name for name in self._seen if self.silence(name) >= seconds]
-
-    def is_dead(self, name: str) -> bool:
-        """Say whether a member has been silent for a lease."""
-        return self.silence(name) >= self.times * self.lease_seconds

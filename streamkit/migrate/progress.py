@@ -23,7 +23,8 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.control import START, ControlSpace, Cursor
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
-from streamkit.fleet.members import Member, Pulse, Roster
+from streamkit.fleet.members import Member, Roster
+from streamkit.lease import LeaseWatch
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
@@ -90,7 +91,7 @@ class ProgressReader:
     def __init__(self, app: App, aws: Aws, clock: Clock | None = None) -> None:
         self._app, self._aws, self._clock = app, aws, clock or SystemClock()
         self._around: Surroundings | None = None
-        self._pulse, self._members = Pulse(_BEATS_SECONDS), dict[str, Member]()
+        self._watch, self._members = LeaseWatch(_BEATS_SECONDS), dict[str, Member]()
         self._pass = ""
         self._finished: set[str] = set()
 
@@ -152,13 +153,14 @@ class ProgressReader:
         if first and wait and self._members:
             await anyio.sleep(_BEATS_SECONDS)
             await self._observe(roster)
-        return {name for name in self._members if self._pulse.silence(name) < _BEATS_SECONDS - 1}
+        return {name for name in self._members if self._watch.silence(name) < _BEATS_SECONDS - 1}
 
     async def _observe(self, roster: Roster) -> None:
         asked = self._clock.monotonic()
         self._members = await roster.read()
         answered = self._clock.monotonic()
-        self._pulse.observe(self._members.values(), asked=asked, answered=answered)
+        beats = {name: member.beats for name, member in self._members.items()}
+        self._watch.observe(beats, asked=asked, answered=answered)
 
     def _capture(self, state: State) -> CursorStore:
         """Return the control items of the migration's own consumer."""

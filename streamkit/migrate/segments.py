@@ -35,6 +35,7 @@ from streamkit.control import START, Cursor, cursor_attributes
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
+from streamkit.lease import LeaseWatch
 from streamkit.model.conditions import absent
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
@@ -192,10 +193,13 @@ class Segments:
     paced: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     ends_when_gone: bool = False
     _finished: set[str] = field(default_factory=set)
-    _seen: dict[str, tuple[tuple[Any, ...], float]] = field(default_factory=dict)
     _running: set[str] = field(default_factory=set)
     _filling: anyio.Lock = field(default_factory=anyio.Lock)
     _idle: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        """Watch the owners of segments."""
+        self._watch = LeaseWatch(self.lease_seconds)
 
     @property
     def names(self) -> list[str]:
@@ -308,10 +312,14 @@ class Segments:
                 if len(self._running) >= at_once:
                     return
                 some = free[start : start + _READ_AT_ONCE]
+                asked = self.clock.monotonic()
                 found = await self.store.read_many(some)
+                answered = self.clock.monotonic()
                 if self.ends_when_gone and len(found) < len(some):
                     raise LeaseLost(f"the pass {self.name} is over")
                 for cursor in (found[name] for name in some if name in found):
+                    counter = (cursor.owner, cursor.epoch, cursor.commit)
+                    self._watch.note(cursor.name, counter, asked=asked, answered=answered)
                     if len(self._running) >= at_once:
                         break
                     taken = await self._taken(cursor, owner)
@@ -323,7 +331,8 @@ class Segments:
         """Take a segment as it was read; None if it is not to be had."""
         if cursor.finished:
             self._finished.add(cursor.name)
-        if cursor.finished or not self._may_take(cursor):
+        free = cursor.owner is None or self._watch.is_abandoned(cursor.name)
+        if cursor.finished or not free:
             return None
         try:
             async with self.paced():
@@ -370,18 +379,6 @@ class Segments:
             if not segment.finished:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(self.lease_seconds / 3):
                     await self.store.release(segment.cursor)
-
-    def _may_take(self, cursor: Cursor) -> bool:
-        """Say whether a segment is free, or was not written to for a lease, as seen from here."""
-        if cursor.owner is None:
-            return True
-        now = self.clock.monotonic()
-        token = (cursor.owner, cursor.epoch, cursor.commit)
-        before, since = self._seen.get(cursor.name, (None, now))
-        if before != token:
-            self._seen[cursor.name] = (token, now)
-            return False
-        return now - since >= self.lease_seconds
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

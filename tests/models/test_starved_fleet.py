@@ -2,9 +2,10 @@
 
 import pytest
 
-from streamkit.fleet.members import Member, Pulse
+from streamkit.fleet.members import Member
 from streamkit.fleet.presence import late_after
 from streamkit.fleet.starvation import LONGEST, Starvation
+from streamkit.lease import LeaseWatch
 from tests.models.starved_fleet import (
     BEAT,
     CHECKS,
@@ -22,7 +23,7 @@ class Code:
     """The code of a worker in place of the specification."""
 
     def __init__(self, me):
-        self.pulse, self.starvation = Pulse(LEASE, LEASE / 2), Starvation(LEASE, LATE)
+        self.leases, self.starvation = LeaseWatch(LEASE, LEASE / 2), Starvation(LEASE, LATE)
 
     def look(self, beats, told, own_gap, now):
         members = [
@@ -30,10 +31,10 @@ class Code:
             for name, (count, late) in enumerate(zip(beats, told, strict=True))
         ]
         self.starvation.note(members, asked=now, answered=now)
-        self.pulse.times = self.starvation.times
-        well = own_gap <= late_after(self.pulse.times * LEASE, BEAT)
-        self.pulse.observe(members, asked=now, answered=now, well=well)
-        return {name for name in range(len(beats)) if self.pulse.is_dead(str(name))}
+        self.leases.times = self.starvation.times
+        well = own_gap <= late_after(self.leases.times * LEASE, BEAT)
+        self.leases.observe({m.name: m.beats for m in members}, asked=now, answered=now, well=well)
+        return {name for name in range(len(beats)) if self.leases.is_abandoned(str(name))}
 
 
 def test_the_rule_holds_in_every_schedule_that_is_looked_at():

@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "segment-of-the-living",
+        "migrate/segments.py",
+        "        free = cursor.owner is None or self._watch.is_abandoned(cursor.name)\n",
+        "        free = True\n",
+        "processes take segments from each other whose owners live, and read their pages again",
+        test="tests/simulation/test_segments.py::test_a_slow_page_keeps_its_lease",
+    ),
+    Mutant(
         "scan-waits-for-nothing",
         "migrate/segments.py",
         "await self._wait(stopping, math.inf)",

@@ -35,7 +35,7 @@ from streamkit import (
 )
 from streamkit.control import Cursor, child_of
 from streamkit.errors import RetentionLost
-from streamkit.fleet.members import Member, Pulse
+from streamkit.lease import LeaseWatch
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.parked.redrive import redrive
@@ -971,17 +971,17 @@ def test_a_worker_that_is_stopped_leaves_a_blocked_change_to_the_next(pure):
 
 
 def test_a_slow_reply_does_not_make_a_worker_silent():
-    pulse = Pulse(7.0)
-    pulse.observe([Member("alive", beats=1)], asked=0.0, answered=20.0)
+    leases = LeaseWatch(7.0)
+    leases.observe({"alive": 1}, asked=0.0, answered=20.0)
     for beats in range(2, 6):
         began = 20.0 * beats
-        pulse.observe([Member("alive", beats=beats)], asked=began, answered=began + 20.0)
-        assert not pulse.is_dead("alive")
+        leases.observe({"alive": beats}, asked=began, answered=began + 20.0)
+        assert not leases.is_abandoned("alive")
     # The counter was there at 120 at the latest, and the question is of 126: six seconds.
-    pulse.observe([Member("alive", beats=5)], asked=126.0, answered=150.0)
-    assert not pulse.is_dead("alive")
-    pulse.observe([Member("alive", beats=5)], asked=127.0, answered=150.0)
-    assert pulse.is_dead("alive")
+    leases.observe({"alive": 5}, asked=126.0, answered=150.0)
+    assert not leases.is_abandoned("alive")
+    leases.observe({"alive": 5}, asked=127.0, answered=150.0)
+    assert leases.is_abandoned("alive")
 
 
 def lease_log(world):

@@ -20,7 +20,10 @@ FUNCTION_LINES_MAX = 60
 
 LAYERS = (
     # From the bottom to the top: a module imports its own layer and those above it in this list.
-    ("foundation", "activity address clock errors observe pacing polling settings start version"),
+    (
+        "foundation",
+        "activity address clock errors lease observe pacing polling settings start version",
+    ),
     ("model", "actions changes control effects entity handler model"),
     ("records", "decode"),
     # Above `decode`: the clients answer `GetRecords` with decoded pages.
@@ -68,7 +71,7 @@ PURE = """
     kinds.recount kinds.soundness model.builds model.cascades model.keys model.origin
     model.parts model.querying model.schema model.spec model.templates model.when model.writes
     processing.fold processing.lanes processing.outcome processing.parking processing.planning
-    processing.reading sinks.body sinks.envelope sinks.notes sinks.versions source.lineage
+    lease processing.reading sinks.body sinks.envelope sinks.notes sinks.versions source.lineage
     start
 """
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""

@@ -15,8 +15,8 @@ from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
 from streamkit.fleet.generation import next_generation
 from streamkit.fleet.joining import join_generation
-from streamkit.fleet.members import Member, Pulse
 from streamkit.handler import Handler
+from streamkit.lease import LeaseWatch
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.conditions import absent
@@ -186,29 +186,37 @@ def test_a_lane_begins_only_if_there_is_none_and_a_queue_names_what_comes_next()
 # -- heartbeats ------------------------------------------------------------------------------------
 
 
-def dead(pulse, *readings, name="other"):
-    """Show readings to a pulse, as asked, answered and counter; say after each whether it is dead."""
+def dead(leases, *readings, name="other"):
+    """Show readings to a leases, as asked, answered and counter; say after each whether it is dead."""
     said = []
     for asked, answered, beats in readings:
-        pulse.observe([Member(name, beats=beats)], asked=asked, answered=answered)
-        said.append(pulse.is_dead(name))
+        leases.observe({name: beats}, asked=asked, answered=answered)
+        said.append(leases.is_abandoned(name))
     return said
 
 
 def test_a_worker_is_dead_when_readings_a_lease_apart_show_the_same_counter():
     readings = [(float(now), float(now), beats) for now, beats in
                 [(0, 0), (3, 1), (6, 2), (9, 2), (12, 2), (12.9, 2), (13, 2), (14, 3)]]  # fmt: skip
-    said = dead(Pulse(7.0), *readings)
+    said = dead(LeaseWatch(7.0), *readings)
     assert said == [False, False, False, False, False, False, True, False]
 
 
 def test_silence_counts_from_an_answer_to_a_question_so_that_slow_readings_make_nobody_look_dead():
-    assert dead(Pulse(7.0), (0.0, 3.0, 1), (6.0, 9.0, 1), (9.5, 12.0, 1)) == [False, False, False]
-    assert dead(Pulse(7.0), (0.0, 3.0, 1), (6.0, 9.0, 1), (10.0, 12.0, 1)) == [False, False, True]
+    assert dead(LeaseWatch(7.0), (0.0, 3.0, 1), (6.0, 9.0, 1), (9.5, 12.0, 1)) == [
+        False,
+        False,
+        False,
+    ]
+    assert dead(LeaseWatch(7.0), (0.0, 3.0, 1), (6.0, 9.0, 1), (10.0, 12.0, 1)) == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_a_worker_that_nobody_has_seen_yet_is_not_dead():
-    assert not Pulse(7.0).is_dead("unknown")
+    assert not LeaseWatch(7.0).is_abandoned("unknown")
 
 
 # -- generations -----------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from streamkit.fleet.assignment import assign
 from streamkit.fleet.claims import Claims, token
 from streamkit.fleet.coordinator import Coordinator, Rhythm
 from streamkit.fleet.known import KnownShards
-from streamkit.fleet.members import Attendance, Member, Pulse
+from streamkit.fleet.members import Attendance, Member
 from streamkit.fleet.presence import Presence
+from streamkit.lease import LeaseWatch
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
 from streamkit.running.standing import sample, standing_of
@@ -116,7 +117,7 @@ class Fleet:
             is_idle=lambda: False,
         )
         self.me = Coordinator(
-            Roster(self.table), KnownShards(self.table), self.shards, Rollout(), Pulse(LEASE, BLIND),
+            Roster(self.table), KnownShards(self.table), self.shards, Rollout(), LeaseWatch(LEASE, BLIND),
             self.claims, Rhythm(0.5, REFRESH), self.clock, presence,
         )  # fmt: skip
         for name in others:
@@ -372,7 +373,7 @@ async def test_a_worker_that_could_not_look_for_long_takes_nobody_for_dead():
     fleet.clock.now += 60.0
     await fleet.looks(LEASE - 1)
     assert len(fleet.shards.taken) == 3
-    assert fleet.me.pulse.silent(20.0) == []
+    assert fleet.me.leases.silent(20.0) == []
 
 
 async def test_a_worker_that_stands_by_does_not_look_in_a_hurry():

@@ -17,8 +17,9 @@ from streamkit.fleet.claims import Claims
 from streamkit.fleet.cursors import drop_cursors
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.joining import Founding, join_generation
-from streamkit.fleet.members import Member, Pulse, Roster
+from streamkit.fleet.members import Member, Roster
 from streamkit.fleet.rollout import Rollout
+from streamkit.lease import LeaseWatch
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
@@ -46,25 +47,25 @@ class Hands(Clock):
 
 
 def observed(*readings):
-    """Return a pulse that has seen one member: (beats, asked, answered) for each reading."""
-    pulse = Pulse(7.0)
+    """Return a leases that has seen one member: (beats, asked, answered) for each reading."""
+    leases = LeaseWatch(7.0)
     for beats, asked, answered in readings:
-        pulse.observe([Member("m", beats=beats)], asked=asked, answered=answered)
-    return pulse
+        leases.observe({"m": beats}, asked=asked, answered=answered)
+    return leases
 
 
 def test_a_worker_whose_counter_stands_still_for_a_lease_is_dead():
-    assert not observed((1, 0, 0), (1, 6.9, 6.9)).is_dead("m")
-    assert observed((1, 0, 0), (1, 7, 7)).is_dead("m")
+    assert not observed((1, 0, 0), (1, 6.9, 6.9)).is_abandoned("m")
+    assert observed((1, 0, 0), (1, 7, 7)).is_abandoned("m")
 
 
 def test_a_worker_that_beats_is_alive_however_long_it_is_watched():
-    assert not observed((1, 0, 0), (2, 6, 6), (3, 12, 12), (3, 18, 18)).is_dead("m")
+    assert not observed((1, 0, 0), (2, 6, 6), (3, 12, 12), (3, 18, 18)).is_abandoned("m")
 
 
 def test_a_reading_that_took_long_makes_nobody_look_dead():
-    assert not observed((1, 0, 6), (1, 8, 8)).is_dead("m")  # it may have beaten at 6
-    assert not observed((1, 0, 0), (1, 1, 9)).is_dead("m")  # it may have beaten since 1
+    assert not observed((1, 0, 6), (1, 8, 8)).is_abandoned("m")  # it may have beaten at 6
+    assert not observed((1, 0, 0), (1, 1, 9)).is_abandoned("m")  # it may have beaten since 1
 
 
 # -- whose a shard is ------------------------------------------------------------------------------

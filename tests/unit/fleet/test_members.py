@@ -9,7 +9,8 @@ from streamkit.aws import connect
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
-from streamkit.fleet.members import Member, Pulse, Roster, new_worker_name
+from streamkit.fleet.members import Member, Roster, new_worker_name
+from streamkit.lease import LeaseWatch
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
@@ -117,12 +118,12 @@ def test_each_start_of_a_worker_has_a_name_of_its_own():
 
 
 def watch(*readings):
-    """Return a pulse with readings of one member, as (moment, beats) or (moment, beats, well)."""
-    pulse = Pulse(LEASE, BLIND)
+    """Return a leases with readings of one member, as (moment, beats) or (moment, beats, well)."""
+    leases = LeaseWatch(LEASE, BLIND)
     for at, beats, *well in readings:
-        seen = [Member("other", beats=beats)]
-        pulse.observe(seen, asked=at, answered=at, well=well[0] if well else True)
-    return pulse
+        seen = {"other": beats}
+        leases.observe(seen, asked=at, answered=at, well=well[0] if well else True)
+    return leases
 
 
 def every_second(first, last, beats, *well):
@@ -131,39 +132,41 @@ def every_second(first, last, beats, *well):
 
 def test_silence_is_counted_from_when_a_counter_was_first_seen():
     assert watch(*every_second(100, 103, 1), *every_second(104, 110, 2)).silence("other") == 6
-    assert not watch(*every_second(100, 106, 1)).is_dead("other")
-    assert watch(*every_second(100, 107, 1)).is_dead("other")
+    assert not watch(*every_second(100, 106, 1)).is_abandoned("other")
+    assert watch(*every_second(100, 107, 1)).is_abandoned("other")
 
 
 def test_the_silent_are_those_that_were_it_for_so_long():
-    pulse = watch(*every_second(100, 112, 1))
-    assert pulse.silent(12.0) == ["other"]
-    assert pulse.silent(12.5) == []
+    leases = watch(*every_second(100, 112, 1))
+    assert leases.silent(12.0) == ["other"]
+    assert leases.silent(12.5) == []
 
 
 def test_one_that_came_back_under_its_name_begins_anew():
-    pulse = watch(*every_second(100, 107, 1))
-    pulse.observe([], asked=108.0, answered=108.0)
-    assert (pulse.is_dead("other"), pulse.silent(0.0)) == (False, [])
-    pulse.observe([Member("other", beats=1)], asked=109.0, answered=109.0)
-    assert not pulse.is_dead("other")
+    leases = watch(*every_second(100, 107, 1))
+    leases.observe({}, asked=108.0, answered=108.0)
+    assert (leases.is_abandoned("other"), leases.silent(0.0)) == (False, [])
+    leases.observe({"other": 1}, asked=109.0, answered=109.0)
+    assert not leases.is_abandoned("other")
 
 
 def test_who_was_blind_begins_anew_and_finds_the_dead_a_lease_later():
-    pulse = watch(*every_second(100, 105, 1), *every_second(110, 116, 1))
-    assert pulse.silence("other") == 6
-    pulse.observe([Member("other", beats=1)], asked=117.0, answered=117.0)
-    assert pulse.is_dead("other")
+    leases = watch(*every_second(100, 105, 1), *every_second(110, 116, 1))
+    assert leases.silence("other") == 6
+    leases.observe({"other": 1}, asked=117.0, answered=117.0)
+    assert leases.is_abandoned("other")
 
 
 def test_a_gap_that_is_no_longer_than_it_may_be_is_not_blindness():
-    assert watch((100.0, 1), (104.0, 1), (108.0, 1)).is_dead("other")
-    assert not watch((100.0, 1), (104.1, 1), (108.2, 1)).is_dead("other")
+    assert watch((100.0, 1), (104.0, 1), (108.0, 1)).is_abandoned("other")
+    assert not watch((100.0, 1), (104.1, 1), (108.2, 1)).is_abandoned("other")
 
 
 def test_nobody_dies_for_one_whose_own_heartbeats_do_not_get_through():
     unwell = watch(*every_second(100, 130, 1, False))
-    assert not unwell.is_dead("other")
+    assert not unwell.is_abandoned("other")
     again = watch(*every_second(100, 130, 1, False), *every_second(131, 136, 1))
-    assert not again.is_dead("other")
-    assert watch(*every_second(100, 130, 1, False), *every_second(131, 137, 1)).is_dead("other")
+    assert not again.is_abandoned("other")
+    assert watch(*every_second(100, 130, 1, False), *every_second(131, 137, 1)).is_abandoned(
+        "other"
+    )
