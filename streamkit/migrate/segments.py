@@ -22,7 +22,7 @@ import base64
 import json
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +30,7 @@ from typing import Any
 import anyio
 
 from streamkit.actions import OURS, Action, Wire
+from streamkit.activity import first_error
 from streamkit.clock import Clock
 from streamkit.control import START, Cursor, cursor_attributes
 from streamkit.cursor import CursorStore
@@ -263,7 +264,7 @@ class Segments:
                     else:
                         await self._wait(stopping, _LOOK_SECONDS if self._running else pause)
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first_error(errors) from None
         return len(self._finished) == self.total
 
     async def delete(self) -> None:
@@ -374,21 +375,8 @@ class Segments:
                 await serve(segment)
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first_error(errors) from None
         finally:
             if not segment.finished:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(self.lease_seconds / 3):
                     await self.store.release(segment.cursor)
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error that matters: a lost lease only if there is nothing worse."""
-    flat: list[BaseException] = []
-    todo: list[Iterable[BaseException]] = [errors.exceptions]
-    while todo:
-        for error in todo.pop():
-            if isinstance(error, BaseExceptionGroup):
-                todo.append(error.exceptions)
-            else:
-                flat.append(error)
-    return min(flat, key=lambda error: isinstance(error, LeaseLost))
