@@ -16,6 +16,38 @@ _SEND_TWICE = """                for number, part in enumerate(({first}, {second
 MUTANTS = (
     # -- the condition of a commit -----------------------------------------------------------------
     Mutant(
+        "halving-for-ever",
+        "processing/loop.py",
+        "            self._most = sent.changes // 2\n            return\n",
+        "            self._most = sent.changes // 2 + 1\n            return\n",
+        "a commit with an invalid action is sent again and again, with as many changes",
+        test="tests/unit/test_loop.py::test_an_action_that_cannot_be_stored_is_found_by_halving_and_its_change_alone_is_parked",
+    ),
+    Mutant(
+        "behind-what-is-parked",
+        "processing/loop.py",
+        "        if not self.parks and any(outcome.parks for outcome in self.works[0].outcomes):\n",
+        "        if not self.parks and not any(outcome.parks for outcome in self.works[0].outcomes):\n",
+        "a change that fails in its queue is parked there a second time",
+        test="tests/unit/test_loop.py::test_a_host_that_does_not_park_leaves_what_is_behind_a_failure",
+    ),
+    Mutant(
+        "overtaken-and-committed",
+        "processing/loop.py",
+        "            self.works = deque(verdict.left)\n",
+        "            pass\n",
+        "what another run has done is committed once more, or tried without end",
+        test="tests/unit/test_loop.py::test_whatever_a_fence_answers_each_change_is_done_once_and_in_order",
+    ),
+    Mutant(
+        "no-wait-where-parking-is-refused",
+        "processing/loop.py",
+        "        self.left = not self.patient or self.stopping.is_set()\n",
+        "        self.left = self.stopping.is_set()\n",
+        "an invocation tries to park what cannot be stored until it is killed",
+        test="tests/unit/test_loop.py::test_where_parking_is_refused_a_patient_host_waits_and_another_leaves_the_rest",
+    ),
+    Mutant(
         "no-owner-condition",
         "cursor.py",
         """        Attr("owner").eq(cursor.owner)

@@ -1,0 +1,188 @@
+"""The commit loop, before a fence that answers each commit as it is told.
+
+Whatever a fence answers, in whatever order: each change is committed once, those of an item in
+order, or it is parked, or it is left with all that is behind it.
+"""
+
+import random
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from streamkit.actions import READ, GuardSource
+from streamkit.control import Cursor
+from streamkit.model.tables import Tables
+from streamkit.pacing import Pace, Pacing
+from streamkit.processing import loop as loops
+from streamkit.processing.commit import Again, Applied, Invalid, Refused
+from streamkit.processing.failures import Counts, Failures
+from streamkit.processing.holds import HeldLanes
+from streamkit.processing.loop import CommitLoop, Overtaken
+from streamkit.processing.planning import Planner
+from streamkit.processing.tracing import NO_TRACING
+from streamkit.testing.loop import run_virtually
+from tests.works import SCHEMA, SPACE, Clock, add, done, handler, work
+
+ANSWERS = ("apply", "refuse", "invalid", "again", "throttle", "overtake")
+
+
+class Fence:
+    """Counts what is committed; answers as the script says, and then applies everything."""
+
+    def __init__(self, script):
+        self.script, self.applied, self.parked, self.overtaken = list(script), [], [], []
+        self.asked = 0
+
+    start = Cursor("made up")
+
+    def count(self):
+        self.asked += 1
+        assert self.asked < 100, "commits without end"
+
+    async def commit(self, plan, works):
+        self.count()
+        answer = self.script.pop(0) if self.script else "apply"
+        taken = [work.position for work in list(works)[: plan.changes]]
+        first = works[0]
+        if answer == "refuse":
+            return Refused((GuardSource(first.position, "h", READ),))
+        if answer == "invalid":
+            return Invalid((), "ValidationError")
+        if answer in ("again", "throttle"):
+            return Again(throttled=answer == "throttle")
+        if answer == "overtake":
+            self.overtaken.append(first.position)
+            return Overtaken(list(works)[1:])
+        self.applied += taken
+        self.parked += [w.position for w in list(works)[: plan.changes] if w.outcomes[0].parks]
+        return Applied(plan)
+
+    def drop(self, plan, works):
+        return [works.popleft() for _ in range(plan.changes)]
+
+    def adopted(self, won):
+        pass
+
+
+class Dispatcher:
+    """Runs a handler again by making the same effect, and counts."""
+
+    schema, tracing, clock = SCHEMA, NO_TRACING, Clock()
+
+    def __init__(self):
+        self.counts = Counts()
+        self.failures = Failures(self.counts, Clock())
+        self.finished, self.runs = [], 0
+        self.sending = SimpleNamespace(send_all=self.send_all)
+        self.sink_works = True
+
+    def committed(self, one):
+        self.finished.append(one.position)
+
+    async def run(self, one, outcome, uncommitted, shard, *, until):
+        self.runs += 1
+        outcome.waiting = False
+
+    async def send_all(self, sends, shard, until):
+        if not self.sink_works:
+            await anyio.sleep_forever()
+        for _, outcome in sends:
+            outcome.sent = True
+        return True
+
+
+def make_loop(script, count=6, **options):
+    fence, dispatcher, planner = Fence(script), Dispatcher(), Planner(SPACE, Clock(), "shard-1")
+    held, tables = HeldLanes(None, planner.holds), Tables(SCHEMA)
+    pacing = Pacing(Pace(), random.Random(1))
+    made = CommitLoop(fence, dispatcher, planner, held, tables, pacing, **options)
+    made.works.extend(work(n, done(n, add(f"x{n}")), name=f"x{n}") for n in range(1, count + 1))
+    return made, fence, dispatcher
+
+
+def positions(*numbers):
+    return [str(number).zfill(40) for number in numbers]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_a_fence_answers_each_change_is_done_once_and_in_order(seed):
+    rng = random.Random(seed)
+    script = rng.choices(ANSWERS, k=rng.randrange(12))
+    loop, fence, dispatcher = make_loop(script)
+    run_virtually(loop.run)
+    assert not loop.left
+    assert sorted(fence.applied + fence.overtaken) == positions(*range(1, 7))
+    assert fence.applied == sorted(fence.applied)
+    assert dispatcher.finished == fence.applied, "what another run has done is not counted here"
+
+
+def test_an_action_that_cannot_be_stored_is_found_by_halving_and_its_change_alone_is_parked():
+    class Picky(Fence):
+        async def commit(self, plan, works):
+            self.count()
+            names = [action.ref.pk[1] for action in plan.actions]
+            if f"THING#{'x4'}" in names:
+                return Invalid((), "ValidationError")
+            return await super().commit(plan, works)
+
+    loop, _, dispatcher = make_loop(())
+    loop.fence = fence = Picky(())
+    run_virtually(loop.run)
+    assert fence.applied == dispatcher.finished == positions(*range(1, 7))
+    assert fence.parked == positions(4)
+
+
+def test_a_result_that_is_refused_too_often_for_what_it_read_is_parked():
+    loop, fence, dispatcher = make_loop(["refuse"] * 20, count=1)
+    run_virtually(loop.run)
+    assert fence.parked == positions(1)
+    assert dispatcher.runs == 5
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_where_parking_is_refused_a_patient_host_waits_and_another_leaves_the_rest(patient):
+    loop, fence, _ = make_loop(["invalid"] * 30, count=2, patient=patient)
+    run_virtually(loop.run)
+    assert loop.left is not patient
+    assert fence.applied == (positions(1, 2) if patient else [])
+
+
+def test_a_host_that_does_not_park_leaves_what_is_behind_a_failure():
+    loop, fence, _ = make_loop(["apply"], count=2, parks=False)
+    loop.works[0].outcomes[0].fail(SimpleNamespace(kind="ValueError"))
+    run_virtually(loop.run)
+    assert (loop.left, fence.applied, len(loop.works)) == (True, [], 2)
+
+
+def test_a_handler_that_blocks_is_left_to_another_owner_once_the_host_stops():
+    by = handler("h")
+    loop, fence, dispatcher = make_loop(())
+    loop.works.clear()
+    one = work(1, done(1, add("x"), by=by))
+    one.outcomes[0].waiting = True
+    loop.works.append(one)
+
+    async def run(work, outcome, uncommitted, shard, *, until):
+        loop.stopping.set()  # meanwhile; the outcome still waits
+
+    dispatcher.run = run
+    run_virtually(loop.run)
+    assert loop.left
+    assert fence.applied == []
+
+
+def test_plain_writes_go_out_once_their_commit_has_won(monkeypatch):
+    written = []
+
+    async def write_plainly(dynamodb, tables, actions):
+        written.append(list(actions))
+
+    monkeypatch.setattr(loops, "write_plainly", write_plainly)
+    loop, fence, _ = make_loop(["again", "apply"], count=1)
+    (action,) = loop.works[0].outcomes[0].actions.values()
+    action.plain = True
+    loop.held.store = SimpleNamespace(dynamodb=None)
+    run_virtually(loop.run)
+    assert fence.applied == positions(1)
+    assert [[a.ref for a in actions] for actions in written] == [[action.ref]]
