@@ -13,19 +13,11 @@ MUTANTS = (
     ),
     Mutant(
         "refused-parking-is-given-up",
-        "processing/committing.py",
-        "            if culprit is None or culprit.parks:\n",
-        "            if culprit is None:\n",
+        "processing/loop.py",
+        "        if culprit is None or culprit.parks:\n",
+        "        if culprit is None:\n",
         "a worker tries without a pause, and silently, to park what DynamoDB refuses",
         test="tests/simulation/test_odd_states.py::test_a_worker_whose_parking_is_refused_waits_says_so_and_loses_nothing",
-    ),
-    Mutant(
-        "refused-parking-of-a-batch-is-given-up",
-        "aws_lambda/batch.py",
-        "            if culprit is None or culprit.parks:\n",
-        "            if culprit is None:\n",
-        "a function tries without an end to park what DynamoDB refuses",
-        test="tests/simulation/test_odd_states.py::test_a_function_whose_parking_is_refused_gives_the_change_back_and_says_so",
     ),
     Mutant(
         "silent-by-default",
