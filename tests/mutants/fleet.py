@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "lease-as-short-for-the-starved",
+        "lease.py",
+        ">= self.times * self.lease_seconds\n",
+        ">= self.lease_seconds\n",
+        "workers that are short of CPU take each other for dead",
+        test="tests/unit/test_leases.py::test_in_a_starved_fleet_a_worker_is_dead_after_a_lease_that_is_as_much_longer",
+    ),
+    Mutant(
+        "two-leaders",
+        "fleet/leadership.py",
+        "            and not any(member.leads for member in others)\n",
+        "",
+        "each worker asks for the lead again and again while another one has it",
+        test="tests/unit/fleet/test_leading.py::test_nobody_takes_the_lead_while_another_worker_says_that_it_has_it",
+    ),
+    Mutant(
         "late-heartbeat-divides-by-zero",
         "fleet/starvation.py",
         "            beats = abs(member.beats - before.count)\n",

@@ -187,7 +187,7 @@ def test_a_lane_begins_only_if_there_is_none_and_a_queue_names_what_comes_next()
 
 
 def dead(leases, *readings, name="other"):
-    """Show readings to a leases, as asked, answered and counter; say after each whether it is dead."""
+    """Show readings of a counter, as asked, answered and counter; say after each whether it is dead."""
     said = []
     for asked, answered, beats in readings:
         leases.observe({name: beats}, asked=asked, answered=answered)
@@ -200,6 +200,13 @@ def test_a_worker_is_dead_when_readings_a_lease_apart_show_the_same_counter():
                 [(0, 0), (3, 1), (6, 2), (9, 2), (12, 2), (12.9, 2), (13, 2), (14, 3)]]  # fmt: skip
     said = dead(LeaseWatch(7.0), *readings)
     assert said == [False, False, False, False, False, False, True, False]
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_in_a_starved_fleet_a_worker_is_dead_after_a_lease_that_is_as_much_longer(times):
+    leases = LeaseWatch(7.0, times=times)
+    end = 7.0 * times
+    assert dead(leases, (0.0, 0.0, 1), (end - 0.1, end, 1), (end, end, 1)) == [False, False, True]
 
 
 def test_silence_counts_from_an_answer_to_a_question_so_that_slow_readings_make_nobody_look_dead():

@@ -75,6 +75,14 @@ async def test_a_leader_that_is_younger_than_the_roster_keeps_its_lease():
     assert (await leadership._take()).owner == "me", "nobody of this name has joined"
 
 
+@pytest.mark.parametrize("leads", [True, False])
+async def test_nobody_takes_the_lead_while_another_worker_says_that_it_has_it(leads):
+    fleet = Fleet("other")
+    fleet.join("other", leads=leads)
+    await fleet.looks(1.0)
+    assert Leadership(fleet.me, Leases(None), None, 30.0, None)._may_lead() is not leads
+
+
 # -- what is created and forgotten -----------------------------------------------------------------
 
 
