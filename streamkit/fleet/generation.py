@@ -12,7 +12,10 @@ How a worker comes into one is in `joining`.
 A rewind is a generation that throws all cursors away. Its one write is the whole decision; whoever
 comes next, worker or operator, deletes what older generations left before anything is read. It is
 asked for by a generation before that, to which every cursor is raised: then no commit is on its way
-any more, and what is parked can be counted. A worker that joins takes the question back.
+any more, and what is parked can be counted. A worker that joins takes the question back. A worker
+of an older streamkit knows nothing of questions: so no handlers have the fingerprint that is stored
+meanwhile. It stands by as for any other roll-out, and starts a generation of its own in the end,
+which the decision does not survive either.
 
 Every one of these writes asks for all that the decision was made on: generation, builds, host.
 """
@@ -77,10 +80,11 @@ class Generation:
 def read_generation(item: Mapping[str, Any]) -> Generation:
     """Read the consumer's item."""
     empty = {"S": ""}
+    known = tuple(part["S"] for part in item["known"]["L"])
     return Generation(
         number=int(item["generation"]["N"]),
-        fingerprint=item["fingerprint"]["S"],
-        known=tuple(part["S"] for part in item["known"]["L"]),
+        fingerprint=known[-1] if "asks" in item else item["fingerprint"]["S"],
+        known=known,
         aggregates={name: part["S"] for name, part in item["aggregates"]["M"].items()},
         rebuild=frozenset(item["rebuild"]["SS"]) if "rebuild" in item else frozenset(),
         since=int(item.get("since", _ZERO)["N"]),
@@ -152,7 +156,9 @@ async def withdraw_rewind(store: CursorStore, asked: Generation) -> None:
     """Let the generation that was asked for go on as those before it."""
     action = store.space.update("consumer")
     action.removes.add("asks")
-    action.guards.append((Guard(Attr("asks").eq(asked.asks)), OURS))
+    action.sets["fingerprint"] = {"S": asked.fingerprint}
+    as_asked = Attr("asks").eq(asked.asks) & Attr("generation").eq(asked.number)
+    action.guards.append((Guard(as_asked), OURS))
     try:
         await store.write(action)
     except LeaseLost:
@@ -187,7 +193,7 @@ async def begin_move(store: CursorStore, newest: Generation, host: str) -> Gener
     Raises:
         LeaseLost: another generation was started meanwhile.
     """
-    moved = replace(newest, number=newest.number + 1, host=host)
+    moved = replace(newest, number=newest.number + 1, host=host, asks="")
     await write_generation(store, newest, moved)
     return moved
 
@@ -240,7 +246,8 @@ def transition(store: CursorStore, newest: Generation | None, started: Generatio
     action = store.space.update("consumer")
     action.sets |= {
         "generation": {"N": str(started.number)},
-        "fingerprint": {"S": started.fingerprint},
+        # An older streamkit joins what has its fingerprint, and takes no question back.
+        "fingerprint": {"S": started.asks or started.fingerprint},
         "known": {"L": [{"S": known} for known in started.known]},
         "aggregates": {"M": {name: {"S": made} for name, made in started.aggregates.items()}},
         "since": {"N": str(started.since)},
@@ -319,7 +326,7 @@ async def step_builds(
     """
     number = newest.number + 1 if advance else newest.number
     rebuild = newest.rebuild - frozenset(right)
-    stepped = replace(newest, number=number, builds=builds, rebuild=rebuild)
+    stepped = replace(newest, number=number, builds=builds, rebuild=rebuild, asks="")
     if advance:  # who moves the consumer knows nothing of them
         stepped = replace(stepped, mover="")
     await write_generation(store, newest, stepped, along)

@@ -327,6 +327,15 @@ MUTANTS = (
         test="tests/simulation/test_rewind.py::test_a_worker_that_begins_before_a_rewind_is_decided_prevents_it",
     ),
     Mutant(
+        "asked-of-who-knows-no-questions",
+        "fleet/generation.py",
+        '        "fingerprint": {"S": started.asks or started.fingerprint},\n',
+        '        "fingerprint": {"S": started.fingerprint},\n',
+        "a worker of an older streamkit joins a generation that is asked for, and parks unseen",
+        "D14",
+        test="tests/simulation/test_rewind.py::test_a_worker_of_an_older_build_parks_nothing_in_a_generation_that_is_asked_for",
+    ),
+    Mutant(
         "rewound-beside-workers",
         "operating/rewind.py",
         "        if alive := await live_workers(store, clock, lease_seconds):\n",

@@ -3,6 +3,7 @@
 And an end to a consumer: its control items go, all of them, and nothing else.
 """
 
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Key, Modifie
 from streamkit.clock import utc
 from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError
+from streamkit.fleet import generation, joining, rollout
 from streamkit.fleet.members import Member, Roster
 from streamkit.operating.consumers import delete_consumer, list_consumers, start_findings
 from streamkit.operating.rewind import RewindRefused, rewind
@@ -359,6 +361,77 @@ def test_a_worker_that_begins_before_a_rewind_is_decided_prevents_it():
         put(world, "y", 3)
         await run(world, app)
         assert sorted(app.order) == [("x", 2), ("y", 3)], "what was parked runs, and x 1 does not"
+
+    run_virtually(scenario)
+
+
+@pytest.fixture
+def as_an_older_build(monkeypatch):
+    """What makes workers begin as a build did that knows nothing of questions."""
+
+    async def newest(store):
+        item = await store.item("consumer")
+        return item and generation.read_generation({n: v for n, v in item.items() if n != "asks"})
+
+    @contextmanager
+    def older():
+        with monkeypatch.context() as patch:
+            patch.setattr(joining, "newest_generation", newest)
+            patch.setattr(rollout, "newest_generation", newest)
+            patch.setattr(generation, "newest_generation", newest)
+            patch.setattr(generation, "_TEXTS", ("host", "incarnation", "mover"))
+            yield
+
+    return older
+
+
+@pytest.mark.parametrize("seconds", [10, 900])
+def test_a_worker_of_an_older_build_parks_nothing_in_a_generation_that_is_asked_for(
+    as_an_older_build, seconds
+):
+    """It stands by; when its patience ends it starts a generation, and the rewind is refused."""
+
+    async def stop(worker):
+        await anyio.sleep(seconds)
+        worker.stop()
+
+    async def begins(world, app):
+        put(world, "x", 2)
+        with as_an_older_build():
+            await run(world, make_app(poison=True), started=stop)
+
+    async def scenario():
+        world, app, outcome = await decided_late(begins)
+        parked = [item for item in control_items(world) if item["_sk_kind"] == {"S": "parked"}]
+        refused = isinstance(outcome, RewindRefused)
+        assert bool(parked) == refused == (seconds == 900)
+        app.order.clear()
+        await run(world, app)
+        assert app.order == ([("x", 2)] if refused else [("x", 1), ("x", 2)])
+
+    run_virtually(scenario)
+
+
+def test_a_worker_of_an_older_build_goes_on_after_a_rewind_that_died_while_it_asked(
+    as_an_older_build,
+):
+    async def scenario():
+        world, app = make_world(), make_app()
+        put(world, "x", 1)
+        await run(world, app)
+        operator, outcome = Deciding(), []
+        async with anyio.create_task_group() as group:
+            group.start_soon(rewound_by, world, app, operator, outcome)
+            await operator.there.wait()
+            group.cancel_scope.cancel()
+        put(world, "x", 2)
+        with as_an_older_build():
+            await run(world, app)
+        assert app.order == [("x", 1), ("x", 2)]
+        put(world, "x", 3)
+        await run(world, app)
+        assert app.order[2:] == [("x", 3)]
+        assert (await back(world, app, None)).cursors == 1, "nothing of the question is left"
 
     run_virtually(scenario)
 
