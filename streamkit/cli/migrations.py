@@ -178,7 +178,7 @@ def verify(
         bool, typer.Option("--repair", help="bring what differs into the new shape")
     ] = False,
     max_rcu: Annotated[
-        float | None, typer.Option("--max-rcu", min=0.1, help="read units a second")
+        float | None, typer.Option("--max-rcu", min=0.1, help="read units a second, at most")
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -5,18 +5,25 @@ many are right now. What is waived stays as it is, and no verification minds it;
 says who waived what, and the record why.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 
+import anyio
+
+from streamkit.activity import first_error
 from streamkit.app import App
-from streamkit.aws import Aws
+from streamkit.aws import Aws, AwsError
 from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
+from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.commands import migration_of, open_book, operator, require_begun
 from streamkit.migrate.errors import ErrorBook, ItemError
 from streamkit.migrate.in_place import Tally
-from streamkit.migrate.rate import Rate
+from streamkit.migrate.rate import Charged, Limits, Rate, Share
+from streamkit.migrate.sharing import Shares
 from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.view import Place, View
 from streamkit.migrate.work import Schemas, Work
@@ -24,6 +31,16 @@ from streamkit.surroundings import describe, survey
 
 _NAMED = 5
 """Items that a line of the audit trail names at most."""
+_FOLLOW_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A migration's work on single items, its errors, and clients that its rate is charged for."""
+
+    work: Work
+    errors: ErrorBook
+    aws: Aws
 
 
 async def list_errors(app: App, aws: Aws, number: str) -> list[ItemError]:
@@ -45,7 +62,11 @@ async def retry_errors(
     One that was turned back each time is looked at again after some seconds.
     """
     clock = clock or SystemClock()
-    work, errors = await open_work(app, aws, migration_of(app, number), clock)
+    async with open_work(app, aws, migration_of(app, number), clock) as opened:
+        return await _retry(opened.work, opened.errors, names)
+
+
+async def _retry(work: Work, errors: ErrorBook, names: set[str] | None) -> tuple[int, int]:
     tried = [one for one in await errors.all() if names is None or one.id in names]
     right = []
     for error in tried:
@@ -94,16 +115,22 @@ async def waive_errors(
     return len(waived)
 
 
+@asynccontextmanager
 async def open_work(
-    app: App, aws: Aws, migration: Migration, clock: Clock
-) -> tuple[Work, ErrorBook]:
-    """Return what does a migration's work on single items, as its state is now, and its errors.
+    app: App, aws: Aws, migration: Migration, clock: Clock, *, most: Limits | None = None
+) -> AsyncIterator[Open]:
+    """Let a migration's work on single items be done, as its state is now.
+
+    Meanwhile it takes its share of the migration's limits, beside the processes that run it, and
+    `most` at most.
 
     Raises:
         ConfigurationError: it was never begun, or a table is missing.
     """
+    rate = Rate(clock, share=Share(0.0, 0.0), most=most or Limits())
+    client, beats = (Charged(one, rate) for one in (aws.dynamodb, aws.beats))
     around = await survey(app, aws)
-    book = StateBook(aws.dynamodb, around.control, app.name)
+    book = StateBook(client, around.control, app.name)
     errors = ErrorBook(book.store, migration.id)
     target = around.table
     if migration.to is not None:
@@ -112,16 +139,33 @@ async def open_work(
 
     async def read() -> None:
         asked = clock.monotonic()
-        view.adopt(await book.read(migration.id), asked)
+        state = await book.read(migration.id)
+        rate.limits = Limits(state.max_reads, state.max_writes)
+        view.adopt(state, asked)
+
+    async def follow() -> None:
+        while True:
+            await anyio.sleep(_FOLLOW_SECONDS)
+            with suppress(*AwsError):  # nothing is written under a state that is too old
+                await read()
 
     async def look_again(places: Sequence[Place]) -> None:
         for table, item in places:
             await work_under(view.state).look_again(table, item)
 
     def work_under(state: State) -> Work:
-        calls = Calls(aws.dynamodb, Rate(clock), view.permit(state))
+        calls = Calls(aws.dynamodb, rate, view.permit(state))
         return Work(app.name, migration, state, schemas, calls, errors, clock)
 
     view = View(State(migration.id), read, look_again, clock)
     await read()
-    return work_under(require_begun(view.state)), errors
+    work = work_under(require_begun(view.state))
+    shares = Shares(book.store, migration.id, new_worker_name(), clock)
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(follow)
+            group.start_soon(shares.keep, rate)
+            yield Open(work, errors, replace(aws, dynamodb=client, beats=beats))
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as failed:
+        raise first_error(failed) from failed

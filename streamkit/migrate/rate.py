@@ -107,11 +107,15 @@ class _Bucket:
 
 @dataclass
 class Rate:
-    """Paces one process. `reason` says why it waited last, for people."""
+    """Paces one process. `reason` says why it waited last, for people.
+
+    `limits` are the whole migration's, `most` this process's own, whatever its share of those is.
+    """
 
     clock: Clock
     limits: Limits = field(default_factory=Limits)
     share: Share | None = None
+    most: Limits = field(default_factory=Limits)
     reason: Reason = ""
     reads: float = 0.0
     writes: dict[str, float] = field(default_factory=dict)
@@ -252,10 +256,11 @@ class Rate:
         return self._buckets[kind, name]
 
     def _limit(self, kind: Kind) -> float | None:
-        limit = self.limits.reads if kind == "read" else self.limits.writes
-        if limit is not None:
-            return limit * self._factor * self._part
-        return self._ceiling.get(kind)
+        whole, limit = (getattr(of, f"{kind}s") for of in (self.limits, self.most))
+        if whole is not None:
+            part = whole * self._part
+            limit = part if limit is None else min(limit, part)
+        return self._ceiling.get(kind) if limit is None else limit * self._factor
 
     @property
     def _part(self) -> float:

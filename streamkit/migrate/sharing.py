@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 import anyio
 
 from streamkit.actions import OURS, Action, Wire
-from streamkit.aws import AwsError
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.errors import LeaseLost
+from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.migrate.rate import Rate, Share
 from streamkit.model.conditions import Attr
 
@@ -41,6 +41,11 @@ _RENEW_SECONDS = 5.0
 _LOST_SECONDS = 10.0
 """After which an owner does not count on its claim any more; shorter than others wait."""
 _DEAD_SECONDS = 15.0
+_REFUSED = (
+    "the table refuses a claim on the migration's limits ({}): give these credentials"
+    " dynamodb:UpdateItem and dynamodb:GetItem on it; whoever reads or writes beside a migration"
+    " shares its limits"
+)
 
 
 @dataclass
@@ -57,7 +62,11 @@ class Shares:
     _seen: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     async def keep(self, rate: Rate) -> None:
-        """Keep a rate to its share while it is limited and busy, until it is cancelled."""
+        """Keep a rate to its share while it is limited and busy, until it is cancelled.
+
+        Raises:
+            ConfigurationError: the credentials may not write a claim, so it would wait for ever.
+        """
         looked, began = -1e9, self.clock.monotonic()
         try:
             while True:
@@ -66,12 +75,15 @@ class Shares:
                 due = self._from is None or self.clock.monotonic() - looked >= LOOK_SECONDS
                 if not wants:
                     rate.share = Share(0.0, 0.0)
-                with suppress(*AwsError):  # a look that is too old is worth nothing
+                try:
                     if not wants:
                         await self.leave()
                     elif due:
                         looked = self.clock.monotonic()
                         rate.share = await self.look()
+                except AwsError as error:  # a look that is too old is worth nothing
+                    if trouble_of(error) is Trouble.REFUSED:
+                        raise ConfigurationError(_REFUSED.format(code_of(error))) from error
                 await anyio.sleep(_TICK_SECONDS)
         finally:
             rate.share = Share(0.0, 0.0)

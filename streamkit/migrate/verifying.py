@@ -28,7 +28,6 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.agreement import image_digest
-from streamkit.migrate.calls import Calls
 from streamkit.migrate.capturing import Capturing
 from streamkit.migrate.differences import Difference, Inspection
 from streamkit.migrate.errors import ErrorBook
@@ -37,7 +36,7 @@ from streamkit.migrate.in_place import Tally
 from streamkit.migrate.mending import open_work
 from streamkit.migrate.orphans import BUCKETS, Search
 from streamkit.migrate.passing import Pace
-from streamkit.migrate.rate import Limits, Rate
+from streamkit.migrate.rate import Limits
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.segments import strided
 from streamkit.migrate.state import State
@@ -77,7 +76,8 @@ async def verify_migration(
         migration: the one.
         sample: a share of the table, chosen by chance; without it, all of it.
         repair: bring what differs into the new shape.
-        max_reads: read units a second; by default the migration's own limit.
+        max_reads: read units a second that it takes at most, of the migration's limit, which it
+            shares with the processes that run it.
         clock: tells when.
         rng: chooses the sample.
 
@@ -88,20 +88,19 @@ async def verify_migration(
         raise ConfigurationError("of a verification the sample is a share, as in 5%")
     clock = clock or SystemClock()
     around = await survey(app, aws)
-    work, book = await open_work(app, aws, migration, clock)
-    rate = Rate(clock, Limits(reads=max_reads or work.state.max_reads))
-    checking = _Checking(
-        app,
-        aws,
-        around,
-        migration,
-        work,
-        book,
-        Inspection(migration, work, Calls(aws.dynamodb, rate)),
-        clock,
-        rng or random.Random(),
-    )
-    return await checking.run(sample.share if sample else None, repair=repair)
+    async with open_work(app, aws, migration, clock, most=Limits(reads=max_reads)) as opened:
+        checking = _Checking(
+            app,
+            opened.aws,
+            around,
+            migration,
+            opened.work,
+            opened.errors,
+            Inspection(migration, opened.work, opened.work.calls),
+            clock,
+            rng or random.Random(),
+        )
+        return await checking.run(sample.share if sample else None, repair=repair)
 
 
 @dataclass

@@ -236,6 +236,22 @@ MUTANTS = (
         test="tests/unit/migrate/test_sharing.py::test_three_processes_keep_to_one_budget_from_the_first_second_on",
     ),
     Mutant(
+        "verify-beside-the-budget",
+        "migrate/mending.py",
+        "            group.start_soon(shares.keep, rate)\n",
+        "            rate.share = Share(1.0 if shares else 0.0, 1e18)\n",
+        "a verification and a retry each take the whole limit, beside the processes that run it",
+        test="tests/unit/migrate/test_mending_pace.py::test_a_verification_and_a_retry_share_the_budget_of_the_migration",
+    ),
+    Mutant(
+        "verify-above-its-own-limit",
+        "migrate/rate.py",
+        "part if limit is None else min(limit, part)",
+        "part",
+        "a verification takes more than --max-rcu says",
+        test="tests/unit/migrate/test_mending_pace.py::test_a_verification_keeps_to_its_own_limit_below_its_part",
+    ),
+    Mutant(
         "late-removal-of-a-claim",
         "migrate/sharing.py",
         "        action.guards.append((Guard(Attr(name).eq(count)), OURS))\n",

@@ -271,18 +271,19 @@ def held_for(items, look):
 
     async def test(place):
         await place.begin()
-        work, _ = await open_work(place.app, place.aws, place.migration, place.world.clock)
-        inspection = Inspection(place.migration, work, EveryCopy(place.schema))
-        await look(inspection, copied(place.schema, 0))  # what is made once is made now
-        gc.collect()
-        tracemalloc.start()
-        try:
-            for number in range(items):
-                await look(inspection, copied(place.schema, number))
+        asked = place.app, place.aws, place.migration, place.world.clock
+        async with open_work(*asked) as opened:
+            inspection = Inspection(place.migration, opened.work, EveryCopy(place.schema))
+            await look(inspection, copied(place.schema, 0))  # what is made once is made now
             gc.collect()
-            return tracemalloc.get_traced_memory()[0]
-        finally:
-            tracemalloc.stop()
+            tracemalloc.start()
+            try:
+                for number in range(items):
+                    await look(inspection, copied(place.schema, number))
+                gc.collect()
+                return tracemalloc.get_traced_memory()[0]
+            finally:
+                tracemalloc.stop()
 
     return at(test, file, mode="rekey", reverse=unfile)
 

@@ -6,9 +6,11 @@ from functools import cache
 
 import anyio
 import pytest
+from botocore.exceptions import ClientError
 
 from streamkit import App
 from streamkit.actions import CONTROL_PREFIX
+from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, sharing
 from streamkit.migrate.rate import Limits, Rate
 from streamkit.migrate.running import Runner
@@ -241,3 +243,15 @@ def test_a_removal_that_comes_late_leaves_a_later_claim_alone():
         return (await other.look()).part, await after(3, other)
 
     assert at_claims(test) == (0.0, 0.5)
+
+
+def test_one_that_may_not_claim_says_so_and_does_not_wait_for_ever():
+    async def test(one, _other):
+        async def refused():
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "UpdateItem")
+
+        one.look = refused
+        await one.keep(Rate(one.clock, Limits(reads=10.0)))
+
+    with pytest.raises(ConfigurationError, match="dynamodb:UpdateItem"):
+        at_claims(test)
