@@ -16,6 +16,7 @@ from streamkit.changes import Kind
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate import Aggregate
+from streamkit.kinds.mirror import CopyEntry
 from streamkit.model.cascades import cycles
 from streamkit.model.overlaps import undecided
 from streamkit.model.schema import TableSchema
@@ -37,7 +38,7 @@ def findings(app: App, around: Surroundings, resources: tuple[Any, ...] = ()) ->
     """Return everything that is wrong with an app on its table, errors first."""
     found = [*_control(app, around), *_entities(app, around.table), *_ttl(app, around.table)]
     found += [*_names(app, around.table), *_spread(app, around.table), *_buckets(app, around.table)]
-    found += _handlers(app, around.table, resources)
+    found += [*_handlers(app, around.table, resources), *_mirrors(app, around.table)]
     found += _loops(app)
     found += _own_io(app, around.control)
     return sorted(found, key=lambda finding: finding.severity)
@@ -185,6 +186,26 @@ def _handlers(app: App, schema: TableSchema, resources: tuple[Any, ...]) -> Iter
                     "error",
                     f"{handler.declared}: nothing that the app's lifespan yields is a"
                     f" {wanted_type.__name__}, which {parameter!r} asks for",
+                )
+
+
+def _mirrors(app: App, schema: TableSchema) -> Iterator[Finding]:
+    """A source's copies enter themselves under one partition key, which then is one item's."""
+    if schema.sk is not None:
+        return
+    for handler in app.handlers:
+        writes = handler.writes or frozenset()
+        if CopyEntry not in writes or handler.broadcast is None:
+            continue
+        for copy in writes - {CopyEntry}:
+            if spec_of(copy).indexes:
+                yield Finding(
+                    "warning",
+                    f"{handler.declared}: {schema.name} has no sort key, so that all copies of a"
+                    " source share one place in the directory of copies; if copies= asks an index"
+                    f" of {copy.__name__}, and a source has several copies, one that the index does"
+                    " not show yet may stay as it was: keep them in a table with a sort key, or"
+                    " let copies= name their keys",
                 )
 
 

@@ -318,6 +318,20 @@ MUTANTS = (
         test="tests/simulation/test_rewind.py::test_a_change_that_a_dying_worker_parks_late_is_seen_by_a_rewind_or_never_parked",
     ),
     Mutant(
+        "looked-before-raised",
+        "operating/rewind.py",
+        "    if asked.host != LAMBDA:\n"
+        "        await capture(store, asked.number, read=False)\n"
+        "    if reasons := await _parked(store):\n",
+        "    reasons = await _parked(store)\n"
+        "    if asked.host != LAMBDA:\n"
+        "        await capture(store, asked.number, read=False)\n"
+        "    if reasons:\n",
+        "a rewind looks for parked changes while a late commit may still park one",
+        "D14",
+        test="tests/models/test_rewound.py::test_the_code_takes_the_steps_of_the_model",
+    ),
+    Mutant(
         "rewound-over-who-joined",
         "fleet/joining.py",
         "            await withdraw_rewind(store, newest)\n",

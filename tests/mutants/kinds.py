@@ -61,6 +61,14 @@ MUTANTS = (
         test="tests/simulation/test_fan_out.py::test_a_generated_audience_that_repeats_a_token_leaves_nobody_out_in_silence",
     ),
     Mutant(
+        "shared-directory-unsaid",
+        "running/preflight.py",
+        "            if spec_of(copy).indexes:\n",
+        "            if not spec_of(copy).indexes:\n",
+        "nobody hears that copies over an index stay stale on a table without a sort key",
+        test="tests/unit/test_preflight_mirrors.py::test_a_mirror_over_an_index_of_a_table_without_sort_key_is_warned_of_once",
+    ),
+    Mutant(
         "copy-without-a-source-enters-nowhere",
         "kinds/mirror.py",
         "        return item is None or any(",
