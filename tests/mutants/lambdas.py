@@ -412,6 +412,14 @@ MUTANTS = (
         test="tests/simulation/test_lambda_operations.py::test_a_paused_consumer_lets_batches_come_again_and_loses_nothing",
     ),
     Mutant(
+        "rewound-after-the-pause",
+        "fleet/generation.py",
+        '        conditions.append(_number_is("paused", newest.paused))\n',
+        "        pass\n",
+        "a function parks a change after its consumer is resumed, and the rewind is decided over it",
+        test="tests/simulation/test_lambda_operations.py::test_a_rewind_is_refused_if_its_pause_ends_before_it_is_decided",
+    ),
+    Mutant(
         "rewound-marks-stay",
         "fleet/generation.py",
         "        rewound = replace(rewound, incarnation=uuid.uuid4().hex[:8])\n",

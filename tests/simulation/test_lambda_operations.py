@@ -24,6 +24,7 @@ from tests.simulation.lambdas import (
     sqs,
     world_of,
 )
+from tests.simulation.test_rewind import Deciding
 
 TABLE = "Deals"
 
@@ -145,6 +146,38 @@ def test_a_rewind_asks_for_a_pause_that_outlasts_what_has_begun():
             await anyio.sleep(60)
             done = await rewound(app, environment.aws, world.clock)
             assert (done.host, done.generation) == ("lambda", 2)
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_rewind_is_refused_if_its_pause_ends_before_it_is_decided(again):
+    """A function may have parked a change in between, also if it is paused again."""
+
+    async def main():
+        app = app_of()
+        world = world_of(app)
+        operator, outcome = Deciding(), []
+
+        async def rewinds():
+            async with world.clients(operator) as aws:
+                with pytest.raises(RewindRefused) as caught:
+                    await rewound(app, aws, world.clock)
+                outcome.append(str(caught.value))
+
+        async with environment_of(world, app) as environment:
+            put(world, "d1", "a")
+            await process_batch(environment, event(Stream(world, TABLE).business()))
+            await pause_consumer(app, environment.aws, clock=world.clock)
+            await anyio.sleep(100)
+            async with anyio.create_task_group() as group:
+                group.start_soon(rewinds)
+                await operator.there.wait()
+                await resume_consumer(app, environment.aws)
+                if again:
+                    await pause_consumer(app, environment.aws, clock=world.clock)
+                operator.goes_on.set()
+        assert "try again" in outcome[0]
 
     simulated(main)
 
