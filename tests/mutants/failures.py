@@ -332,6 +332,22 @@ MUTANTS = (
         test="tests/models/test_rewound.py::test_the_code_takes_the_steps_of_the_model",
     ),
     Mutant(
+        "moved-with-a-question",
+        "fleet/generation.py",
+        '    moved = replace(newest, number=newest.number + 1, host=host, asks="")\n',
+        "    moved = replace(newest, number=newest.number + 1, host=host)\n",
+        "a consumer is moved while a rewind is asked for, and functions take it for another roll-out",
+        test="tests/unit/fleet/test_gaps.py::test_whatever_follows_a_question_leaves_nothing_of_it",
+    ),
+    Mutant(
+        "taken-back-too-late",
+        "fleet/generation.py",
+        '    as_asked = Attr("asks").eq(asked.asks) & Attr("generation").eq(asked.number)\n',
+        '    as_asked = Attr("asks").eq(asked.asks)\n',
+        "a question that is taken back late gives a newer roll-out the fingerprint of the older",
+        test="tests/unit/fleet/test_gaps.py::test_a_question_is_not_taken_back_from_a_generation_that_an_older_build_has_begun",
+    ),
+    Mutant(
         "rewound-over-who-joined",
         "fleet/joining.py",
         "            await withdraw_rewind(store, newest)\n",

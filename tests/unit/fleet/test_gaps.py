@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import anyio
@@ -15,7 +16,14 @@ from streamkit.errors import LeaseLost
 from streamkit.fleet.balance import Balance
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.cursors import drop_cursors
-from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.generation import (
+    ask_rewind,
+    begin_move,
+    begin_rewind,
+    newest_generation,
+    step_builds,
+    withdraw_rewind,
+)
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.members import Member, Roster
 from streamkit.fleet.rollout import Rollout
@@ -296,6 +304,37 @@ async def test_a_rewind_that_is_finished_late_leaves_what_was_begun_after_it(sto
     assert await store.names() == {"s"}
     assert await drop_cursors(store, below=3) == 1
     assert (await store.names(), await store.read("s")) == (set(), None)
+
+
+@pytest.mark.parametrize(
+    "takes_back",
+    [
+        withdraw_rewind,
+        partial(begin_move, host="lambda"),
+        partial(step_builds, builds={}),
+        partial(step_builds, builds={}, advance=True),
+    ],
+)
+async def test_whatever_follows_a_question_leaves_nothing_of_it(store, takes_back):
+    """Otherwise workers of older builds, and functions, take the handlers for others."""
+    newest = await join_generation(store, "handlers", (), take_over=False)
+    asked = await ask_rewind(store, newest)
+    assert asked.fingerprint == "handlers"
+    await takes_back(store, asked)
+    item = await store.item("consumer")
+    assert (item["fingerprint"], "asks" in item) == ({"S": "handlers"}, False)
+    with pytest.raises(LeaseLost):
+        await begin_rewind(store, asked, 0, 0)
+
+
+async def test_a_question_is_not_taken_back_from_a_generation_that_an_older_build_has_begun(store):
+    newest = await join_generation(store, "handlers", (), take_over=False)
+    asked = await ask_rewind(store, newest)
+    action = store.space.update("consumer")  # it knows nothing of the question, which stays there
+    action.sets |= {"generation": {"N": str(asked.number + 1)}, "fingerprint": {"S": "other"}}
+    await store.write(action)
+    await withdraw_rewind(store, asked)
+    assert (await store.item("consumer"))["fingerprint"] == {"S": "other"}
 
 
 async def test_a_worker_that_was_swept_cannot_beat_any_more(store):
