@@ -252,6 +252,14 @@ MUTANTS = (
         test="tests/unit/migrate/test_mending_pace.py::test_a_verification_keeps_to_its_own_limit_below_its_part",
     ),
     Mutant(
+        "claim-counted-on-for-ever",
+        "migrate/sharing.py",
+        "asked - self._renewed > _LOST_SECONDS",
+        "asked - self._renewed > 1e9",
+        "a process that stood still goes on with a part that others have by now",
+        test="tests/models/test_budget_claims.py::test_the_code_holds_in_every_world_that_is_looked_at",
+    ),
+    Mutant(
         "late-removal-of-a-claim",
         "migrate/sharing.py",
         "        action.guards.append((Guard(Attr(name).eq(count)), OURS))\n",
