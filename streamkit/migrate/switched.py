@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamkit.actions import Wire
-from streamkit.decode import ImageDecoder
-from streamkit.entity import Entity
-from streamkit.errors import ConfigurationError
 from streamkit.migrate.agreement import (
     Conflict,
     Key,
@@ -34,6 +31,7 @@ from streamkit.migrate.calls import DONE, Changed, Outcome, Terms
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import Tally, mark_text
 from streamkit.migrate.pairs import Pairs, as_read
+from streamkit.migrate.reverse import Reverse
 from streamkit.migrate.transform import Rewrite, Target, alike, plain, visible, wire
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.model.matching import Matcher
@@ -55,9 +53,7 @@ class Switched:
         transform = self.pairs.transform
         self._target = transform.migration.target
         self._agreement = self.pairs.agreement
-        self._decoder: ImageDecoder[Any] | None = None
-        if self._target is not None:
-            self._decoder = ImageDecoder(self._target, transform.target)
+        self._reverse = Reverse(transform)
 
     # -- backward ------------------------------------------------------------------------------
 
@@ -87,7 +83,7 @@ class Switched:
         shown = target or old
         if shown is None or COPY in shown:
             return None
-        item = self._reversed(shown)
+        item = self._reverse.source(shown)
         source_key = {name: item[name] for name in schema.key_attributes}
         if pairs.transform.target.name == schema.name and source_key == dict(key):
             return None  # keys of both shapes look alike, and this is a source
@@ -134,28 +130,6 @@ class Switched:
         """Say whether a target had a source, whether or not it was put anew meanwhile."""
         return any(self._agreement.comes_from(one, source) for one in (target, old))
 
-    def _reversed(self, target: WireItem) -> dict[str, Wire]:
-        """Return the source that a target comes from, by `reverse`, with what neither knows."""
-        transform = self.pairs.transform
-        reverse = transform.migration.reverse
-        assert reverse is not None  # noqa: S101 - nobody comes here without
-        found = reverse(self._entity(target))
-        if not isinstance(found, Entity):
-            raise TypeError("reverse= returns the entity that it was")
-        item = found.attributes(transform.schema)
-        known = set(self._entity(target).attributes(transform.target))
-        known |= transform.schema.reserved_attributes
-        unknown = {n: v for n, v in visible(target).items() if n not in known and n not in item}
-        return {**unknown, **item}
-
-    def _entity(self, item: WireItem) -> Any:
-        if self._decoder is None:
-            raise ConfigurationError(
-                f"{self.pairs.transform.migration.declared}: say in its return annotation which"
-                " entity it makes, so that reverse= can be given one"
-            )
-        return self._decoder.decode_item(visible(item))
-
     async def _part(self, key: Key, old: WireItem | None) -> Any:
         pairs, migration = self.pairs, self.pairs.transform.migration
         schema = pairs.transform.schema
@@ -163,7 +137,7 @@ class Switched:
         shown = target or old
         if shown is None or COPY in shown or migration.source is None:
             return None
-        source_key = migration.source(self._entity(shown))
+        source_key = migration.source(self._reverse.entity(shown))
         if source_key is None:
             return None
         source = await pairs.calls.get(schema.name, source_key.wire(schema))
@@ -221,7 +195,7 @@ class Switched:
         transform = self.pairs.transform
         reverse = transform.migration.reverse
         assert reverse is not None  # noqa: S101 - nobody comes here without
-        result = reverse(transform.entity(source), [self._entity(part) for part in parts])
+        result = reverse(transform.entity(source), [self._reverse.entity(part) for part in parts])
         return transform.interpret(result, plain(visible(source)), frozenset())
 
     async def _parts(self, source: WireItem) -> list[dict[str, Wire]]:
@@ -307,7 +281,7 @@ class Switched:
         if migration.reverse is None:
             return True
         if migration.mode == "rekey":
-            before = self._reversed(target)
+            before = self._reverse.source(target)
             return alike(source, before) or base == {"S": digest_of(before)}
         rewrite = self._whole_again(source, await self._parts(source))
         after = _after(source, rewrite)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.actions import Wire
-from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.in_place import describe
+from streamkit.migrate.reverse import Reverse
 from streamkit.migrate.transform import (
     BadIndexKey,
     Image,
@@ -24,7 +24,6 @@ from streamkit.migrate.transform import (
     Rewrite,
     Target,
     Transform,
-    TransformError,
     plain,
     reversed_migration,
     same,
@@ -70,7 +69,6 @@ class Trials:
     schema: TableSchema
     target: TableSchema
     others: tuple[type[Entity], ...] = ()
-    _decoder: ImageDecoder[Any] | None = field(init=False, default=None)
     _back: Transform | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -82,8 +80,7 @@ class Trials:
         self._twin = Transform(twin, self.schema, self.target)
         if migration.reverse is not None and not migration.is_pairs:
             self._back = Transform(reversed_migration(migration), self.schema, self.target)
-        if migration.target is not None:
-            self._decoder = ImageDecoder(migration.target, self.target)
+        self._reverse = Reverse(self.transform)
 
     def of(self, item: Mapping[str, Wire]) -> Trial:
         """Try one item."""
@@ -159,25 +156,13 @@ class Trials:
         if self._back is not None:
             return applied(after, self._back.of(after))
         assert self.migration.reverse is not None  # noqa: S101 - the caller has looked
-        if self._decoder is None:
-            raise TransformError("reverse= needs the entity in the function's return annotation")
-        targets = [self._decoder.decode_item(dict(target.item)) for target in rewrite.targets]
         if self.migration.mode == "split":
-            result = self.migration.reverse(self.transform.entity(wire(after)), targets)
+            parts = [self._reverse.entity(target.item) for target in rewrite.targets]
+            result = self.migration.reverse(self.transform.entity(wire(after)), parts)
             return applied(after, self.transform.interpret(result, after, frozenset()))
-        if len(targets) != 1:
+        if len(rewrite.targets) != 1:
             return None
-        return plain(self._source_of(targets[0], rewrite.targets[0]))
-
-    def _source_of(self, entity: Entity, target: Target) -> dict[str, Wire]:
-        assert self.migration.reverse is not None  # noqa: S101 - the caller has looked
-        found = self.migration.reverse(entity)
-        if not isinstance(found, Entity):
-            raise TransformError("reverse= returns the entity that it was")
-        item = found.attributes(self.schema)
-        known = set(entity.attributes(self.target)) | self.schema.reserved_attributes
-        unknown = {n: v for n, v in target.item.items() if n not in known and n not in item}
-        return {**unknown, **item}
+        return plain(self._reverse.source(rewrite.targets[0].item))
 
     def _target_keys(self, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
         """Look at the keys of targets, which their entity may have made empty."""
