@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from msgspec import Raw
+from structlog.testing import capture_logs
 
 from streamkit import Add, App, Change, Delete, Entity, Put, Query, Send, Set
 from streamkit.migrate import commands, steps
@@ -198,7 +199,7 @@ def test_an_item_that_is_put_again_between_mark_and_delete_is_not_deleted_withou
 # -- errors of items -------------------------------------------------------------------------------
 
 
-def test_items_that_fail_for_one_cause_are_a_line_in_the_log_and_not_one_each(harness_of, capsys):
+def test_items_that_fail_for_one_cause_are_a_line_in_the_log_and_not_one_each(harness_of):
     def failing(number: int) -> Set[Order]:
         raise ValueError(number)
 
@@ -206,8 +207,9 @@ def test_items_that_fail_for_one_cause_are_a_line_in_the_log_and_not_one_each(ha
     with recording(app):
         harness = harness_of(app)
         harness.put(*(Order(number=number) for number in range(40)))
-        assert migrated(harness) == "blocked"
-    assert 1 <= capsys.readouterr().out.count("migration.item_failed") <= 4
+        with capture_logs() as logs:
+            assert migrated(harness) == "blocked"
+    assert 1 <= sum(line["event"] == "migration.item_failed" for line in logs) <= 4
 
 
 @pytest.mark.parametrize("waived", [False, True])
