@@ -287,6 +287,7 @@ class Redriver:
                 self.around.table,
                 self.tools,
                 self.rng,
+                clock=self.clock,
                 outlets=self.outlets,
                 tables=self.around.schemas,
                 cascades=self.app.cascades(),

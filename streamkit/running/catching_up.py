@@ -8,14 +8,15 @@ shard and second. On failure: what the table or the stream refuses.
 import anyio
 
 from streamkit.app import App
-from streamkit.aws import Aws
+from streamkit.aws import Aws, AwsError
 from streamkit.clock import Clock
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
+from streamkit.errors import RetentionLost
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation
 from streamkit.model.schema import TableSchema
-from streamkit.running.lag import listens, measure
+from streamkit.running.lag import has_read, listens
 
 _PUBLISHED_SECONDS = 3.0
 """Until what was written can be read from the stream, and a cursor that says so is younger."""
@@ -48,7 +49,8 @@ class CatchUp:
 
         What is parked counts as processed. A consumer that has never run processes nothing.
         """
-        moment = self._clock.time()
+        # Not this process's own time: with a clock that is behind, what is unread would look newer.
+        moment = (await self._store.time() or self._clock.time()) + _MARGIN_SECONDS
         deadline = self._clock.monotonic() + self._patience
         await anyio.sleep(_PUBLISHED_SECONDS)
         generation = await newest_generation(self._store)
@@ -63,8 +65,11 @@ class CatchUp:
             await anyio.sleep(_PAUSE_SECONDS)
 
     async def _is_past(self, cursor: Cursor, moment: float, founded: float) -> bool:
-        now = self._clock.time()
-        lag = await measure(self._aws, self._stream, cursor, self._wants, self._clock, founded)
-        if lag.seconds is None:
+        try:
+            return await has_read(
+                self._aws, self._stream, cursor, self._wants, self._clock, moment, founded
+            )
+        except RetentionLost:
             return False
-        return lag.seconds == 0 or now - lag.seconds > moment + _MARGIN_SECONDS
+        except AwsError:
+            return False  # it is asked again

@@ -169,7 +169,54 @@ async def measure(
     known = bound(cursor, now)
     if known.seconds is not None and known.seconds <= _FRESH_SECONDS:
         return Lag(0.0, "measured")
-    reader = ShardReader(
+    reader = _reader(aws, stream_arn, cursor, clock, founded)
+    try:
+        unread = await _first_unread(reader, wants)
+    except RetentionLost:
+        return Lag(None, "lost")
+    except AwsError:
+        return known  # this reader is one too many, or may not read: the cursor's word stands
+    age = 0.0 if unread.created_at is None else max(0.0, now - unread.created_at)
+    ended = reader.ended and unread.created_at is None
+    return Lag(age, "measured" if unread.known else "at most", ended)
+
+
+async def has_read(
+    aws: Aws,
+    stream_arn: str,
+    cursor: Cursor,
+    wants: Callable[[Record], bool],
+    clock: Clock,
+    moment: float,
+    founded: float = 0.0,
+) -> bool:
+    """Say whether all is done behind a cursor that was written before a moment of AWS's clock.
+
+    Only the stream is asked: what a cursor says of times comes from the clock of whichever process
+    wrote it, which may be minutes wrong.
+
+    Raises:
+        RetentionLost: records after the position are gone.
+        ClientError: the stream does not answer for now.
+    """
+    reader = _reader(aws, stream_arn, cursor, clock, founded)
+    unread = await _first_unread(reader, wants)
+    return unread.known if unread.created_at is None else unread.created_at > moment
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """When the first record that is wanted and unread was made, by AWS's clock, if there is one.
+
+    If it is not `known`, there may be one that is not older than this; None says nothing then.
+    """
+
+    created_at: float | None
+    known: bool = True
+
+
+def _reader(aws: Aws, stream_arn: str, cursor: Cursor, clock: Clock, founded: float) -> ShardReader:
+    return ShardReader(
         aws,
         stream_arn,
         cursor.name,
@@ -181,16 +228,10 @@ async def measure(
         founded=founded,
         dated=cursor.dated,
     )
-    try:
-        return await _behind(reader, wants, now)
-    except RetentionLost:
-        return Lag(None, "lost")
-    except AwsError:
-        return known  # this reader is one too many, or may not read: the cursor's word stands
 
 
-async def _behind(reader: ShardReader, wants: Callable[[Record], bool], now: float) -> Lag:
-    empty, last = 0, now
+async def _first_unread(reader: ShardReader, wants: Callable[[Record], bool]) -> _Unread:
+    empty, last = 0, None
     for _ in range(_READS_MAX):
         page = await reader.read()
         if page is None:
@@ -198,13 +239,13 @@ async def _behind(reader: ShardReader, wants: Callable[[Record], bool], now: flo
             continue
         for record in page.records:
             if wants(record):
-                return Lag(max(0.0, now - record.created_at), "measured")
+                return _Unread(record.created_at)
             last = record.created_at
         if reader.ended:
-            return Lag(0.0, "measured", ended=True)
+            return _Unread(None)
         empty = 0 if page.records else empty + 1
         if empty >= _EMPTY_MAX:
-            return Lag(0.0, "measured")
+            return _Unread(None)
         if empty:
             await anyio.sleep(_PAUSE_SECONDS)
-    return Lag(max(0.0, now - last), "at most")
+    return _Unread(last, known=False)
