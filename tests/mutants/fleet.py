@@ -4,6 +4,22 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "caught-up-by-ones-own-clock",
+        "running/catching_up.py",
+        "        moment = (await self._store.time() or self._clock.time()) + _MARGIN_SECONDS\n",
+        "        moment = self._clock.time() + _MARGIN_SECONDS\n",
+        "a migration is switched before what old code wrote is carried over",
+        test="tests/simulation/test_process_clocks.py::test_nothing_counts_as_caught_up_while_a_change_is_unread_whatever_any_clock_says",
+    ),
+    Mutant(
+        "nothing-known-is-caught-up",
+        "running/lag.py",
+        "    return unread.known if unread.created_at is None",
+        "    return True if unread.created_at is None",
+        "a shard that no page came of counts as read",
+        test="tests/unit/test_lag.py::test_a_shard_that_no_page_came_of_is_not_called_read",
+    ),
+    Mutant(
         "lease-as-short-for-the-starved",
         "lease.py",
         ">= self.times * self.lease_seconds\n",

@@ -71,11 +71,13 @@ def positions_are_forgotten(monkeypatch):
 )
 def test_a_bug_that_is_planted_in_a_move_is_found(host, plant, monkeypatch):
     plant(monkeypatch)
-    moving = partial(host, kill=1)
+
+    def look(seed):
+        app = make_app()
+        trial(app, Market(app), seed=seed, acts=30, trouble=TROUBLE, host=partial(host, kill=1))
+
     with pytest.raises(Different):
-        for seed in range(5):
-            app = make_app()
-            trial(app, Market(app), seed=seed, acts=30, trouble=TROUBLE, host=moving)
+        list(map(look, range(5)))
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER"):

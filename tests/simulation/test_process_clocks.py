@@ -7,9 +7,13 @@ day, fails some seed. Of the times in the table the service's own clock decides 
 from itertools import pairwise
 
 import anyio
+import pytest
 
 from streamkit import App, Entity, Inserted, Put
+from streamkit.cursor import CursorStore
 from streamkit.fleet.coordinator import Coordinator
+from streamkit.running.catching_up import CatchUp
+from streamkit.surroundings import survey
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.plan import Event, Plan
 from streamkit.testing.world import Process, World
@@ -132,3 +136,28 @@ def test_from_latest_no_change_is_skipped_or_too_much_by_a_machine_whose_clock_i
 
     for seconds in (-600.0, 0.0, 600.0):
         run_virtually(scenario, seconds)
+
+
+@pytest.mark.parametrize("reads", [-600.0, 0.0, 600.0])
+@pytest.mark.parametrize("asks", [-600.0, 0.0, 600.0])
+def test_nothing_counts_as_caught_up_while_a_change_is_unread_whatever_any_clock_says(reads, asks):
+    """Neither the clock that asks nor the one that has written the cursors is AWS's."""
+
+    async def scenario():
+        world, app = World.create(1), make_app()
+        world.engine.call("dynamodb", "CreateTable", streamed("Clocks", "PK", "SK"))
+        put(world, "first")
+        await world.run_worker(app, process=Process("worker", clock=Ahead(reads)))
+        assert noted(world) == {"first"}
+        put(world, "unread")
+        await anyio.sleep(5)
+        async with world.clients() as aws:
+            around = await survey(app, aws)
+            store = CursorStore(aws.dynamodb, around.space(app))
+            catch_up = CatchUp(app, aws, store, around.table, 3.0, Ahead(asks))
+            assert not await catch_up.with_all_until_now()
+            await world.run_worker(app, process=Process("next", clock=Ahead(reads)))
+            assert noted(world) == {"first", "unread"}
+            assert await catch_up.with_all_until_now()
+
+    run_virtually(scenario)
