@@ -1,15 +1,17 @@
 """Chance that repeats: within `repeatable`, everything random in the process follows one seed.
 
 The virtual loop and the engine have generators of their own. What is left is what libraries draw
-from: the module `random` (the SDK's pauses between retries), UUIDs (the names of workers and of
-commits), and the names of host and process. The order of Python's sets of texts follows
-`PYTHONHASHSEED`; two processes repeat each other exactly only if it is the same in both.
+from: the module `random` (the SDK's pauses between retries) and generators that are made without
+a seed, UUIDs (the names of workers and of commits), and the names of host and process. The order
+of Python's sets of texts follows `PYTHONHASHSEED`; two processes repeat each other exactly only if
+it is the same in both.
 """
 
 import random
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest import mock
 
 
@@ -23,9 +25,16 @@ def repeatable(seed: int) -> Iterator[None]:
     def draw_uuid() -> uuid.UUID:
         return uuid.UUID(int=rng.getrandbits(128), version=4)
 
+    class Seeded(random.Random):
+        """A generator that takes its seed from this block's if it is given none."""
+
+        def __init__(self, seed: Any = None) -> None:
+            super().__init__(rng.getrandbits(64) if seed is None else seed)
+
     try:
         with (
             mock.patch("uuid.uuid4", draw_uuid),
+            mock.patch("random.Random", Seeded),
             mock.patch("os.getpid", return_value=1),
             mock.patch("socket.gethostname", return_value="host"),
         ):

@@ -43,6 +43,18 @@ class DeadlockError(RuntimeError):
     """Every task of a virtual-time run waits for something that cannot happen."""
 
 
+class _NumberedTask(asyncio.Task[Any]):
+    """A task with its number in the order of creation, from 1."""
+
+    number = 0
+
+
+def _number(handle: asyncio.Handle) -> int:
+    """Return the number of the task that a callback belongs to; 0 for other callbacks."""
+    owner: object = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]  # noqa: SLF001
+    return owner.number if isinstance(owner, _NumberedTask) else 0
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time only moves when nobody has anything to do."""
 
@@ -50,6 +62,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._virtual = _VirtualSelector()
         super().__init__(self._virtual)
         self._shuffle = random.Random(seed).shuffle
+        self._tasks = 0
+        self.set_task_factory(self._numbered)
+
+    def _numbered(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
+    ) -> asyncio.Future[Any]:
+        task = _NumberedTask(coroutine, loop=loop, **options)
+        self._tasks += 1
+        task.number = self._tasks
+        return task
 
     def time(self) -> float:
         """Return virtual seconds since the start."""
@@ -63,7 +85,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         # CPython's own: the queue of callbacks that run in this turn.
         ready: Any = self._ready  # type: ignore[attr-defined]
         if len(ready) > 1:
-            callbacks = list(ready)
+            # A cancelled group wakes its tasks in the order of a set, which is that of their
+            # addresses in memory: by number it is the same in every run.
+            callbacks = sorted(ready, key=_number)
             self._shuffle(callbacks)
             ready.clear()
             ready.extend(callbacks)

@@ -155,4 +155,20 @@ MUTANTS = (
         "a trim of a million records stops the loop for seconds",
         test="tests/unit/local/test_streams.py::test_what_is_trimmed_is_freed_a_slice_at_a_time",
     ),
+    Mutant(
+        "woken-by-address",
+        "testing/loop.py",
+        "sorted(ready, key=_number)",
+        "list(ready)",
+        "a cancelled group wakes its tasks in the order of their addresses: a seed is many runs",
+        test="tests/simulation/test_repeats.py::test_a_run_makes_the_same_calls_whenever_it_is_played_again",
+    ),
+    Mutant(
+        "chance-of-its-own",
+        "testing/chance.py",
+        "rng.getrandbits(64) if seed is None else seed",
+        "seed",
+        "a generator that is made without a seed draws other numbers in each run",
+        test="tests/simulation/test_repeats.py::test_a_run_makes_the_same_calls_whenever_it_is_played_again",
+    ),
 )
