@@ -51,11 +51,12 @@ from streamkit.model.copies import COPY
 from streamkit.model.keys import Key
 from streamkit.model.tables import Tables
 from streamkit.pacing import Turn
-from streamkit.processing.commit import Applied, Invalid, Refused
+from streamkit.processing.commit import Applied
 from streamkit.processing.ledger import entry_ref, written
 from streamkit.processing.planning import Draft
 from streamkit.processing.reading import ReadTracker
 from streamkit.processing.transaction import transact
+from streamkit.processing.verdicts import Invalid, Refused
 from streamkit.table import Table
 
 PAGE_ITEMS = 300

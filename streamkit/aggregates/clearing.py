@@ -27,8 +27,8 @@ from streamkit.model.keys import Scan
 from streamkit.model.tables import Tables
 from streamkit.parked.listing import held_lanes, read_head
 from streamkit.parked.unparking import leave
-from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.transaction import transact
+from streamkit.processing.verdicts import Invalid, Refused
 from streamkit.table import Table
 
 _TOGETHER = 99

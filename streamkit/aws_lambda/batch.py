@@ -22,7 +22,7 @@ from streamkit.control import Cursor
 from streamkit.decode import Page, Record
 from streamkit.model.tables import Tables
 from streamkit.pacing import Pace, Pacing
-from streamkit.processing.commit import Applied, Batch, Invalid, Verdict
+from streamkit.processing.commit import Applied, Batch, Verdict
 from streamkit.processing.dispatch import AsRun, Dispatcher, as_registered
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.loop import CommitLoop, Overtaken
@@ -31,6 +31,7 @@ from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure, Hold, lane_name
 from streamkit.processing.planning import Planner
 from streamkit.processing.transaction import Send, transact
+from streamkit.processing.verdicts import Invalid
 
 _START = Cursor("batch")
 """A batch has no cursor: what is done of its changes is left out before planning begins."""

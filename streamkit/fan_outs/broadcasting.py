@@ -29,12 +29,12 @@ from streamkit.model.conditions import Attr, ConditionBase
 from streamkit.model.tables import Tables
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import HeldLane
-from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.dispatch import Tools
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure, Hold, Parked
 from streamkit.processing.reading import ReadTracker
 from streamkit.processing.transaction import transact
+from streamkit.processing.verdicts import Invalid, Refused
 from streamkit.sinks.outlets import Outlets
 
 Progress = Literal["served", "more", "overtaken"]

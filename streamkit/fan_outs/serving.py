@@ -28,7 +28,6 @@ from streamkit.pacing import Turn
 from streamkit.parked.listing import HeldLane
 from streamkit.processing.attempts import Attempts
 from streamkit.processing.breaker import LEAST
-from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.dispatch import Tools
 from streamkit.processing.failures import Counts, Failures
 from streamkit.processing.outcome import Outcome, Work, resolve, with_reads
@@ -46,6 +45,7 @@ from streamkit.processing.planning import Draft
 from streamkit.processing.reading import ReadTracker
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.sending import Sending
+from streamkit.processing.verdicts import Invalid, Refused
 from streamkit.sinks.outlets import Outlets
 
 TOGETHER = ITEMS_MAX

@@ -17,8 +17,8 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Condition
-from streamkit.processing.commit import Invalid
 from streamkit.processing.transaction import transact
+from streamkit.processing.verdicts import Invalid
 
 TOGETHER = 99
 """Actions of one transaction, beside its fence."""

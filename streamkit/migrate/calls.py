@@ -8,7 +8,6 @@ again for as long as it takes; missing permissions raise `ConfigurationError` an
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Final
@@ -23,6 +22,7 @@ from streamkit.migrate.transform import Image, TransformError
 from streamkit.migrate.view import Permit
 from streamkit.model.codec import encode
 from streamkit.model.schema import TableSchema
+from streamkit.processing.verdicts import Again, Invalid, Refused, judge
 
 _PAUSES = (0.1, 5.0)
 _CONFLICT_SECONDS = 0.05
@@ -42,25 +42,7 @@ class Fate(Enum):
 DONE: Final = Fate.DONE
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Conditions did not hold: `items` are what is there, by the request's place; None is no item.
-
-    In a transaction only those that were refused are in it.
-    """
-
-    items: Mapping[int, dict[str, Wire] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Invalid:
-    """DynamoDB will never take it."""
-
-    code: str
-    text: str
-
-
-Outcome = Fate | Changed | Invalid
+Outcome = Fate | Refused | Invalid
 
 
 class Terms:
@@ -172,7 +154,7 @@ class Calls:
         )
         bodies = [body for item in items for body in item.values()]
         reply = await self._send(call, bodies)
-        if isinstance(reply, Changed | Invalid):
+        if isinstance(reply, Refused | Invalid):
             return reply
         self.rate.charge(reply.get("ConsumedCapacity"))
         return DONE
@@ -182,7 +164,7 @@ class Calls:
     ) -> dict[str, Any]:
         paid = {**request, "ReturnConsumedCapacity": "INDEXES"}
         reply = await self._patiently("read", partial(call, **paid))
-        if isinstance(reply, Changed | Invalid):
+        if isinstance(reply, Refused | Invalid):
             raise ConfigurationError(f"the table refuses a read: {reply}")
         self.rate.charge(reply.get("ConsumedCapacity"))
         return reply
@@ -196,14 +178,14 @@ class Calls:
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
         reply = await self._send(partial(call, **paid), [request])
-        if isinstance(reply, Changed | Invalid):
+        if isinstance(reply, Refused | Invalid):
             return reply
         self.rate.charge_write(reply.get("ConsumedCapacity"))
         return DONE
 
     async def _send(
         self, call: Callable[[], Awaitable[dict[str, Any]]], bodies: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any] | Changed | Invalid:
+    ) -> dict[str, Any] | Refused | Invalid:
         """Send a write; one that was on its way while its phase went by is looked at again."""
         try:
             return await self._patiently("write", call)
@@ -214,7 +196,7 @@ class Calls:
 
     async def _patiently(
         self, kind: Kind, call: Callable[[], Awaitable[dict[str, Any]]]
-    ) -> dict[str, Any] | Changed | Invalid:
+    ) -> dict[str, Any] | Refused | Invalid:
         pause, longest = _PAUSES
         while True:
             reserved, refused = await self.rate.ready(kind), False
@@ -233,41 +215,19 @@ class Calls:
             if trouble is Trouble.CONFLICT or trouble is Trouble.CANCELED:
                 await anyio.sleep(_CONFLICT_SECONDS)
                 continue
-            if trouble is Trouble.THROTTLED:
-                self.rate.ease("throttled")
             await anyio.sleep(pause)
             pause = min(2 * pause, longest)
 
-    def _verdict(self, error: Exception) -> Changed | Invalid | None:
+    def _verdict(self, error: Exception) -> Refused | Invalid | None:
         """Return what an error means for good; None means that it is worth another try."""
-        response: dict[str, Any] = getattr(error, "response", {})
-        trouble = trouble_of(error)
-        match trouble:
-            case Trouble.CONDITION:
-                return Changed({0: response.get("Item")})
-            case Trouble.CANCELED:
-                return self._canceled(response.get("CancellationReasons", []))
-            case Trouble.INVALID:
-                return Invalid(code_of(error), "DynamoDB finds the request invalid")
-            case Trouble.CONFLICT | Trouble.UNKNOWN | Trouble.THROTTLED:
-                return None
+        verdict = judge(error)
+        if isinstance(verdict, Again):
+            if verdict.throttled:
+                self.rate.ease("throttled")
+            return None
+        if verdict is not None:
+            return verdict
         raise ConfigurationError(
             f"the table refuses a call: {code_of(error)}; check the credentials' permissions and"
             " the table's name"
         ) from error
-
-    def _canceled(self, reasons: Sequence[Mapping[str, Any]]) -> Changed | Invalid | None:
-        codes = [reason.get("Code", "None") for reason in reasons]
-        for place, code in enumerate(codes):
-            if code in ("ValidationError", "ItemCollectionSizeLimitExceeded"):
-                return Invalid(code, f"DynamoDB finds item {place} of a transaction invalid")
-        refused = {
-            place: reasons[place].get("Item")
-            for place, code in enumerate(codes)
-            if code == "ConditionalCheckFailed"
-        }
-        if refused:
-            return Changed(refused)
-        if {"ProvisionedThroughputExceeded", "ThrottlingError"} & set(codes):
-            self.rate.ease("throttled")
-        return None

@@ -24,12 +24,13 @@ import anyio
 from streamkit.actions import Wire
 from streamkit.clock import Clock
 from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
-from streamkit.migrate.calls import DONE, Calls, Changed, Invalid, Terms, unchanged
+from streamkit.migrate.calls import DONE, Calls, Terms, unchanged
 from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.transform import Image, Rewrite, Transform, plain
 from streamkit.model.codec import encode
 from streamkit.model.origin import MARK, Mark, deletion
 from streamkit.observe.logger import get_logger
+from streamkit.processing.verdicts import Invalid, Refused
 
 log = get_logger("streamkit.migrate")
 
@@ -147,7 +148,7 @@ class InPlace:
             if isinstance(outcome, Invalid):
                 await self._fail(key, tally, "invalid", outcome.text)
                 return
-            now = outcome.items.get(0) if isinstance(outcome, Changed) else None
+            now = outcome.items.get(0) if isinstance(outcome, Refused) else None
             if now is None:
                 tally.gone += 1
                 return

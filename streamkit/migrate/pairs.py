@@ -33,7 +33,7 @@ from streamkit.migrate.agreement import (
     WireItem,
     is_ours,
 )
-from streamkit.migrate.calls import DONE, Calls, Invalid, Terms, unchanged
+from streamkit.migrate.calls import DONE, Calls, Terms, unchanged
 from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
 from streamkit.migrate.marks import mark_of, place_is
@@ -43,6 +43,7 @@ from streamkit.model.copies import BASE, COPY, MOVED
 from streamkit.model.origin import MARK
 from streamkit.observe.logger import get_logger
 from streamkit.processing.transaction import ACTIONS_MAX
+from streamkit.processing.verdicts import Invalid
 
 log = get_logger("streamkit.migrate")
 

@@ -40,7 +40,8 @@ from streamkit.lease import LeaseWatch
 from streamkit.model.conditions import absent
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
-from streamkit.processing.commit import Again, Applied, Batch, Committer, Verdict
+from streamkit.processing.commit import Applied, Batch, Committer, Verdict
+from streamkit.processing.verdicts import Again
 
 log = get_logger("streamkit.migrate")
 

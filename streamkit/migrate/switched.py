@@ -27,7 +27,7 @@ from streamkit.migrate.agreement import (
     update,
     whole,
 )
-from streamkit.migrate.calls import DONE, Changed, Outcome, Terms
+from streamkit.migrate.calls import DONE, Outcome, Terms
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import Tally, mark_text
 from streamkit.migrate.pairs import Pairs, as_read
@@ -37,6 +37,7 @@ from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.model.matching import Matcher
 from streamkit.model.origin import MARK
 from streamkit.model.querying import query_request
+from streamkit.processing.verdicts import Refused
 
 _PARTS_MAX = 90
 """Parts of one source that a change of one of them can be checked against."""
@@ -95,7 +96,7 @@ class Switched:
             return await self._moved_away(key, source_key, source)
         if source is None and self._was_paired(source_key, target, old):
             if not await self._agreement.is_as_read(key, target):
-                return Changed({})
+                return Refused()
             await self._agreement.report_deleted(source_key, key)
         elif source is None and await self._agreement.is_open(source_key):
             return None  # it was put anew since its old item was deleted, which is known
@@ -180,7 +181,7 @@ class Switched:
         # It never was whole, or it is rid of its parts for good, and this process is late.
         holds = pairs.book.phase_holds(pairs.phase)
         outcome = await pairs.calls.transact([holds, change, *checks])
-        return None if isinstance(outcome, Changed) and 0 in outcome.items else outcome
+        return None if isinstance(outcome, Refused) and 0 in outcome.items else outcome
 
     async def _stamp(self, key: Key, source: WireItem, held: dict[str, Any]) -> Any:
         """Have a target name its source, if it does not, as one that was put anew."""
@@ -235,7 +236,7 @@ class Switched:
                 split = transform.migration.mode == "split"
                 follow = self._part if split else self._moved
                 await follow(target.key, None)  # what old code wrote there is raised
-                return Changed({})
+                return Refused()
             actions.append(self._hiding(key, target.key, there))
         if transform.migration.mode == "rekey" and not actions:
             return await self._follow_removal(source, key, targets)

@@ -28,8 +28,8 @@ from streamkit.model.builds import Build
 from streamkit.model.conditions import Attr, Condition, any_of
 from streamkit.model.schema import TableSchema
 from streamkit.moving.moved import MoveRefused
-from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.transaction import Send, transact
+from streamkit.processing.verdicts import Invalid, Refused
 from streamkit.surroundings import Surroundings
 
 _SOURCE = GuardSource("", "mover", LEASE)

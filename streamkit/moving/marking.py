@@ -24,8 +24,8 @@ from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.moving.fence import Fence
 from streamkit.moving.moved import MoveRefused
 from streamkit.moving.passage import TIP_PAGES, open_reader
-from streamkit.processing.commit import Invalid, Refused
 from streamkit.processing.mark import expiry, mark_name, mark_path
+from streamkit.processing.verdicts import Invalid, Refused
 from streamkit.source.reader import ShardReader
 from streamkit.start import RETENTION_SECONDS
 

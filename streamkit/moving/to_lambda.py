@@ -29,9 +29,9 @@ from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import HeldLane, held_lanes, show
-from streamkit.processing.commit import Invalid
 from streamkit.processing.mark import item_of
 from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
+from streamkit.processing.verdicts import Invalid
 from streamkit.source.lister import NAME as LISTER
 from streamkit.source.loss import mark_rebuild
 from streamkit.start import RETENTION_SECONDS

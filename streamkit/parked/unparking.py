@@ -21,12 +21,13 @@ from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of, present
 from streamkit.model.schema import TableSchema
 from streamkit.parked.listing import HeldLane
-from streamkit.processing.commit import Applied, Batch, Invalid, Refused, Verdict
+from streamkit.processing.commit import Applied, Batch, Verdict
 from streamkit.processing.loop import Overtaken
 from streamkit.processing.mark import let_go
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import LAMBDA_CHUNKS, Failure, Parked, waiting_state
 from streamkit.processing.transaction import ACTIONS_MAX, transact
+from streamkit.processing.verdicts import Invalid, Refused
 
 _START = Cursor("head")
 """A queue's first change has no position of its own: it is there, or it is gone."""

@@ -12,13 +12,13 @@ invalid action, a conflict or throttling are verdicts, for the caller to plan ag
 
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from streamkit.actions import Action, GuardSource, ItemRef, Wire, own_attributes, render
+from streamkit.actions import Action, ItemRef, Wire, own_attributes, render
 from streamkit.aws import AwsError, Trouble, code_of, patiently, trouble_of
 from streamkit.control import ControlSpace, Cursor, read_cursor
 from streamkit.cursor import lease_guard
@@ -27,7 +27,8 @@ from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.processing.parking import Hold
-from streamkit.processing.probing import failing
+from streamkit.processing.probing import blamed
+from streamkit.processing.verdicts import Again, Invalid, Refused, judge, reasons_of
 
 if TYPE_CHECKING:
     from streamkit.processing.outcome import Outcome, Version, Work
@@ -62,31 +63,6 @@ class Applied:
     """The cursor and all effects of `batch` are in the table; it may be one sent earlier."""
 
     batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Nothing was applied: these conditions did not hold."""
-
-    sources: tuple[GuardSource, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Invalid:
-    """Nothing was applied, and never will be: DynamoDB finds an action invalid.
-
-    `actions` are the culprits' indexes, empty if the service did not say.
-    """
-
-    actions: tuple[int, ...]
-    code: str
-
-
-@dataclass(frozen=True, slots=True)
-class Again:
-    """Nothing was applied: another transaction was at an item, or the table throttles."""
-
-    throttled: bool
 
 
 Verdict = Applied | Refused | Invalid | Again
@@ -142,9 +118,8 @@ class Committer:
                     TransactItems=request, ClientRequestToken=batch.id
                 )
             except AwsError as error:
-                trouble = trouble_of(error)
-                if trouble is not Trouble.UNKNOWN:
-                    return await self._verdict(batch, error, trouble)
+                if trouble_of(error) is not Trouble.UNKNOWN:
+                    return await self._verdict(batch, error)
                 log.warning("commit.unknown", cursor=self.cursor.name, code=code_of(error))
                 await anyio.sleep(pause * (0.5 + self._rng.random()))
                 pause = min(pause * 2, 5.0)
@@ -187,44 +162,28 @@ class Committer:
         self._sent.clear()
         return Applied(batch)
 
-    async def _verdict(self, batch: Batch, error: Exception, trouble: Trouble) -> Verdict:
-        if trouble is Trouble.CANCELED:
-            response: dict[str, Any] = getattr(error, "response", {})
-            return await self._canceled(batch, response.get("CancellationReasons", []))
-        if trouble is Trouble.INVALID:
-            return await self._invalid(Invalid((), code_of(error)))
-        if trouble in (Trouble.CONFLICT, Trouble.THROTTLED):
-            return Again(throttled=trouble is Trouble.THROTTLED)
+    async def _verdict(self, batch: Batch, error: Exception) -> Verdict:
+        reasons = reasons_of(error)
+        if reasons and reasons[0].get("Code") == "ConditionalCheckFailed":
+            return self._cursor_refused(reasons[0].get("Item"))
+        verdict = judge(error)
+        if isinstance(verdict, Invalid) and verdict.actions == (0,):
+            return Again(throttled=False)  # the cursor is, and no result is to blame
+        if isinstance(verdict, Invalid):
+            effects = tuple(place - 1 for place in verdict.actions)  # behind the cursor's action
+            return await self._invalid(Invalid(effects, verdict.code))
+        if isinstance(verdict, Refused):
+            actions = [batch.actions[place - 1] for place in verdict.items]
+            sources = await blamed(self._dynamodb, self._schemas, actions)
+            return Refused(sources) if sources else Again(throttled=False)
+        if verdict is not None:
+            return verdict
         if code_of(error) == "IdempotentParameterMismatchException":
             raise InvariantError(f"commit {batch.id} was sent with two contents") from error
         raise ConfigurationError(
             f"the table refuses commits: {code_of(error)}; check the credentials' permission to"
             " write items and the tables' names"
         ) from error
-
-    async def _canceled(self, batch: Batch, reasons: Sequence[dict[str, Any]]) -> Verdict:
-        codes = [reason.get("Code", "None") for reason in reasons]
-        if not codes:
-            return Again(throttled=False)
-        if codes[0] == "ConditionalCheckFailed":
-            return self._cursor_refused(reasons[0].get("Item"))
-        invalid = tuple(
-            index
-            for index, code in enumerate(codes[1:])
-            if code in ("ValidationError", "ItemCollectionSizeLimitExceeded")
-        )
-        if invalid:
-            return await self._invalid(Invalid(invalid, "ValidationError"))
-        refused = [
-            source
-            for action, code in zip(batch.actions, codes[1:], strict=True)
-            if code == "ConditionalCheckFailed"
-            for source in await failing(self._dynamodb, self._schemas[action.ref.table], action)
-        ]
-        if refused:
-            return Refused(tuple(refused))
-        throttles = {"ProvisionedThroughputExceeded", "ThrottlingError"}
-        return Again(throttled=not throttles.isdisjoint(codes))
 
     async def _invalid(self, verdict: Invalid) -> Verdict:
         """Look whether the cursor is still as it is believed to be, before a result is blamed.

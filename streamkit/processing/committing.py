@@ -23,7 +23,7 @@ from streamkit.decode import Record
 from streamkit.errors import InvariantError
 from streamkit.model.tables import Tables
 from streamkit.pacing import ByteBudget, Pacing
-from streamkit.processing.commit import Again, Applied, Batch, Committer, Refused, Verdict
+from streamkit.processing.commit import Applied, Batch, Committer, Verdict
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.fold import fold
 from streamkit.processing.holds import HeldLanes
@@ -31,6 +31,7 @@ from streamkit.processing.loop import CommitLoop
 from streamkit.processing.outcome import Work
 from streamkit.processing.planning import Planner
 from streamkit.processing.unreadable import set_aside
+from streamkit.processing.verdicts import Again, Refused
 
 
 class CommitStage:

@@ -27,7 +27,7 @@ from streamkit.control import Cursor
 from streamkit.model.tables import Tables
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pacing
-from streamkit.processing.commit import Again, Applied, Batch, Invalid, Refused, Verdict
+from streamkit.processing.commit import Applied, Batch, Verdict
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Outcome, Work
@@ -37,6 +37,7 @@ from streamkit.processing.planning import ALL, Planner, Rerun, TooLarge
 from streamkit.processing.reading import settle
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
+from streamkit.processing.verdicts import Again, Invalid, Refused
 
 log = get_logger("streamkit.commit")
 

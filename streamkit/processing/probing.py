@@ -6,6 +6,7 @@ refused action. Out: whose conditions do not hold. Each is asked about alone, as
 a stale read of one handler never drops the effect of another.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -14,11 +15,22 @@ from streamkit.actions import OURS, Action, GuardSource, Verb, render
 from streamkit.aws import AwsError, Trouble, patiently, trouble_of
 from streamkit.model.conditions import identity
 from streamkit.model.schema import TableSchema
+from streamkit.processing.verdicts import reasons_of
 
 _NEVER = ("ConditionalCheckFailed", "ValidationError")
 """A condition that cannot be asked does not hold, however often it is asked."""
 _CONFLICT_SECONDS = 0.05
 """Until the transaction that holds the item has settled."""
+
+
+async def blamed(
+    dynamodb: Any, schemas: Mapping[str, TableSchema], refused: Sequence[Action]
+) -> tuple[GuardSource, ...]:
+    """Return whose conditions on the items of refused actions do not hold; see `failing`."""
+    found: list[GuardSource] = []
+    for action in refused:
+        found += await failing(dynamodb, schemas[action.ref.table], action)
+    return tuple(found)
 
 
 async def failing(dynamodb: Any, schema: TableSchema, action: Action) -> list[GuardSource]:
@@ -45,8 +57,7 @@ async def _holds(dynamodb: Any, schema: TableSchema, check: Action) -> bool:
         except AwsError as error:
             if trouble_of(error) not in (Trouble.CANCELED, Trouble.CONFLICT):
                 raise
-            reasons = getattr(error, "response", {}).get("CancellationReasons", [])
-            if any(reason.get("Code") in _NEVER for reason in reasons):
+            if any(reason.get("Code") in _NEVER for reason in reasons_of(error)):
                 return False
             await anyio.sleep(_CONFLICT_SECONDS)
         else:

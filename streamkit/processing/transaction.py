@@ -21,8 +21,8 @@ from streamkit.errors import ConfigurationError
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import current
-from streamkit.processing.commit import Invalid, Refused
-from streamkit.processing.probing import failing
+from streamkit.processing.probing import blamed
+from streamkit.processing.verdicts import Again, Invalid, Refused, judge
 
 Send = Callable[[Sequence[Action], random.Random], Awaitable[Refused | Invalid | None]]
 """Applies all actions or none, as `transact`, and may have a condition of its own."""
@@ -33,7 +33,6 @@ ACTIONS_MAX = 100
 _TRIES = 12
 """With the pauses below about 30 seconds, well inside the ten minutes that a token lives."""
 _PAUSE_SECONDS = (0.05, 5.0)
-_INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
 
 log = get_logger("streamkit.transaction")
 
@@ -86,25 +85,15 @@ async def _verdict(
     schemas: Mapping[str, TableSchema],
 ) -> Refused | Invalid | None:
     """Return what an error means for good; None means that it is worth another try."""
-    trouble = trouble_of(error)
-    if trouble is Trouble.CANCELED:
-        response: dict[str, Any] = getattr(error, "response", {})
-        reasons = response.get("CancellationReasons", [])
-        codes = [reason.get("Code", "None") for reason in reasons]
-        invalid = tuple(index for index, code in enumerate(codes) if code in _INVALID)
-        if invalid:
-            return Invalid(invalid, "ValidationError")
-        refused = [
-            source
-            for action, code in zip(actions, codes, strict=False)
-            if code == "ConditionalCheckFailed"
-            for source in await failing(dynamodb, schemas[action.ref.table], action)
-        ]
-        return Refused(tuple(refused)) if refused else None
-    if trouble is Trouble.INVALID:
-        return Invalid((), code_of(error))
-    if trouble in (Trouble.CONFLICT, Trouble.THROTTLED, Trouble.UNKNOWN):
+    verdict = judge(error)
+    if isinstance(verdict, Refused):
+        refused = [actions[place] for place in verdict.items]
+        sources = await blamed(dynamodb, schemas, refused)
+        return Refused(sources) if sources else None
+    if isinstance(verdict, Again):
         return None
+    if verdict is not None:
+        return verdict
     raise ConfigurationError(
         f"the table refuses a transaction: {code_of(error)}; check the credentials' permission to"
         " write items and the tables' names"

@@ -23,7 +23,6 @@ from streamkit.decode import Record
 from streamkit.errors import InvariantError
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
-from streamkit.processing.commit import Invalid
 from streamkit.processing.parking import (
     LAMBDA_CHUNKS,
     UNREADABLE,
@@ -35,6 +34,7 @@ from streamkit.processing.parking import (
     stored,
 )
 from streamkit.processing.transaction import transact
+from streamkit.processing.verdicts import Invalid
 
 HANDLER = "(unreadable)"
 """What stands for a handler: nobody knows which ones it would have been for."""

@@ -22,8 +22,9 @@ from streamkit.errors import InvariantError, LeaseLost
 from streamkit.model.builds import read_builds
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pacing
-from streamkit.processing.commit import Again, Applied, Batch, Committer, Refused
+from streamkit.processing.commit import Applied, Batch, Committer
 from streamkit.processing.fold import fold
+from streamkit.processing.verdicts import Again, Refused
 from streamkit.source.asking import AskRate
 from streamkit.source.lineage import Shard, forgotten, next_step
 from streamkit.source.listing import Listing, is_gone, list_children, list_shards

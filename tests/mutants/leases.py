@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "refused-is-applied",
         "processing/commit.py",
-        "            return Refused(tuple(refused))\n",
+        "            return Refused(sources) if sources else Again(throttled=False)\n",
         "            return self._applied(batch)\n",
         "a commit refused for an effect's condition is taken for done",
         test="tests/unit/test_commit.py::test_a_plan_that_won_late_is_adopted_instead_of_the_newer_one",
@@ -207,12 +207,11 @@ MUTANTS = (
     Mutant(
         "conflict-is-a-lost-lease",
         "processing/commit.py",
-        """        return Again(throttled=not throttles.isdisjoint(codes))
-""",
-        """        if throttles.isdisjoint(codes):
-            raise LeaseLost(self.cursor.name)
-        return Again(throttled=True)
-""",
+        "        if verdict is not None:\n            return verdict\n",
+        "        if verdict == Again(throttled=False):\n"
+        "            raise LeaseLost(self.cursor.name)\n"
+        "        if verdict is not None:\n"
+        "            return verdict\n",
         "a transaction conflict is read as a lost lease",
         "peers",
         test="tests/unit/test_commit.py::test_conflicts_and_throttling_are_never_a_lost_lease",
@@ -237,16 +236,18 @@ MUTANTS = (
     Mutant(
         "invalid-hides-the-cursor",
         "processing/commit.py",
-        '            return await self._invalid(Invalid(invalid, "ValidationError"))\n',
-        '            return Invalid(invalid, "ValidationError")\n',
+        "            return await self._invalid(Invalid(effects, verdict.code))\n",
+        "            invalid = Invalid(effects, verdict.code)\n"
+        "            return invalid if effects else await self._invalid(invalid)\n",
         "a zombie, or the plan before, blames a handler's result, because it is invalid by now",
         test="tests/unit/test_commit.py::test_an_invalid_action_does_not_hide_a_plan_that_won_late",
     ),
     Mutant(
         "invalid-request-hides-the-cursor",
         "processing/commit.py",
-        "            return await self._invalid(Invalid((), code_of(error)))\n",
-        "            return Invalid((), code_of(error))\n",
+        "            return await self._invalid(Invalid(effects, verdict.code))\n",
+        "            invalid = Invalid(effects, verdict.code)\n"
+        "            return await self._invalid(invalid) if effects else invalid\n",
         "a zombie blames a handler's result, because it is invalid by now",
         test="tests/unit/test_commit.py::test_an_invalid_action_does_not_hide_a_lost_lease",
     ),

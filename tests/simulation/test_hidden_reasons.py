@@ -7,13 +7,13 @@ import pytest
 from streamkit import Add, App, Entity, Inserted, Policy
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
-from streamkit.migrate.calls import DONE, Invalid
+from streamkit.migrate.calls import DONE
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.pairs import Pairs
 from streamkit.moving.marking import Marking
 from streamkit.moving.moved import MoveRefused
 from streamkit.parked.listing import list_parked, open_store
-from streamkit.processing.commit import Invalid as InvalidAction
+from streamkit.processing.verdicts import Invalid
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process
@@ -104,11 +104,11 @@ async def test_a_migrations_item_has_failed_only_if_what_was_read_anew_is_invali
         await Pairs.persist(SimpleNamespace(fail=fail), {}, tally, attempt)
         return tally, left
 
-    invalid = Invalid("ValidationError", "no")
+    invalid = Invalid((), "ValidationError")
     tally, left = await attempts(invalid, DONE)
     assert (tally.changed, left, failed) == (1, [], [])
     _, left = await attempts(invalid, invalid, DONE)
-    assert (left, failed) == ([DONE], [("invalid", "no")])
+    assert (left, failed) == ([DONE], [("invalid", "DynamoDB finds the request invalid")])
 
 
 def test_a_mark_that_cannot_be_written_ends_the_move_and_is_not_taken_for_written():
@@ -117,7 +117,7 @@ def test_a_mark_that_cannot_be_written_ends_the_move_and_is_not_taken_for_writte
         world = world_of(app)
 
         async def transact(actions, rng):
-            return InvalidAction((0,), "ValidationError")
+            return Invalid((0,), "ValidationError")
 
         async with environment_of(world, app) as environment:
             marking = Marking(environment)

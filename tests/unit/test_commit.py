@@ -15,8 +15,9 @@ from streamkit.model.conditions import absent, present
 from streamkit.model.schema import TableSchema
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
-from streamkit.processing.commit import Again, Applied, Batch, Committer, Invalid, Refused
+from streamkit.processing.commit import Applied, Batch, Committer
 from streamkit.processing.probing import failing
+from streamkit.processing.verdicts import Again, Invalid, Refused
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
 MINE = Cursor("shard-1", owner="me", epoch=3, generation=2, position="5".zfill(40), commit="c0")

@@ -15,12 +15,13 @@ from streamkit.control import Cursor
 from streamkit.model.tables import Tables
 from streamkit.pacing import Pace, Pacing
 from streamkit.processing import loop as loops
-from streamkit.processing.commit import Again, Applied, Invalid, Refused
+from streamkit.processing.commit import Applied
 from streamkit.processing.failures import Counts, Failures
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.loop import CommitLoop, Overtaken
 from streamkit.processing.planning import Planner
 from streamkit.processing.tracing import NO_TRACING
+from streamkit.processing.verdicts import Again, Invalid, Refused
 from streamkit.testing.loop import run_virtually
 from tests.works import SCHEMA, SPACE, Clock, add, done, handler, work
 

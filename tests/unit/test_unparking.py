@@ -16,10 +16,10 @@ from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
 from streamkit.parked.listing import read_head
 from streamkit.parked.unparking import leave, stay
-from streamkit.processing.commit import Refused
 from streamkit.processing.fold import fold
 from streamkit.processing.parking import Failure, ParkedRecord, park, queue
 from streamkit.processing.transaction import transact
+from streamkit.processing.verdicts import Refused
 
 SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
 SCHEMAS = {"shop": SCHEMA}

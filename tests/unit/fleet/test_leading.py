@@ -14,7 +14,8 @@ from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.members import Member
 from streamkit.fleet.starvation import LONGEST, Starvation
 from streamkit.model.schema import TableSchema
-from streamkit.processing.commit import Applied, Refused
+from streamkit.processing.commit import Applied
+from streamkit.processing.verdicts import Refused
 from streamkit.running.shardset import ShardSet
 from streamkit.source.lineage import Shard, forgotten
 from streamkit.source.lister import NAME, Lister

@@ -1,0 +1,93 @@
+"""Verdicts: what the failure of a conditional write means, of one item or of a transaction. Pure.
+
+In: the service's error. Out: whose condition did not hold, that DynamoDB finds an action invalid,
+or that the same write is worth another try. DynamoDB stops at the first invalid action and gives no
+reason for the others, so nothing may be concluded from the absence of a reason.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamkit.actions import GuardSource, Wire
+from streamkit.aws import Trouble, code_of, trouble_of
+
+_INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
+_THROTTLED = {"ProvisionedThroughputExceeded", "ThrottlingError"}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was applied: these conditions did not hold.
+
+    `items` are the refused actions by their place, each with its item as it is now; None if there
+    is none, or if the request did not ask for it.
+    """
+
+    sources: tuple[GuardSource, ...] = ()
+    items: Mapping[int, dict[str, Wire] | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """Nothing was applied, and never will be: DynamoDB finds an action invalid.
+
+    `actions` are the culprits' indexes, empty if the service did not say.
+    """
+
+    actions: tuple[int, ...]
+    code: str
+
+    @property
+    def text(self) -> str:
+        """Return what people are told."""
+        if not self.actions:
+            return "DynamoDB finds the request invalid"
+        return f"DynamoDB finds item {self.actions[0]} of a transaction invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Nothing was applied: another transaction was at an item, or the table throttles."""
+
+    throttled: bool
+
+
+def judge(error: Exception) -> Refused | Invalid | Again | None:
+    """Return what an error means; None if the service will not serve whoever asks.
+
+    After a time-out or a fault of the service the verdict is `Again`, and nobody knows whether the
+    write was applied. That is harmless under a condition that success makes false.
+    """
+    match trouble_of(error):
+        case Trouble.CANCELED:
+            return _canceled(reasons_of(error))
+        case Trouble.CONDITION:
+            return Refused(items={0: getattr(error, "response", {}).get("Item")})
+        case Trouble.INVALID:
+            return Invalid((), code_of(error))
+        case Trouble.CONFLICT | Trouble.UNKNOWN:
+            return Again(throttled=False)
+        case Trouble.THROTTLED:
+            return Again(throttled=True)
+    return None
+
+
+def reasons_of(error: Exception) -> Sequence[Mapping[str, Any]]:
+    """Return why each action of a transaction was canceled, in their order."""
+    response: dict[str, Any] = getattr(error, "response", {})
+    reasons: Sequence[Mapping[str, Any]] = response.get("CancellationReasons", [])
+    return reasons
+
+
+def _canceled(reasons: Sequence[Mapping[str, Any]]) -> Refused | Invalid | Again:
+    codes = [reason.get("Code", "None") for reason in reasons]
+    invalid = tuple(place for place, code in enumerate(codes) if code in _INVALID)
+    if invalid:
+        return Invalid(invalid, "ValidationError")
+    refused = {
+        place: reasons[place].get("Item")
+        for place, code in enumerate(codes)
+        if code == "ConditionalCheckFailed"
+    }
+    return Refused(items=refused) if refused else Again(throttled=not _THROTTLED.isdisjoint(codes))
