@@ -34,7 +34,6 @@ from streamkit.migrate.capturing import Capturing
 from streamkit.migrate.commands import require_begun, require_same
 from streamkit.migrate.course import Turn, after_pass, given_up, once_more
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.in_place import Tally
 from streamkit.migrate.others import Others
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.passing import ERRORS_MAX, Pace, Passing, TooManyErrors
@@ -320,16 +319,15 @@ class Runner:
     # -- passes --------------------------------------------------------------------------------
 
     async def _pass(self, state: State) -> None:
-        if state.phase == "contracting" and (left := await self._left()):
-            await self._give_up(state, await self._said_of(left))
+        if state.phase == "contracting" and (left := await self._left(state)) != 0:
+            if left is not None:
+                await self._give_up(state, await self._said_of(left))
             return
         first = state.phase in ("switching", "contracting") and not state.attempt
         if first and not await self.capturing.caught_up(state):
             return  # what was deleted at its old place would be left as a copy
-        name, total = state.pass_name, state.segments
-        segments = Segments(
-            self.book.store, name, total, self.clock, self.rng, paced=self.rate.paced
-        )
+        about = self.book.store, state.pass_name, state.segments, self.clock, self.rng
+        segments = Segments(*about, paced=self.rate.paced)
         if state.does in _DELETING and not state.attempt:
             await self._pause(_SETTLE_SECONDS)
         assert self._work is not None  # noqa: S101 - a state was adopted
@@ -343,9 +341,12 @@ class Runner:
             return
         if not complete or self.state != state:
             return
+        left = await self._left(state) if state.phase in {"verifying", *_TURNING} else 0
+        if left is None:
+            return
         if state.phase == "verifying":
-            await self._verified(state)
-        elif state.phase in _TURNING and (left := await self._left()):
+            await self._verified(state, left)
+        elif left:
             await self._give_up(state, await self._said_of(left))
         elif state.stage == "comparing" and (found := await self._objection()):
             await self._give_up(state, found)
@@ -368,28 +369,27 @@ class Runner:
             return False
         return (await self.tallies.read(state.pass_name)).changed > 0
 
-    async def _left(self) -> int:
-        """Try once more what has failed; return how many items are still not right."""
+    async def _left(self, state: State) -> int | None:
+        """Return how many items are not right; None if this process cannot know that yet.
+
+        A change that is followed twice, because a process was killed, can raise an error that the
+        changes behind it take back: an error counts once they are followed, too.
+        """
         assert self._work is not None  # noqa: S101 - a state was adopted
-        for error in await self.error_book.open():
-            if error.kind == "ping_pong":
-                continue  # that it is right for a moment says nothing
-            tally = Tally()
-            await self._work.retry(error.key, tally, error.kind)
-            if not tally.errors:
-                await self.error_book.remove(error.id)
-        return len(await self.error_book.open())
+        if not await self._work.failing():
+            return 0
+        if not await self.capturing.caught_up(state):
+            return None
+        return await self._work.failing()
 
     async def _give_up(self, state: State, note: str, **facts: Any) -> None:
-        turn = given_up(state, note)
+        await self._turn(state, given_up(state, note), **facts)
+
+    async def _turn(self, state: State, turn: Turn, **facts: Any) -> None:
         await self._step(state, turn.phase, turn.what, **turn.facts, **facts)
 
-    async def _turn(self, state: State, turn: Turn) -> None:
-        await self._step(state, turn.phase, turn.what, **turn.facts)
-
-    async def _verified(self, state: State) -> None:
+    async def _verified(self, state: State, left: int) -> None:
         """Go on after the verification: to the end, or to people."""
-        left = await self._left()
         found = (await self.tallies.read(state.pass_name)).to_dict() | {"errors": left}
         if left:
             await self._give_up(state, _LEFT.format(left), verified=found)

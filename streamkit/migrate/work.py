@@ -195,6 +195,17 @@ class Work:
         tally.errors += 1
         tally.waived += await self._book.add(key, kind, text, self._clock.time(), shown=shown)
 
+    async def failing(self) -> int:
+        """Try once more what has failed; return how many items are still not right."""
+        for error in await self._book.open():
+            if error.kind == "ping_pong":
+                continue  # that it is right for a moment says nothing
+            tally = Tally()
+            await self.retry(error.key, tally, error.kind)
+            if not tally.errors:
+                await self._book.remove(error.id)
+        return len(await self._book.open())
+
     async def retry(self, key: Item, tally: Tally, kind: str = "") -> None:
         """Try an item again that has failed, for the reason `kind`; it may be an error again."""
         if kind in ("late", "deleted") and self.state.does in (*_OVERLAP, *_FOLLOWING, "done"):

@@ -24,6 +24,7 @@ from tests.simulation import migrating
 from tests.simulation.migrating import OldOrder, Order, Profile, Stats
 from tests.simulation.test_migration_adversary import work_of
 from tests.simulation.test_migration_freezes import Site
+from tests.simulation.test_migration_rows import Site as Parts
 from tests.simulation.test_migration_rows import run, site_of
 
 DAY = 24 * 3600.0
@@ -421,3 +422,32 @@ def test_what_old_code_deleted_while_old_items_went_is_told_from_what_contract_d
     assert gone is None
     assert SOURCE in bereft
     assert SOURCE not in rid
+
+
+async def put_and_deleted_by_new_code(site):
+    site.paired = await site.get(new(1), table=site.there)
+    await site.put_there(new(1))
+    await site.delete(new(1), table=site.there)
+
+
+async def contracted_after_a_change_was_followed_twice(site):
+    key = new(1).item_key.wire(site.schema)
+    around = await survey(site.app, site.aws)
+    work = work_of(Parts(site.app, site.world, site.aws, around), "soaking")
+    follow = partial(work.switched.backward, key, Tally(), old=site.paired)
+    await follow()
+    assert await site.get(old(1)) is None
+    await site.put_there(new(1))
+    await site.step("contract")
+    await follow()  # a process was killed before it wrote down that it had
+    found = await site.errors()
+    with anyio.fail_after(1800):
+        state = await site.live(Process("contract"), stay=False)
+    return found, state.phase, await site.errors()
+
+
+def test_contract_believes_an_error_only_once_all_that_was_written_is_followed():
+    """What a change raises that is followed twice, the deletion behind it takes back."""
+    write, then = put_and_deleted_by_new_code, contracted_after_a_change_was_followed_twice
+    found, phase, left = play(rekey(), [old(1), old(2)], write, then)
+    assert (found, phase, left) == (["deleted"], "done", [])
