@@ -86,6 +86,11 @@ class Verb(Enum):
     DELETE = "Delete"
     CHECK = "ConditionCheck"
 
+    @property
+    def alone(self) -> str:
+        """The client's method that does it to one item, outside of a transaction."""
+        return f"{self.value.lower()}_item"
+
 
 class GuardSource(NamedTuple):
     """Whose condition it is.
@@ -130,8 +135,8 @@ class Action:
     @property
     def is_control(self) -> bool:
         """Whether the item is one that streamkit itself keeps, with attributes of its own."""
-        pk = self.ref.pk[1]
-        return pk.startswith(CONTROL_PREFIX) and not pk.startswith(ENTRY_PREFIX)
+        kind, pk = self.ref.pk
+        return kind == "S" and pk.startswith(CONTROL_PREFIX) and not pk.startswith(ENTRY_PREFIX)
 
     @property
     def clauses(self) -> int:

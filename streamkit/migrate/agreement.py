@@ -18,21 +18,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from streamkit.actions import Wire
+from streamkit.actions import Action, Wire
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.calls import Calls, Outcome, Terms, unchanged
+from streamkit.migrate.calls import Calls, Outcome
 from streamkit.migrate.errors import ErrorBook, error_id
-from streamkit.migrate.in_place import mark_text
 from streamkit.migrate.marks import mark_of
 from streamkit.migrate.segments import place_text
-from streamkit.migrate.transform import Image, Rewrite, Transform, alike, plain, visible
-from streamkit.model.codec import NUMBERS, encode
+from streamkit.migrate.transform import Rewrite, Transform, alike, plain, visible
+from streamkit.migrate.writes import Key, WireItem, check, update, whole
+from streamkit.model.codec import NUMBERS
+from streamkit.model.conditions import Attr
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
-
-Key = Mapping[str, Wire]
-WireItem = Mapping[str, Wire]
 
 
 class Conflict(Exception):
@@ -98,50 +96,6 @@ def key_of(schema: TableSchema, item: WireItem) -> dict[str, Wire]:
     return {name: item[name] for name in schema.key_attributes}
 
 
-def whole(terms: Terms, schema: TableSchema, item: WireItem) -> str:
-    """Return the condition that an item is exactly what was read."""
-    return unchanged(terms, schema, plain(item), frozenset(item))
-
-
-def check(schema: TableSchema, key: Key, item: WireItem | None) -> dict[str, Any]:
-    """Return the action that holds an item to what was read, whole; None is no item."""
-    terms = Terms()
-    if item is None:
-        condition = f"attribute_not_exists({terms.name(schema.pk)})"
-    else:
-        condition = whole(terms, schema, item)
-    where = {"TableName": schema.name, "Key": dict(key)}
-    return {"ConditionCheck": {**where, **terms.request(ConditionExpression=condition)}}
-
-
-def delete(schema: TableSchema, key: Key, item: WireItem) -> dict[str, Any]:
-    """Return the action that deletes an item IF it is exactly what was read."""
-    terms = Terms()
-    request = terms.request(ConditionExpression=whole(terms, schema, item))
-    return {"Delete": {"TableName": schema.name, "Key": dict(key), **request}}
-
-
-def update(
-    schema: TableSchema,
-    key: Key,
-    image: Image,
-    rewrite: Rewrite,
-    beside: Mapping[str, Wire],
-    writer: str,
-) -> dict[str, Any]:
-    """Return the action that rewrites an item IF what it reads, sets and removes is as was read."""
-    terms = Terms()
-    touched = rewrite.reads | rewrite.sets.keys() | rewrite.removes
-    condition = unchanged(terms, schema, image, frozenset(touched))
-    sets = {n: encode(v, n) for n, v in rewrite.sets.items()} | dict(beside)
-    sets[MARK] = {"S": mark_text(writer)}
-    text = "SET " + ", ".join(f"{terms.name(n)} = {terms.value(v)}" for n, v in sets.items())
-    if rewrite.removes:
-        text += " REMOVE " + ", ".join(terms.name(name) for name in sorted(rewrite.removes))
-    request = terms.request(UpdateExpression=text, ConditionExpression=condition)
-    return {"Update": {"TableName": schema.name, "Key": dict(key), **request}}
-
-
 @dataclass(frozen=True)
 class Agreement:
     """The agreements of one migration's pairs. `writer` is its name in marks."""
@@ -191,27 +145,23 @@ class Agreement:
         """Say whether an item says that it comes from an old one."""
         return target is not None and target.get(FROM) == self.origin(source)[FROM]
 
-    def stamped(self, source: Key, key: Key, target: WireItem) -> dict[str, Any]:
+    def stamped(self, source: Key, key: Key, target: WireItem) -> Action:
         """Return the action that holds a new item to what was read, and has it name its old one."""
         schema, origin = self.transform.target, self.origin(source)
         if origin.items() <= target.items():
             return check(schema, key, target)
         return self._mark(schema, key, target, origin)
 
-    def unstamped(self, key: Key, target: WireItem) -> dict[str, Any]:
+    def unstamped(self, key: Key, target: WireItem) -> Action:
         """Return the action by which a new item no longer names its old one, which goes."""
-        terms = Terms()
-        condition = terms.equals(FROM, target[FROM])
-        mark = terms.value({"S": mark_text(self.writer)})
-        update = f"SET {terms.name(MARK)} = {mark} REMOVE {terms.name(FROM)}, {terms.name(SOURCE)}"
-        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
-        return {"Update": {"TableName": self.transform.target.name, "Key": dict(key), **request}}
+        held, names = [Attr(FROM).eq(target[FROM]["S"])], (FROM, SOURCE)
+        return update(self.transform.target, key, held, self.writer, removes=names)
 
     def _mark(
         self, schema: TableSchema, key: Key, item: WireItem, sets: Mapping[str, Wire]
-    ) -> dict[str, Any]:
+    ) -> Action:
         """Return the action that sets attributes of our own, IF an item is exactly as read."""
-        return update(schema, key, plain(item), Rewrite(frozenset(item)), sets, self.writer)
+        return update(schema, key, whole(schema, item), self.writer, sets=sets)
 
     # -- what old code wrote -------------------------------------------------------------------
 

@@ -12,20 +12,12 @@ in a `Tally`. On failure: what old code wrote is an error; see `agreement`.
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.migrate.agreement import (
-    Agreement,
-    Key,
-    WireItem,
-    check,
-    delete,
-    is_ours,
-    key_of,
-    update,
-)
+from streamkit.migrate.agreement import Agreement, is_ours, key_of
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.segments import place_of, place_text
 from streamkit.migrate.transform import Rewrite, plain
+from streamkit.migrate.writes import Key, WireItem, check, delete, rewritten, whole
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 
 
@@ -86,11 +78,11 @@ class Ending:
             and self._agreement.comes_from(found, key)
         ]
         if transform.migration.mode == "rekey":
-            gone = delete(transform.schema, key, source)
+            gone = delete(transform.schema, key, whole(transform.schema, source))
         else:
             marks = frozenset({MOVED, BASE} & source.keys())
             rest = Rewrite(rewrite.reads, rewrite.sets, rewrite.removes | marks)
-            gone = update(transform.schema, key, image, rest, {}, self.pairs.writer)
+            gone = rewritten(transform.schema, key, image, rest, self.pairs.writer)
         return await pairs.calls.transact([gone, *stamps])
 
     async def close(self, target: WireItem, tally: Tally) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.actions import CONTROL_ATTRIBUTE, OURS, Wire
+from streamkit.actions import OURS, Action, Verb, Wire
 from streamkit.control import DIRECTORIES, ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
@@ -71,19 +71,11 @@ class ErrorBook:
         """The migration's number."""
         return self._migration
 
-    def phase_holds(self, phase: str) -> dict[str, Any]:
+    def phase_holds(self, phase: str) -> Action:
         """Return the action that refuses a transaction once the migration left a phase."""
-        names = {"#state": f"{CONTROL_ATTRIBUTE}state"}
-        values = {":phase": {"S": f'"phase":"{phase}"'}}
-        return {
-            "ConditionCheck": {
-                "TableName": self._space.schema.name,
-                "Key": self._space.key("migration", self._migration),
-                "ConditionExpression": "contains(#state, :phase)",
-                "ExpressionAttributeNames": names,
-                "ExpressionAttributeValues": values,
-            }
-        }
+        holds = Guard(Attr("state").contains(f'"phase":"{phase}"'))
+        ref = self._space.ref("migration", self._migration)
+        return Action(ref, Verb.CHECK, guards=[(holds, OURS)])
 
     async def add(
         self,

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal
 
 from streamkit.actions import Wire
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.in_place import mark_text
 from streamkit.migrate.transform import Rewrite, item_size, wire
 from streamkit.migrate.work import TOUCH
+from streamkit.migrate.writes import mark_text
 from streamkit.model.copies import BASE, COPY
 from streamkit.model.origin import MARK
 from streamkit.model.schema import IndexSchema, TableSchema

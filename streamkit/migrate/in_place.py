@@ -13,7 +13,6 @@ In: an item. Out: what was done, as a count in a `Tally`. On failure: what the f
 what DynamoDB finds invalid, is written down as an error of the item; it is in nobody's way.
 """
 
-import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -24,11 +23,13 @@ import anyio
 from streamkit.actions import Wire
 from streamkit.clock import Clock
 from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
-from streamkit.migrate.calls import DONE, Calls, Terms, unchanged
+from streamkit.migrate.calls import DONE, Calls, Outcome
 from streamkit.migrate.errors import ErrorBook, error_id
-from streamkit.migrate.transform import Image, Rewrite, Transform, plain
-from streamkit.model.codec import encode
-from streamkit.model.origin import MARK, Mark, deletion
+from streamkit.migrate.transform import Image, Rewrite, Transform, plain, wire
+from streamkit.migrate.writes import delete, mark_text, unchanged, update
+from streamkit.model.conditions import Attr, Condition
+from streamkit.model.origin import MARK
+from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.processing.verdicts import Invalid, Refused
 
@@ -68,12 +69,6 @@ class Tally:
     def to_dict(self) -> dict[str, int]:
         """Return the numbers by name."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
-
-
-def mark_text(writer: str, *, deleting: bool = False) -> str:
-    """Return what an item says when this migration wrote it, different each time."""
-    unique = uuid.uuid4().hex[:12]
-    return Mark("migration", 0).text(writer, deletion(unique) if deleting else unique)
 
 
 class Budget:
@@ -185,41 +180,45 @@ class InPlace:
         ]
 
     async def _write(self, key: Mapping[str, Wire], image: Image, rewrite: Rewrite) -> Any:
-        terms = Terms()
-        condition = unchanged(terms, self.transform.schema, image, rewrite.reads)
-        where = {"TableName": self.transform.schema.name, "Key": dict(key)}
+        schema = self.transform.schema
+        held = unchanged(schema, image, rewrite.reads)
         if rewrite.delete:
-            return await self._delete(where, image, rewrite)
-        sets = {name: encode(value, name) for name, value in rewrite.sets.items()}
-        sets[MARK] = {"S": mark_text(self._writer)}
-        update = "SET " + ", ".join(
-            f"{terms.name(name)} = {terms.value(value)}" for name, value in sets.items()
-        )
-        if rewrite.removes:
-            update += " REMOVE " + ", ".join(terms.name(name) for name in sorted(rewrite.removes))
-        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
-        return await self._calls.update(**where, **request)
-
-    async def _delete(self, where: dict[str, Any], image: Image, rewrite: Rewrite) -> Any:
-        """Delete an item, which says in its last image that a migration did it."""
-        text = mark_text(self._writer, deleting=True)
-        terms = Terms()
-        condition = unchanged(terms, self.transform.schema, image, rewrite.reads)
-        update = f"SET {terms.name(MARK)} = {terms.value({'S': text})}"
-        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
-        marked = await self._calls.update(**where, **request)
-        if marked is not DONE:
-            return marked
-        terms = Terms()
-        condition = unchanged(terms, self.transform.schema, image, rewrite.reads)
-        condition += f" AND {terms.equals(MARK, {'S': text})}"
-        return await self._calls.delete(**where, **terms.request(ConditionExpression=condition))
+            return await delete_marked(self._calls, schema, key, held, self._writer)
+        sets, removes = wire(rewrite.sets), rewrite.removes
+        action = update(schema, key, held, self._writer, sets=sets, removes=removes)
+        return await self._calls.write(action)
 
     async def _fail(self, key: Mapping[str, Wire], tally: Tally, kind: str, text: str) -> None:
         tally.errors += 1
         known: dict[str, Any] = {"migration": self._writer, "kind": kind, "item": error_id(key)}
         log.often("migration.item_failed", level="warning", by=kind, **known)
         tally.waived += await self._book.add(key, kind, text, self._clock.time())
+
+
+async def delete_marked(
+    calls: Calls,
+    schema: TableSchema,
+    key: Mapping[str, Wire],
+    held: Sequence[Condition],
+    writer: str,
+    *,
+    first: Sequence[Condition] = (),
+) -> Outcome:
+    """Delete an item, which says in its last image that a migration did it.
+
+    Args:
+        calls: send the two writes.
+        schema: of its table.
+        key: of the item.
+        held: what holds when it is marked, and still when it is deleted.
+        writer: the migration's name in marks.
+        first: what holds in addition when it is marked.
+    """
+    text = mark_text(writer, deleting=True)
+    marked = await calls.write(update(schema, key, [*held, *first], writer, mark=text))
+    if marked is not DONE:
+        return marked
+    return await calls.write(delete(schema, key, [*held, Attr(MARK).eq(text)]))
 
 
 def describe(error: BaseException) -> str:

@@ -154,7 +154,8 @@ async def open_work(
             await work_under(view.state).look_again(table, item)
 
     def work_under(state: State) -> Work:
-        calls = Calls(aws.dynamodb, rate, view.permit(state))
+        tables = (schemas.source, schemas.target, around.control)
+        calls = Calls(aws.dynamodb, rate, tables, view.permit(state))
         return Work(app.name, migration, state, schemas, calls, errors, clock)
 
     view = View(State(migration.id), read, look_again, clock)

@@ -23,24 +23,28 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from streamkit.actions import Wire
+from streamkit.actions import Action, Verb, Wire, item_ref
 from streamkit.clock import Clock
-from streamkit.migrate.agreement import (
-    Agreement,
-    Conflict,
-    Key,
-    Late,
-    WireItem,
-    is_ours,
-)
-from streamkit.migrate.calls import DONE, Calls, Terms, unchanged
+from streamkit.migrate.agreement import Agreement, Conflict, Late, is_ours
+from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.errors import ErrorBook, error_id
-from streamkit.migrate.in_place import Tally, describe, ends_run, mark_text
+from streamkit.migrate.in_place import Tally, describe, ends_run
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.segments import place_text
 from streamkit.migrate.transform import Image, Rewrite, Target, Transform, plain, wire
+from streamkit.migrate.writes import (
+    Key,
+    WireItem,
+    as_left,
+    check,
+    delete,
+    only_if,
+    put,
+    unchanged,
+    update,
+)
+from streamkit.model.conditions import Attr, absent, as_it_was
 from streamkit.model.copies import BASE, COPY, MOVED
-from streamkit.model.origin import MARK
 from streamkit.observe.logger import get_logger
 from streamkit.processing.transaction import ACTIONS_MAX
 from streamkit.processing.verdicts import Invalid
@@ -206,32 +210,22 @@ class Pairs:
         except Exception:  # noqa: BLE001 - then there never were any of it
             return ()
 
-    def _guard(
-        self, key: Key, image: Image | None, rewrite: Rewrite, *, turns: bool
-    ) -> dict[str, Any]:
+    def _guard(self, key: Key, image: Image | None, rewrite: Rewrite, *, turns: bool) -> Action:
         """Return the action that holds the source to what was read."""
-        schema, terms = self.transform.schema, Terms()
-        where = {"TableName": schema.name, "Key": dict(key)}
+        schema = self.transform.schema
         if image is None:
-            text = f"attribute_not_exists({terms.name(schema.pk)})"
-            return {"ConditionCheck": {**where, **terms.request(ConditionExpression=text)}}
+            return check(schema, key, None)
         # A source that becomes a copy must be whole: an old writer may have touched any attribute.
         entire = turns and self.transform.migration.mode == "rekey"
-        held = rewrite.reads | rewrite.removes | rewrite.sets.keys() if turns else rewrite.reads
-        condition = unchanged(terms, schema, image, frozenset(image if entire else held))
-        condition += f" AND attribute_not_exists({terms.name(COPY)})"
+        touched = rewrite.reads | rewrite.removes | rewrite.sets.keys() if turns else rewrite.reads
+        held = unchanged(schema, image, frozenset(image if entire else touched))
+        held.append(Attr(COPY).not_exists())
         if MOVED not in rewrite.reads and not entire:  # nobody has turned it since
-            moved = {"S": image[MOVED]} if MOVED in image else None
-            condition += f" AND {terms.equals(MOVED, moved)}"
+            held += as_it_was((MOVED,), image)
         if not turns:
-            return {"ConditionCheck": {**where, **terms.request(ConditionExpression=condition)}}
+            return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(held))
         sets = self.agreement.turned(wire(image), rewrite)
-        sets[MARK] = {"S": mark_text(self.writer)}
-        update = "SET " + ", ".join(
-            f"{terms.name(name)} = {terms.value(value)}" for name, value in sets.items()
-        )
-        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
-        return {"Update": {**where, **request}}
+        return update(schema, key, held, self.writer, sets=sets)
 
     def _put(
         self,
@@ -241,7 +235,7 @@ class Pairs:
         source: Key,
         *,
         switch: bool,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Action]:
         """Return what puts a target, nothing if it is right.
 
         Raises:
@@ -258,24 +252,15 @@ class Pairs:
         if place == "right" and not turns:
             return []
         after = self.agreement.origin(source) if switch and name == COPY else {name: value}
-        terms = Terms()
-        if there is None:
-            condition = f"attribute_not_exists({terms.name(schema.pk)})"
-        else:
-            condition = as_read(terms, there, name)
-        item = {**target.item, **after, MARK: {"S": mark_text(self.writer)}}
-        body = {"TableName": schema.name, "Item": item}
-        return [{"Put": {**body, **terms.request(ConditionExpression=condition)}}]
+        held = [absent] if there is None else as_left(there, name)
+        return [put(schema, {**target.item, **after}, held, self.writer)]
 
-    async def _remove(self, target: Target, mark: tuple[str, Wire]) -> list[dict[str, Any]]:
+    async def _remove(self, target: Target, mark: tuple[str, Wire]) -> list[Action]:
         schema, (name, value) = self.transform.target, mark
         there = await self.calls.get(schema.name, target.key)
         if there is None or there.get(name) != value:
             return []
-        terms = Terms()
-        condition = as_read(terms, there, name)
-        body = {"TableName": schema.name, "Key": dict(target.key)}
-        return [{"Delete": {**body, **terms.request(ConditionExpression=condition)}}]
+        return [delete(schema, target.key, as_left(there, name))]
 
     async def fail(
         self, key: Key, tally: Tally, kind: str, text: str, *, name: str = "", shown: str = ""
@@ -287,11 +272,3 @@ class Pairs:
         log.often("migration.item_failed", level="warning", by=kind, **known)
         at = self.clock.time()
         tally.waived += await self.book.add(key, kind, text, at, name=name, shown=shown)
-
-
-def as_read(terms: Terms, item: WireItem, name: str) -> str:
-    """Return the condition that an item is as it was left by whoever wrote it, and whose it is.
-
-    A mark is different with each write, so a process that is late is refused, whatever happened.
-    """
-    return f"{terms.equals(name, item[name])} AND {terms.equals(MARK, item.get(MARK))}"

@@ -136,7 +136,7 @@ async def plan_migration(
     look = _Look(
         migration,
         Schemas(around.table, target, app.known),
-        Calls(aws.dynamodb, Rate(clock)),
+        Calls(aws.dynamodb, Rate(clock), (around.table, target)),
         Problems(
             [
                 *await problems_of_table(aws, around.table, migration),

@@ -6,8 +6,8 @@ from streamkit.actions import Wire
 from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
-from streamkit.migrate.agreement import WireItem
 from streamkit.migrate.transform import Transform, TransformError, visible
+from streamkit.migrate.writes import WireItem
 
 
 class Reverse:

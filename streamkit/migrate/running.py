@@ -175,16 +175,10 @@ class Runner:
         self.rate.limits = Limits(state.max_reads, state.max_writes)
         same = (before.course, before.desired) == (state.course, state.desired)
         if not same or self._work is None or before.attempt != state.attempt:
-            calls = Calls(self.aws.dynamodb, self.rate, self.view.permit(state))
-            self._work = Work(
-                self.app.name,
-                self.migration,
-                state,
-                self.schemas,
-                calls,
-                self.error_book,
-                self.clock,
-            )
+            tables = (self.schemas.source, self.schemas.target, self.around.control)
+            calls = Calls(self.aws.dynamodb, self.rate, tables, self.view.permit(state))
+            parts = self.schemas, calls, self.error_book, self.clock
+            self._work = Work(self.app.name, self.migration, state, *parts)
         if not same:
             log.info("migration.phase", migration=state.id, phase=state.phase, wanted=state.desired)
             self._interrupt.set()

@@ -13,29 +13,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.actions import Wire
+from streamkit.actions import Action, Verb, Wire
 from streamkit.migrate.agreement import (
     Conflict,
-    Key,
-    WireItem,
     base_of,
-    check,
-    delete,
     digest_of,
     is_ours,
     key_of,
-    update,
-    whole,
 )
-from streamkit.migrate.calls import DONE, Outcome, Terms
+from streamkit.migrate.calls import DONE, Outcome
 from streamkit.migrate.errors import error_id
-from streamkit.migrate.in_place import Tally, mark_text
-from streamkit.migrate.pairs import Pairs, as_read
+from streamkit.migrate.in_place import Tally, delete_marked
+from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.reverse import Reverse
 from streamkit.migrate.transform import Rewrite, Target, alike, plain, visible, wire
+from streamkit.migrate.writes import (
+    Key,
+    WireItem,
+    as_left,
+    check,
+    delete,
+    put,
+    rewritten,
+    whole,
+)
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.model.matching import Matcher
-from streamkit.model.origin import MARK
 from streamkit.model.querying import query_request
 from streamkit.processing.verdicts import Refused
 
@@ -106,16 +109,9 @@ class Switched:
         stamped = self._agreement.stamped(source_key, key, target)
         if source is not None and same and self._agreement.holds(source):
             return await self._stamp(source_key, source, stamped)
-        terms = Terms()
-        if source is None:
-            condition = f"attribute_not_exists({terms.name(schema.pk)})"
-        else:
-            condition = whole(terms, schema, source)
-        item |= self._agreement.of_copy(item, key)
-        item[MARK] = {"S": mark_text(pairs.writer)}
-        request = terms.request(ConditionExpression=condition)
-        put = {"Put": {"TableName": schema.name, "Item": item, **request}}
-        return await pairs.calls.transact([stamped, put])
+        copy = item | self._agreement.of_copy(item, key)
+        follows = put(schema, copy, whole(schema, source), pairs.writer)
+        return await pairs.calls.transact([stamped, follows])
 
     async def _moved_away(self, key: Key, source_key: Key, source: WireItem | None) -> Any:
         """Delete the source of a target that was deleted."""
@@ -125,7 +121,8 @@ class Switched:
         if self._agreement.is_written(source):
             await self._agreement.report_late(source_key, source)
         gone = check(pairs.transform.target, key, None)
-        return await pairs.calls.transact([gone, delete(schema, source_key, source)])
+        follows = delete(schema, source_key, whole(schema, source))
+        return await pairs.calls.transact([gone, follows])
 
     def _was_paired(self, source: Key, target: WireItem, old: WireItem | None) -> bool:
         """Say whether a target had a source, whether or not it was put anew meanwhile."""
@@ -175,7 +172,7 @@ class Switched:
         base = base_of(pairs.transform, _after(source, rewrite))
         moved = {MOVED: {"S": pairs.id}, BASE: {"S": base}}
         entire = Rewrite(frozenset(source), rewrite.sets, rewrite.removes)
-        change = update(schema, source_key, plain(source), entire, moved, pairs.writer)
+        change = rewritten(schema, source_key, plain(source), entire, pairs.writer, beside=moved)
         if MOVED in source:
             return await pairs.calls.transact([change, *checks])
         # It never was whole, or it is rid of its parts for good, and this process is late.
@@ -183,9 +180,9 @@ class Switched:
         outcome = await pairs.calls.transact([holds, change, *checks])
         return None if isinstance(outcome, Refused) and 0 in outcome.items else outcome
 
-    async def _stamp(self, key: Key, source: WireItem, held: dict[str, Any]) -> Any:
+    async def _stamp(self, key: Key, source: WireItem, held: Action) -> Any:
         """Have a target name its source, if it does not, as one that was put anew."""
-        if "ConditionCheck" in held:
+        if held.verb is Verb.CHECK:
             return None
         return await self.pairs.calls.transact(
             [check(self.pairs.transform.schema, key, source), held]
@@ -242,7 +239,7 @@ class Switched:
             return await self._follow_removal(source, key, targets)
         marks = frozenset({COPY, MOVED, BASE} & source.keys())
         bare = Rewrite(frozenset(), {}, marks)
-        change = update(transform.schema, key, image, bare, {}, pairs.writer)
+        change = rewritten(transform.schema, key, image, bare, pairs.writer)
         return await pairs.calls.transact([change, *actions])
 
     async def _unturn_late(self, key: Key, source: WireItem, targets: Sequence[Target]) -> Any:
@@ -264,17 +261,18 @@ class Switched:
         """Delete a source whose target was deleted, while nobody looked perhaps."""
         if self._agreement.is_written(source):
             await self._agreement.report_late(key, source)
-        gone = delete(self.pairs.transform.schema, key, source)
+        schema = self.pairs.transform.schema
+        gone = delete(schema, key, whole(schema, source))
         absent = [check(self.pairs.transform.target, t.key, None) for t in targets]
         return await self.pairs.calls.transact([gone, *absent])
 
-    def _hiding(self, source: Key, key: Key, item: WireItem) -> dict[str, Any]:
+    def _hiding(self, source: Key, key: Key, item: WireItem) -> Action:
         """Return the action that makes a copy of a target; copies are deleted unseen, later."""
         mine = {COPY: {"S": f"{self.pairs.id}:{error_id(source)}"}}
         marks = frozenset({FROM, SOURCE} & item.keys())
         entire = Rewrite(frozenset(item), {}, marks)
-        target = self.pairs.transform.target
-        return update(target, key, plain(item), entire, mine, self.pairs.writer)
+        target, writer = self.pairs.transform.target, self.pairs.writer
+        return rewritten(target, key, plain(item), entire, writer, beside=mine)
 
     async def _has_followed(self, source: WireItem, target: WireItem) -> bool:
         """Say whether a source has all that is in its target, and what old code wrote perhaps."""
@@ -293,25 +291,14 @@ class Switched:
         name = COPY if self.pairs.transform.migration.moves else FROM
         if not self._is_mine(item, name):
             return
-        schema, terms = self.pairs.transform.target, Terms()
-        where = {"TableName": schema.name, "Key": key_of(schema, item)}
-        if name == FROM:
-            text = mark_text(self.pairs.writer, deleting=True)
-            if not await self._announce(where, item, text):
-                return  # it was made anew, and by somebody else
-            item = {**item, MARK: {"S": text}}
-        condition = as_read(terms, item, name)
-        request = terms.request(ConditionExpression=condition)
-        outcome = await self.pairs.calls.delete(**where, **request)
+        schema, calls = self.pairs.transform.target, self.pairs.calls
+        key, (whose, mark) = key_of(schema, item), as_left(item, name)
+        if name == COPY:
+            outcome = await calls.write(delete(schema, key, [whose, mark]))
+        else:  # handlers can see it: it says that a migration deletes it
+            writer = self.pairs.writer
+            outcome = await delete_marked(calls, schema, key, [whose], writer, first=[mark])
         tally.changed += outcome is DONE
-
-    async def _announce(self, where: dict[str, Any], item: WireItem, text: str) -> bool:
-        """Let an item that handlers can see say that a migration deletes it."""
-        terms = Terms()
-        condition = as_read(terms, item, FROM)
-        update = f"SET {terms.name(MARK)} = {terms.value({'S': text})}"
-        request = terms.request(UpdateExpression=update, ConditionExpression=condition)
-        return await self.pairs.calls.update(**where, **request) is DONE
 
     def _is_turned(self, source: WireItem) -> bool:
         return is_ours(self.pairs.transform.migration, source)

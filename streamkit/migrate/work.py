@@ -15,14 +15,16 @@ from streamkit.entity import Entity, spec_of
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.agreement import digest_of
-from streamkit.migrate.calls import DONE, Calls, Terms
+from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.ending import Ending
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.in_place import InPlace, Tally, describe, mark_text
+from streamkit.migrate.in_place import InPlace, Tally, describe
 from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.state import SWITCHED, State
 from streamkit.migrate.switched import Switched
 from streamkit.migrate.transform import Transform, plain, reversed_migration, visible
+from streamkit.migrate.writes import update
+from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
 from streamkit.model.copies import BASE, COPY, FROM
 from streamkit.model.matching import Matcher
 from streamkit.model.origin import MARK
@@ -147,24 +149,15 @@ class Work:
         if not blind and not self._needs_touch(item):
             tally.skipped += 1
             return
-        terms = Terms()
-        touch = {"S": self.state.consumer}
-        exists = f"attribute_exists({terms.name(self.schema.pk)})"
-        name = terms.name(TOUCH)
-        value = terms.value(touch)
-        condition = f"{exists} AND (attribute_not_exists({name}) OR {name} <> {value})"
+        touch = self.state.consumer
+        held: list[Condition] = [present, any_of(Attr(TOUCH).not_exists(), Attr(TOUCH).ne(touch))]
         typed = self.schema.type_attribute
         if typed is not None and typed not in item:  # the index does not show it
-            name_of_type = terms.name(typed)
-            own = terms.value({"S": spec_of(self.migration.entity).type})
-            condition += f" AND (attribute_not_exists({name_of_type}) OR {name_of_type} = {own})"
-        mark = terms.value({"S": mark_text(self._writer)})
-        update = f"SET {name} = {value}, {terms.name(MARK)} = {mark}"
-        outcome = await self.calls.update(
-            TableName=self.schema.name,
-            Key=self._key(item),
-            **terms.request(UpdateExpression=update, ConditionExpression=condition),
-        )
+            own, there = spec_of(self.migration.entity).type, attribute(typed)
+            held.append(any_of(there.not_exists(), there.eq(own)))
+        sets = {TOUCH: {"S": touch}}
+        action = update(self.schema, self._key(item), held, self._writer, sets=sets)
+        outcome = await self.calls.write(action)
         tally.changed += outcome is DONE
         tally.skipped += outcome is not DONE
 

@@ -6,7 +6,7 @@ boto3 ships no types, so the few that a condition needs are declared here: what 
 checked without another package.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     class ConditionBase:
         """A condition; `&`, `|` and `~` combine it with others."""
 
+        def __init__(self, *values: Any) -> None: ...
         def __and__(self, other: "ConditionBase") -> "ConditionBase": ...
         def __or__(self, other: "ConditionBase") -> "ConditionBase": ...
         def __invert__(self) -> "ConditionBase": ...
@@ -70,6 +71,7 @@ __all__ = [
     "absent",
     "all_of",
     "any_of",
+    "as_it_was",
     "attribute",
     "check_condition",
     "compile_condition",
@@ -109,9 +111,28 @@ def attribute(name: str) -> Attr:
     return Attr(name.translate(_HIDDEN))
 
 
+def as_it_was(names: Iterable[str], image: Mapping[str, Any]) -> list[ConditionBase]:
+    """Return the conditions that attributes still have the values of an image, or are not there."""
+    return [
+        attribute(name).eq(image[name]) if name in image else attribute(name).not_exists()
+        for name in names
+    ]
+
+
 def any_of(*conditions: Condition) -> AnyOf:
     """Return the condition that one of several holds; `absent` and `present` may be among them."""
     return AnyOf(conditions)
+
+
+class _Every(ConditionBase):
+    """All of many conditions hold: with `&` each one adds a pair of brackets and goes deeper."""
+
+    expression_operator = "AND"
+
+    def __init__(self, *conditions: ConditionBase) -> None:
+        super().__init__(*conditions)
+        places = " {operator} ".join(f"{{{place}}}" for place in range(len(conditions)))
+        self.expression_format = f"({places})"
 
 
 def _concrete(condition: Condition, pk_name: str) -> ConditionBase:
@@ -129,10 +150,8 @@ def all_of(conditions: list[Condition], pk_name: str) -> ConditionBase:
     if len(conditions) == 1:
         return _concrete(conditions[0], pk_name)
     different = {identity(condition): condition for condition in conditions}
-    joined, *others = (_concrete(condition, pk_name) for condition in different.values())
-    for condition in others:
-        joined = joined & condition
-    return joined
+    joined = [_concrete(condition, pk_name) for condition in different.values()]
+    return joined[0] if len(joined) == 1 else _Every(*joined)
 
 
 def identity(condition: object) -> Hashable:

@@ -14,7 +14,7 @@ from streamkit.actions import OURS, Action, ItemRef, Wire
 from streamkit.effects import Guard
 from streamkit.entity import Entity, attribute_names
 from streamkit.model.codec import decode
-from streamkit.model.conditions import Condition, Existence, absent, attribute, present
+from streamkit.model.conditions import Condition, Existence, absent, as_it_was, present
 from streamkit.model.origin import MARK
 from streamkit.processing.fold import apply
 from streamkit.processing.outcome import Outcome, Read, Version, Work, nothing_expected
@@ -217,19 +217,12 @@ def unchanged(entity: type[Entity], item: Mapping[str, Wire] | None) -> tuple[Co
     """Return the conditions that an item still has, of what the entity reads, what it had."""
     if item is None:
         return (absent,)
-    conditions: list[Condition] = [present]
     names = {*attribute_names(entity).values(), *entity.__also_read__}
     if entity.upcasts():
         names |= item.keys() - {MARK}  # an older shape may have other attributes, and any may count
-    conditions += [_same(name, item) for name in sorted(names)]
-    return tuple(conditions)
+    return (present, *_same_in(sorted(names), item))
 
 
 def _same_in(names: Sequence[str], item: Mapping[str, Wire] | None) -> tuple[Condition, ...]:
-    return tuple(_same(name, item or {}) for name in names)
-
-
-def _same(name: str, item: Mapping[str, Wire]) -> Condition:
-    """Return the condition that an attribute is still what it was, or still not there."""
-    there = attribute(name)
-    return there.eq(decode(item[name])) if name in item else there.not_exists()
+    read = item or {}
+    return tuple(as_it_was(names, {name: decode(read[name]) for name in names if name in read}))

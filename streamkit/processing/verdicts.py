@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamkit.actions import GuardSource, Wire
-from streamkit.aws import Trouble, code_of, trouble_of
+from streamkit.aws import Trouble, code_of, is_throttled, trouble_of
 
 _INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
-_THROTTLED = {"ProvisionedThroughputExceeded", "ThrottlingError"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def judge(error: Exception) -> Refused | Invalid | Again | None:
     """
     match trouble_of(error):
         case Trouble.CANCELED:
-            return _canceled(reasons_of(error))
+            return _canceled(error)
         case Trouble.CONDITION:
             return Refused(items={0: getattr(error, "response", {}).get("Item")})
         case Trouble.INVALID:
@@ -80,7 +79,8 @@ def reasons_of(error: Exception) -> Sequence[Mapping[str, Any]]:
     return reasons
 
 
-def _canceled(reasons: Sequence[Mapping[str, Any]]) -> Refused | Invalid | Again:
+def _canceled(error: Exception) -> Refused | Invalid | Again:
+    reasons = reasons_of(error)
     codes = [reason.get("Code", "None") for reason in reasons]
     invalid = tuple(place for place, code in enumerate(codes) if code in _INVALID)
     if invalid:
@@ -90,4 +90,6 @@ def _canceled(reasons: Sequence[Mapping[str, Any]]) -> Refused | Invalid | Again
         for place, code in enumerate(codes)
         if code == "ConditionalCheckFailed"
     }
-    return Refused(items=refused) if refused else Again(throttled=not _THROTTLED.isdisjoint(codes))
+    if refused:
+        return Refused(items=refused)
+    return Again(throttled=is_throttled(getattr(error, "response", {})))

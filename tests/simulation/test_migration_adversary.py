@@ -11,6 +11,7 @@ import pytest
 from msgspec import Raw
 
 from streamkit import App, Entity
+from streamkit.actions import Verb
 from streamkit.decode.envelope import Record, StreamRecord
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import steps
@@ -203,13 +204,14 @@ async def derived_and_taken_back():
         customer, email = Customer(name="ann", email="a@b"), Email(email="a@b", name="ann")
         await site.put(customer)
         await site.pairs.forward(customer.item_key.wire(site.schema), Tally())
-        deleted, real = [], site.calls.delete
+        deleted, real = [], site.calls.write
 
-        async def delete(**request):
-            deleted.append(await site.get(email))
-            return await real(**request)
+        async def write(action):
+            if action.verb is Verb.DELETE:
+                deleted.append(await site.get(email))
+            return await real(action)
 
-        site.calls.delete = delete
+        site.calls.write = write
         await work_of(site, "dropping", "back").visit(await site.get(email), Tally())
         return deleted, await site.get(email)
 

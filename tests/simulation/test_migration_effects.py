@@ -9,6 +9,7 @@ from msgspec import Raw
 from structlog.testing import capture_logs
 
 from streamkit import Add, App, Change, Delete, Entity, Put, Query, Send, Set
+from streamkit.actions import Verb
 from streamkit.migrate import commands, steps
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook
@@ -169,17 +170,19 @@ async def put_again_between_mark_and_delete(monkeypatch):
     async with site_of(app) as site:
         await site.put(OLD)
         read = await site.get(OLD)
-        lasts, real = [], site.calls.delete
+        lasts, real = [], site.calls.write
 
-        async def delete(**request):
+        async def write(action):
+            if action.verb is not Verb.DELETE:
+                return await real(action)
             if not lasts:
                 await site.put(OLD)
             last = await site.get(OLD)
-            outcome = await real(**request)
+            outcome = await real(action)
             lasts.append((last, await site.get(OLD) is None))
             return outcome
 
-        monkeypatch.setattr(site.calls, "delete", delete)
+        monkeypatch.setattr(site.calls, "write", write)
         await site.in_place.reconcile(read, site.tally, live=False)
         return lasts, await site.get(OLD), site.tally
 
@@ -218,7 +221,7 @@ def test_what_new_code_wrote_at_a_copy_stays_an_error_until_a_person_decides(wai
         errors = ErrorBook((await commands.open_book(app, aws)).store, "0001")
         around = await survey(app, aws)
         schemas = Schemas(around.table, around.table, app.known)
-        calls = Calls(aws.dynamodb, Rate(harness.world.clock))
+        calls = Calls(aws.dynamodb, Rate(harness.world.clock), [around.table])
         state = State("0001", phase="ready", run=1)
         work = Work("shop", migration, state, schemas, calls, errors, harness.world.clock)
         copy = Filed(number=1).attributes(around.table) | {COPY: {"S": "0001:0"}}

@@ -25,6 +25,7 @@ from streamkit.migrate.running import Runner
 from streamkit.migrate.state import StateBook
 from streamkit.migrate.transform import Transform
 from streamkit.migrate.work import Work
+from streamkit.model.conditions import Attr, absent, any_of, present
 from streamkit.shape import entities_of
 from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
@@ -41,7 +42,7 @@ class Site:
         self.schema = around.table
         self.migration = app.migrations["0001"]
         self.tally = Tally()
-        calls = Calls(aws.dynamodb, Rate(world.clock))
+        calls = Calls(aws.dynamodb, Rate(world.clock), (around.table, around.control))
         book = ErrorBook(StateBook(aws.dynamodb, around.control, app.name).store, "0001")
         self.transform = Transform(self.migration, self.schema)
         self.in_place = InPlace(self.transform, calls, book, world.clock, "shop.0001")
@@ -101,23 +102,23 @@ OLD = OldOrder(user="ann", order_id="1", status="NEW")
 # -- in place --------------------------------------------------------------------------------------
 
 
-def only_exists(terms, schema, image, reads):
-    return f"attribute_exists({terms.name(schema.pk)})"
+def only_exists(schema, image, reads):
+    return [present]
 
 
-def nothing(terms, schema, image, reads):
-    return f"attribute_exists({terms.name(schema.pk)}) OR attribute_not_exists({terms.name(schema.pk)})"
+def nothing(schema, image, reads):
+    return [any_of(present, absent)]
 
 
-def only_unmigrated(terms, schema, image, reads):
-    return f"attribute_not_exists({terms.name('status_day')})"
+def only_unmigrated(schema, image, reads):
+    return [Attr("status_day").not_exists()]
 
 
 async def status_changes_between_read_and_write(monkeypatch):
     async with site_of(migrating.in_place()) as site:
         await site.put(ORDER)
         read = await site.get(ORDER)
-        site.meanwhile(monkeypatch, "update", lambda: site.set_status(ORDER, "PAID"))
+        site.meanwhile(monkeypatch, "write", lambda: site.set_status(ORDER, "PAID"))
         await site.in_place.reconcile(read, site.tally, live=False)
         return (await site.get(ORDER))["status_day"]["S"]
 
@@ -136,7 +137,7 @@ async def deleted_between_read_and_write(monkeypatch):
     async with site_of(migrating.in_place()) as site:
         await site.put(ORDER)
         read = await site.get(ORDER)
-        site.meanwhile(monkeypatch, "update", lambda: site.delete(ORDER))
+        site.meanwhile(monkeypatch, "write", lambda: site.delete(ORDER))
         await site.in_place.reconcile(read, site.tally, live=False)
         return await site.get(ORDER)
 

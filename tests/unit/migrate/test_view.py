@@ -5,15 +5,18 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from streamkit.actions import Action, Verb, item_ref
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import State
 from streamkit.migrate.view import FRESH_SECONDS, PhaseOver, View
+from streamkit.model.schema import TableSchema
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 STATE = State("0001", phase="scanning", run=1)
-UPDATE = {"TableName": "Shop", "Key": {"PK": {"S": "1"}}}
+SHOP = TableSchema("Shop", "PK", None, "S", None, {})
+UPDATE = Action(item_ref(SHOP, {"PK": {"S": "1"}}), Verb.UPDATE)
 
 
 class Table:
@@ -26,7 +29,7 @@ class Table:
         self.seen = []
         self.clock = VirtualClock()
         self.view = View(STATE, self.read, self.look_again, self.clock)
-        self.calls = Calls(self, Rate(self.clock), self.view.permit(STATE))
+        self.calls = Calls(self, Rate(self.clock), [SHOP], self.view.permit(STATE))
 
     async def update_item(self, **_):
         self.updates += 1
@@ -42,7 +45,7 @@ class Table:
         self.seen += places
 
     async def update(self):
-        return await self.calls.update(**UPDATE)
+        return await self.calls.write(UPDATE)
 
 
 async def within_the_time():
@@ -87,7 +90,7 @@ async def on_its_way(seconds):
 
 
 def test_a_write_that_was_on_its_way_for_long_is_looked_at_again():
-    assert run_virtually(on_its_way, FRESH_SECONDS + 1) == [("Shop", UPDATE["Key"])]
+    assert run_virtually(on_its_way, FRESH_SECONDS + 1) == [("Shop", UPDATE.ref.key(SHOP))]
     assert run_virtually(on_its_way, FRESH_SECONDS - 1) == []
 
 
@@ -100,7 +103,7 @@ async def cancelled():
 
 
 def test_who_is_cancelled_with_a_write_on_its_way_looks_again_first():
-    assert run_virtually(cancelled) == [("Shop", UPDATE["Key"])]
+    assert run_virtually(cancelled) == [("Shop", UPDATE.ref.key(SHOP))]
 
 
 async def answered_late():

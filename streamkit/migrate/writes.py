@@ -1,0 +1,137 @@
+"""Writes: what a migration does to one item, as actions with conditions on what was read. Pure.
+
+In: an item as it was read, and what is to become of it. Out: an `Action` of one call or of a part
+of a transaction; see `calls`. On failure: `TransformError` if more was read than one condition can
+hold.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+from streamkit.actions import OURS, Action, GuardSource, Verb, Wire, item_ref
+from streamkit.effects import Guard
+from streamkit.migrate.transform import Image, Rewrite, TransformError, plain, wire
+from streamkit.model.conditions import Condition, absent, as_it_was, present
+from streamkit.model.origin import MARK, Mark, deletion
+from streamkit.model.schema import TableSchema
+
+TERMS_MAX = 145
+"""An expression takes 300 operators and functions; each term is one, and so is the AND before it.
+What is added to the condition on what was read has to fit, too."""
+TEXT_MAX = 4000
+"""An expression is 4 KB at most."""
+_PRESENT, _ABSENT = len("#n12 = :v34 AND "), len("attribute_not_exists(#n123) AND ")
+
+Key = Mapping[str, Wire]
+WireItem = Mapping[str, Wire]
+
+
+def mark_text(writer: str, *, deleting: bool = False) -> str:
+    """Return what an item says when this migration wrote it, different each time."""
+    unique = uuid.uuid4().hex[:12]
+    return Mark("migration", 0).text(writer, deletion(unique) if deleting else unique)
+
+
+def only_if(conditions: Iterable[Condition]) -> list[tuple[Guard, GuardSource]]:
+    """Return the guards of an action that is applied IF all these conditions hold."""
+    return [(Guard(condition), OURS) for condition in conditions]
+
+
+def unchanged(schema: TableSchema, image: Image, reads: AbstractSet[str]) -> list[Condition]:
+    """Return the conditions that an item is there and is what was read, in these attributes.
+
+    Raises:
+        TransformError: too many attributes for one expression.
+    """
+    names = sorted(reads - schema.key_attributes)
+    text = sum(_PRESENT if name in image else _ABSENT for name in names)
+    if len(names) >= TERMS_MAX or text > TEXT_MAX:
+        raise TransformError(
+            f"{len(reads)} attributes are read, more than one condition can hold; let the migration"
+            " take the fields that it needs"
+        )
+    return [present, *as_it_was(names, image)]
+
+
+def whole(schema: TableSchema, item: WireItem | None) -> list[Condition]:
+    """Return the conditions that an item is exactly what was read; None is no item."""
+    return [absent] if item is None else unchanged(schema, plain(item), item.keys())
+
+
+def as_left(item: WireItem, name: str) -> list[Condition]:
+    """Return the conditions that an item is whose it was, and is as its writer has left it.
+
+    A mark is different with each write, so a process that is late is refused, whatever happened.
+    """
+    return [*as_it_was((name, MARK), plain(item))]
+
+
+def check(schema: TableSchema, key: Key, item: WireItem | None) -> Action:
+    """Return the action that holds an item to what was read, whole; None is no item."""
+    return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(whole(schema, item)))
+
+
+def put(
+    schema: TableSchema, item: Mapping[str, Wire], conditions: Iterable[Condition], writer: str
+) -> Action:
+    """Return the action that puts an item IF what is in its place is as the conditions say."""
+    action = Action(item_ref(schema, item), Verb.PUT, dict(item), guards=only_if(conditions))
+    action.mark(mark_text(writer))
+    return action
+
+
+def delete(schema: TableSchema, key: Key, conditions: Iterable[Condition]) -> Action:
+    """Return the action that deletes an item IF it is as the conditions say."""
+    return Action(item_ref(schema, key), Verb.DELETE, guards=only_if(conditions))
+
+
+def update(
+    schema: TableSchema,
+    key: Key,
+    conditions: Iterable[Condition],
+    writer: str,
+    *,
+    sets: Mapping[str, Wire] | None = None,
+    removes: Iterable[str] = (),
+    mark: str = "",
+) -> Action:
+    """Return the action that sets and removes attributes IF an item is as the conditions say.
+
+    Args:
+        schema: of its table.
+        key: of the item.
+        conditions: all of them have to hold.
+        writer: the migration's name in marks.
+        sets: attributes in wire form.
+        removes: attributes that go.
+        mark: the text of the item's mark; by default a new one.
+    """
+    action = Action(
+        item_ref(schema, key),
+        Verb.UPDATE,
+        sets=dict(sets or {}),
+        removes=set(removes),
+        guards=only_if(conditions),
+    )
+    action.mark(mark or mark_text(writer))
+    return action
+
+
+def rewritten(
+    schema: TableSchema,
+    key: Key,
+    image: Image,
+    rewrite: Rewrite,
+    writer: str,
+    *,
+    beside: Mapping[str, Wire] | None = None,
+) -> Action:
+    """Return the action that rewrites an item IF what it reads, sets and removes is as was read.
+
+    `beside` are attributes of our own that are set as well.
+    """
+    touched = rewrite.reads | rewrite.sets.keys() | rewrite.removes
+    sets = wire(rewrite.sets) | dict(beside or {})
+    held = unchanged(schema, image, touched)
+    return update(schema, key, held, writer, sets=sets, removes=rewrite.removes)
