@@ -3,6 +3,7 @@
 Generated examples are the same in each run: what fails, fails for everybody.
 """
 
+import gc
 import os
 
 import pytest
@@ -12,6 +13,15 @@ pytest_plugins = ["streamkit.testing.plugin"]
 
 settings.register_profile("repeated", derandomize=True)
 settings.load_profile("repeated")
+
+# Python looks for cyclic garbage after every 700 new objects: a tenth of the time of all tests.
+gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_collection_finish():
+    """Leave out of the search for garbage what lasts as long as the process: modules and tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

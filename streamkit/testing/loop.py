@@ -6,10 +6,12 @@ and no threads: with both, time would run ahead of what they do.
 """
 
 import asyncio
+import gc
 import random
 import re
 import selectors
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import anyio
@@ -19,6 +21,9 @@ T = TypeVar("T")
 EPOCH = 1_800_000_000.0
 """The wall clock at the start of a run, in epoch seconds; any fixed moment will do."""
 
+
+_COLLECTED_AFTER = 50_000
+"""New objects after which Python looks for cyclic garbage during a run."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -141,7 +146,23 @@ def run_virtually(main: Callable[..., Awaitable[T]], *args: Any, seed: int = 0) 
     Raises:
         DeadlockError: every task waits for something that cannot happen.
     """
-    return anyio.run(main, *args, backend_options={"loop_factory": lambda: VirtualLoop(seed)})
+    with rarely_collected():
+        return anyio.run(main, *args, backend_options={"loop_factory": lambda: VirtualLoop(seed)})
+
+
+@contextmanager
+def rarely_collected() -> Iterator[None]:
+    """Let Python look for cyclic garbage less often until the end of the block.
+
+    A run keeps nearly all that it makes: its records, its calls. To look through them for garbage
+    after every 700 objects, as Python does by itself, takes a fifth of a run's processor time.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(max(before[0], _COLLECTED_AFTER), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def seconds_of(duration: str | float) -> float:
