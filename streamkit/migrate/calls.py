@@ -19,6 +19,7 @@ from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.rate import Kind, Rate
 from streamkit.migrate.view import Permit
+from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 from streamkit.processing.verdicts import Again, Invalid, Refused, judge
 
@@ -123,12 +124,20 @@ class Calls:
         self, call: Callable[[], Awaitable[dict[str, Any]]], actions: Sequence[Action]
     ) -> dict[str, Any] | Refused | Invalid:
         """Send a write; one that was on its way while its phase went by is looked at again."""
+        reply, tries = None, 0
+
+        async def counted() -> dict[str, Any]:
+            nonlocal tries
+            tries += 1
+            return await call()
+
         try:
-            return await self._patiently("write", call)
+            reply = await self._patiently("write", counted)
         finally:
-            if self._permit is not None:
+            if self._permit is not None and tries and not _left_alone(reply, actions):
                 refs = [action.ref for action in actions]
                 await self._permit.settle([(r.table, r.key(self._schemas[r.table])) for r in refs])
+        return reply
 
     async def _patiently(
         self, kind: Kind, call: Callable[[], Awaitable[dict[str, Any]]]
@@ -167,3 +176,14 @@ class Calls:
             f"the table refuses a call: {code_of(error)}; check the credentials' permissions and"
             " the table's name"
         ) from error
+
+
+def _left_alone(reply: Any, actions: Sequence[Action]) -> bool:
+    """Say whether a single write was refused, and no earlier try of it wrote what is there.
+
+    Then what is there was written by others, and after the end it is nobody's to bring along.
+    """
+    if not isinstance(reply, Refused) or len(actions) > 1:
+        return False
+    mark = (reply.items.get(0) or {}).get(MARK)
+    return mark is None or mark != actions[0].sets.get(MARK)

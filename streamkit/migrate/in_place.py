@@ -1,13 +1,14 @@
 """In place: one item brought into the new shape, IF all that was read of it still holds.
 
     reconcile(image):  T(image) = image: done
-                       update the item IF every attribute that T read is as in the image
+                       update the item IF what T read, sets and removes is as in the image
                        refused: the reply holds the item as it is now; reconcile that
 
 The pass and the stream both call this, so that whoever comes first does the work, and nothing that
 an application writes meanwhile is lost: what its write did to the attributes that T reads makes the
-condition fail, and the others are not touched. The condition is on what was read and not on a
-version, because an old writer leaves a version as it is.
+condition fail, and the others are not touched. So does what it wrote to those that T sets: a
+process that stood still would overwrite it after the end, and nobody would bring it back. The
+condition is on what was read and not on a version, because an old writer leaves a version as it is.
 
 In: an item. Out: what was done, as a count in a `Tally`. On failure: what the function raises, and
 what DynamoDB finds invalid, is written down as an error of the item; it is in nobody's way.
@@ -181,7 +182,7 @@ class InPlace:
 
     async def _write(self, key: Mapping[str, Wire], image: Image, rewrite: Rewrite) -> Any:
         schema = self.transform.schema
-        held = unchanged(schema, image, rewrite.reads)
+        held = unchanged(schema, image, rewrite.reads | rewrite.sets.keys() | rewrite.removes)
         if rewrite.delete:
             return await delete_marked(self._calls, schema, key, held, self._writer)
         sets, removes = wire(rewrite.sets), rewrite.removes

@@ -194,8 +194,8 @@ class Runner:
     # -- capturing -----------------------------------------------------------------------------
 
     async def _live(self, what: Callable[[Work, Any], Awaitable[None]], change: Any) -> None:
-        """Do with a change what the phase of now asks for."""
-        while self._work is not None:
+        """Do with a change what the phase of now asks for; nothing, once it is over for this one."""
+        while self._work is not None and self._captures(self.state):
             try:
                 await what(self._work, change)
             except PhaseOver:

@@ -15,7 +15,9 @@ from streamkit.errors import ConfigurationError
 from streamkit.fan_outs.listing import cancel_fan_out, list_fan_outs
 from streamkit.fleet.hosting import LAMBDA, WORKERS
 from streamkit.migrate import commands, mending, steps
+from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.passing import Pace
+from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.moving import move_to_lambda, move_to_workers
 from streamkit.settings import Settings
@@ -142,11 +144,28 @@ def cancelled(harness, down):
 
 
 def join(harness):
-    """Let a process do the work; `test_migration_freezes` lets it stand still."""
-    app, clock, chance = harness.app, harness.world.clock, random.Random(1)
-    one = app.migrations["0001"]
-    runner = Runner(app, harness._aws, one, RUNNER, clock, chance, Pace(2, 10, 1))
-    harness._run(runner.run(stay=False))
+    """Let a process do the work that no scenario here stops."""
+    harness._run(work(harness.app, harness._aws, clock=harness.world.clock))
+
+
+async def work(app, aws, *, clock):
+    """Do what `streamkit migrate join` does: the work, and reports of it."""
+    one, chance = app.migrations["0001"], random.Random(1)
+    if one.mode == "aggregate":
+        await run_aggregate(app, aws, one, clock=clock, rng=chance)
+        return
+    runner = Runner(app, aws, one, RUNNER, clock, chance, Pace(2, 10, 1))
+    async with anyio.create_task_group() as group:
+        group.start_soon(Reporter(runner).run)
+        await runner.run(stay=False)
+        group.cancel_scope.cancel()
+
+
+async def apply(app, aws, *, clock):
+    """Do what `streamkit migrate apply` does: begin it, if nobody has, and join."""
+    with suppress(commands.AlreadyBegun):
+        await begin(app, aws, clock=clock)
+    await work(app, aws, clock=clock)
 
 
 async def begin(app, aws, *, clock):
@@ -187,6 +206,31 @@ def migrated(harness):
     _is_over(harness, "done")
     assert not harness.scan(migrating.OldOrder)
     assert {order.order_id for order in harness.scan(migrating.Order)} == {"0", "1", "2"}
+
+
+def joined(harness):
+    """Work on one that was begun; what a supervisor starts again finds nothing to do."""
+    harness.put(*(migrating.Order(user="u", order_id=n) for n in "12"))
+    harness.advance(900)
+    operate(harness, begin)
+    for _ in range(2):
+        operate(harness, work)
+    _is_over(harness, "done")
+    orders = harness.scan(migrating.Order)
+    assert [order.status_day for order in orders] == ["NEW#d1", "NEW#d1"]
+
+
+def applied(harness, kind, counted):
+    """Count an aggregate anew that is wrong, by a migration."""
+    harness.put(*(kind(name=name) for name in "abc"))
+    harness.settle()
+    harness.put(counted(things=77))
+    operate(harness, apply)
+    harness.put(kind(name="d"))
+    harness.delete(kind.key(name="a"))
+    harness.settle()
+    _is_over(harness, "done")
+    assert harness.get(counted.key()).things == 3
 
 
 def rolled_back(harness):

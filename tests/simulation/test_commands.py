@@ -34,7 +34,6 @@ from tests.simulation import (
     migrating,
     operators,
     test_kcl_import,
-    test_migration_freezes,
     test_stops,
 )
 
@@ -88,6 +87,12 @@ def counting():
             raise OSError("down")
         return Add(Note.key(name=change.new.name), times=1)
 
+    return app
+
+
+def counting_by_migration():
+    app = counting()
+    app.migration("0001", Things, mode="aggregate")
     return app
 
 
@@ -262,6 +267,8 @@ COMMANDS = {
         operators.migrated,
         migrating.rekey,
     ),
+    "migrate join": (operators.joined, migrating.in_place),
+    "migrate apply": (lambda h: operators.applied(h, Thing, Things), counting_by_migration),
     "migrate rollback": (operators.rolled_back, migrating.in_place),
     "migrate errors waive, migrate errors retry": (
         lambda h: operators.mended(h, DOWN),
@@ -270,8 +277,6 @@ COMMANDS = {
 }
 ELSEWHERE = {
     "consumers import-kcl": test_kcl_import,
-    "migrate apply": test_migration_freezes,
-    "migrate join": test_migration_freezes,
     "worker": test_stops,
 }
 """Commands that write, and the tests in which they are killed and stand still at their calls."""

@@ -102,7 +102,7 @@ class Site:
         return [i for i in items if not i["PK"]["S"].startswith(CONTROL_PREFIX)]
 
 
-async def slept_through(app, items, before, phase, after, *, moment="before", written=()):
+async def slept_through(app, items, before, phase, after, *, moment="before", written=(), last=()):
     """Let a process fall asleep in a phase, others go on, and it wake up; return what is there."""
     world, sleeper = World.create(2), Sleeper(phase, moment)
     async with world.clients() as aws:
@@ -127,6 +127,7 @@ async def slept_through(app, items, before, phase, after, *, moment="before", wr
             for name in after:
                 await site.step(name)
                 state = await site.live(Process(name), stay=False)
+            await site.put(*last)
             await anyio.sleep(20)
             sleeper.thaw()
             await anyio.sleep(60)
@@ -150,6 +151,14 @@ def test_what_was_taken_back_is_not_migrated_by_who_wakes_up():
     items, state = run(migrating.in_place(), orders(Order), ["apply"], "scanning", ["rollback"])
     assert state.phase == "rolled back"
     assert not [item for item in items if "status_day" in item]
+
+
+def test_what_new_code_writes_after_the_end_is_not_migrated_by_who_wakes_up():
+    """It has changed what the migration sets, and nothing that the migration reads."""
+    last = [Order(user="ann", order_id=f"{n}", status_day="by new code") for n in range(ITEMS)]
+    items, state = run(migrating.in_place(), orders(Order), ["apply"], "scanning", [], last=last)
+    assert state.phase == "done"
+    assert {item["status_day"]["S"] for item in items} == {"by new code"}
 
 
 @pytest.mark.parametrize(("phase", "moment"), [("scanning", "before"), ("switching", "after")])
