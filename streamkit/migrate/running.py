@@ -194,7 +194,7 @@ class Runner:
     # -- capturing -----------------------------------------------------------------------------
 
     async def _live(self, what: Callable[[Work, Any], Awaitable[None]], change: Any) -> None:
-        """Do with a change what the phase of now asks for; nothing, once it is over for this one."""
+        """Do with a change what the phase of now asks for; nothing, once it is over."""
         while self._work is not None and self._captures(self.state):
             try:
                 await what(self._work, change)

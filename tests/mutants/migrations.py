@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "refused-looked-at-again",
         "migrate/calls.py",
-        "and tries and not _left_alone(reply, bodies):",
+        "and tries and not _left_alone(reply, actions):",
         "and tries:",
         "a process that stood still, and whose write is refused, brings along what new code wrote",
         test="tests/simulation/test_migration_freezes.py::test_what_new_code_writes_after_the_end_is_not_migrated_by_who_wakes_up",
@@ -38,8 +38,8 @@ MUTANTS = (
     Mutant(
         "unsent-looked-at-again",
         "migrate/calls.py",
-        "and tries and not _left_alone(reply, bodies):",
-        "and not _left_alone(reply, bodies):",
+        "and tries and not _left_alone(reply, actions):",
+        "and not _left_alone(reply, actions):",
         "a process that stood still, and sends nothing, brings along what new code wrote",
         test="tests/simulation/test_migration_freezes.py::test_what_new_code_writes_after_the_end_is_not_migrated_by_who_wakes_up",
     ),
