@@ -32,7 +32,7 @@ from streamkit.actions import (
     item_ref,
     own_attributes,
 )
-from streamkit.aws import Aws, fetch_all, patiently
+from streamkit.aws import Aws, fetch_all
 from streamkit.changes import ItemKey
 from streamkit.clock import Clock, utc
 from streamkit.cursor import CursorStore, lease_guard
@@ -43,7 +43,6 @@ from streamkit.kinds.contributions import between, contributions, placed_by
 from streamkit.kinds.counting import entry_text
 from streamkit.kinds.extremes import extremes_of
 from streamkit.kinds.ranked import recomputed
-from streamkit.migrate.segments import Segment
 from streamkit.model.builds import Build
 from streamkit.model.codec import decode
 from streamkit.model.conditions import absent
@@ -57,6 +56,8 @@ from streamkit.processing.planning import Draft
 from streamkit.processing.reading import ReadTracker
 from streamkit.processing.transaction import transact
 from streamkit.processing.verdicts import Invalid, Refused
+from streamkit.scanning.pages import Pages, Reply, patient
+from streamkit.scanning.segment import LeasedSegment
 from streamkit.table import Table
 
 PAGE_ITEMS = 300
@@ -138,20 +139,22 @@ class Census:
         self._table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
         self._turn = Turn(self.clock)
 
-    async def serve(self, segment: Segment) -> None:
-        """Count a segment, page by page, until it is finished or has to be given back.
+    @property
+    def pages(self) -> Pages:
+        """How the source's table is read."""
+        return Pages(patient(self.aws.dynamodb), self.tables.own.name, self.page_items)
+
+    async def visit(self, segment: LeasedSegment, reply: Reply) -> None:
+        """Count the items of a page, in the commits that move its segment.
 
         Raises:
             LeaseLost: another process has the segment, or another build has begun.
         """
-        while not (segment.finished or segment.stopping.is_set()):
-            request = segment.scan_request(self.tables.own.name, limit=self.page_items)
-            reply = await patiently(lambda: self.aws.dynamodb.scan(**request))  # noqa: B023
-            page = _Page()
-            for at, raw in enumerate(reply["Items"]):
-                await self._turn.give_way()
-                self._read(at, raw, segment.cursor.name, page)
-            await self._count(segment, page, reply.get("LastEvaluatedKey"))
+        page = _Page()
+        for at, raw in enumerate(reply["Items"]):
+            await self._turn.give_way()
+            self._read(at, raw, segment.cursor.name, page)
+        await self._count(segment, page, reply.get("LastEvaluatedKey"))
 
     # -- what an item contributes --------------------------------------------------------------
 
@@ -196,7 +199,9 @@ class Census:
 
     # -- counting ------------------------------------------------------------------------------
 
-    async def _count(self, segment: Segment, page: _Page, last: Mapping[str, Wire] | None) -> None:
+    async def _count(
+        self, segment: LeasedSegment, page: _Page, last: Mapping[str, Wire] | None
+    ) -> None:
         """Count the items of a page, and move the segment behind it.
 
         What is left out is added up in the very commits that move the segment behind it: once.
@@ -266,7 +271,7 @@ class Census:
 
     async def _commit(
         self,
-        segment: Segment,
+        segment: LeasedSegment,
         place: Mapping[str, Wire] | None,
         draft: Draft,
         items: Sequence[_Counted],
@@ -304,7 +309,7 @@ class Census:
         keys = dict.fromkeys(key for one in found for key in one.groups)
         return [key for key in keys if key not in self._computed]
 
-    async def _compute(self, segment: Segment, key: Key[Any]) -> None:
+    async def _compute(self, segment: LeasedSegment, key: Key[Any]) -> None:
         """Compute a group from its items, under the segment's lease.
 
         Raises:

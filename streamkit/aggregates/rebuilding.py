@@ -28,7 +28,6 @@ import anyio
 from streamkit.activity import first_error
 from streamkit.aggregates.census import Census, Counts, left_out
 from streamkit.aggregates.clearing import Clearing
-from streamkit.aggregates.fencing import FencedSegments
 from streamkit.aggregates.listing import aggregate_named
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -36,6 +35,7 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.capture import capture
+from streamkit.fleet.fenced import Fenced
 from streamkit.fleet.generation import (
     Generation,
     newest_generation,
@@ -45,9 +45,9 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
 from streamkit.fleet.members import Roster, new_worker_name
 from streamkit.kinds.aggregate import Aggregate
-from streamkit.migrate.segments import LEASE_SECONDS
 from streamkit.model.builds import Build, BuildState, next_build, pass_name
 from streamkit.observe.logger import get_logger
+from streamkit.scanning.scan import LEASE_SECONDS, TableScan
 from streamkit.surroundings import Surroundings, survey
 
 log = get_logger("streamkit.rebuild")
@@ -267,7 +267,7 @@ class _Rebuild:
                 return
             async with anyio.create_task_group() as group:
                 for number, segments in build.past:
-                    group.start_soon(self._segments(generation, number, segments).delete)
+                    group.start_soon(self._table_scan(generation, number, segments).delete)
             around = self.aws, self.store, self.around.schemas
             await Clearing(self.aggregate, generation, *around, self.rng, self.clock).run()
             await self._take(generation, replace(build, state="building"), advance=True)
@@ -295,8 +295,8 @@ class _Rebuild:
         builds = {**generation.builds, self.name: build}
         await step_builds(self.store, generation, builds, advance=advance)
 
-    def _segments(self, generation: Generation, number: int, total: int) -> FencedSegments:
-        return FencedSegments(
+    def _table_scan(self, generation: Generation, number: int, total: int) -> TableScan:
+        return TableScan(
             self.store,
             pass_name(self.name, number),
             total,
@@ -304,13 +304,13 @@ class _Rebuild:
             self.rng,
             self.around.schemas,
             self.lease_seconds,
-            still=same_builds(generation),
+            fence=Fenced(self.store, same_builds(generation), self.rng),
         )
 
     async def _scan(self, generation: Generation, build: Build) -> bool:
         """Scan with all who help; return whether every segment is finished."""
         ending = anyio.Event()
-        segments = self._segments(generation, build.number, build.segments)
+        scan = self._table_scan(generation, build.number, build.segments)
         census = Census(
             self.aggregate,
             build.number,
@@ -325,8 +325,12 @@ class _Rebuild:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, build, ending)
-                finished = await segments.run(
-                    census.serve, new_worker_name(), at_once=self.at_once, stopping=ending
+                finished = await scan.run(
+                    census.pages,
+                    census.visit,
+                    new_worker_name(),
+                    at_once=self.at_once,
+                    stopping=ending,
                 )
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:

@@ -23,7 +23,6 @@ import anyio
 
 from streamkit.actions import Action
 from streamkit.aggregates.census import left_out_name
-from streamkit.aggregates.fencing import FencedSegments
 from streamkit.aws import patiently
 from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
@@ -33,19 +32,19 @@ from streamkit.fleet.fenced import TOGETHER, Fenced
 from streamkit.fleet.generation import Generation, newest_generation, same_builds, step_builds
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import new_worker_name
-from streamkit.migrate.segments import Segment
 from streamkit.model.builds import SWEPT_SECONDS, TURN_SECONDS, Build, build_mark, pass_name
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import held_lanes, list_parked
 from streamkit.processing.ledger import PARTITIONS, ledger_kind
+from streamkit.scanning.pages import Pages, Reply, patient
+from streamkit.scanning.scan import TableScan
+from streamkit.scanning.segment import LeasedSegment
 
 log = get_logger("streamkit.rebuild")
 
 _LOOK_SECONDS = 900.0
 """Between two looks whether a ledger can go; each reads every cursor."""
-_PAGE_ITEMS = 1000
-"""Items that a scan reads at a time; DynamoDB ends a page at 1 MB anyway."""
 
 
 @dataclass
@@ -156,18 +155,17 @@ class Broom:
             deleted = await self._delete_queried(name, number)
         if number != last:
             await self.fenced.delete([store.space.key(*left_out_name(name, number))])
-        await self._segments(pass_name(name, number), segments).delete()
+        await self._table_scan(pass_name(name, number), segments).delete()
         return deleted
 
-    def scan(self, name: str, number: int, segments: int) -> FencedSegments:
+    def scan(self, name: str, number: int, segments: int) -> TableScan:
         """Return the segments of a sweep; none where it needs no scan."""
         scans = self.fenced.store.space.schema.sk is None
-        return self._segments(f"sweep.{name}.{number}", min(segments, TOGETHER) if scans else 0)
+        return self._table_scan(f"sweep.{name}.{number}", min(segments, TOGETHER) if scans else 0)
 
-    def _segments(self, name: str, total: int) -> FencedSegments:
+    def _table_scan(self, name: str, total: int) -> TableScan:
         fenced = self.fenced
-        place = fenced.store, name, total, self.clock, fenced.rng
-        return FencedSegments(*place, still=fenced.still)
+        return TableScan(fenced.store, name, total, self.clock, fenced.rng, fence=fenced)
 
     async def _delete_queried(self, name: str, number: int) -> int:
         """Delete a ledger's entries, partition by partition; return how many there were."""
@@ -201,20 +199,18 @@ class Broom:
             },
         }
 
-        async def serve(segment: Segment) -> None:
+        async def visit(segment: LeasedSegment, reply: Reply) -> None:
             nonlocal deleted
             try:
-                while not (segment.finished or segment.stopping.is_set()):
-                    page = segment.scan_request(space.schema.name, limit=_PAGE_ITEMS) | ours
-                    reply = await patiently(partial(store.dynamodb.scan, **page))
-                    deleted += await self.fenced.delete(reply["Items"])
-                    await segment.advance(reply.get("LastEvaluatedKey"))
+                deleted += await self.fenced.delete(reply["Items"])
+                await segment.advance(reply.get("LastEvaluatedKey"))
             except LeaseLost:
                 ending.set()
                 raise
 
+        pages = Pages(patient(store.dynamodb), space.schema.name, more=ours)
         scan = self.scan(name, number, total)
-        if not await scan.run(serve, new_worker_name(), stopping=ending):
+        if not await scan.run(pages, visit, new_worker_name(), stopping=ending):
             raise LeaseLost("another process sweeps, or the consumer was changed")
         return deleted
 

@@ -23,7 +23,6 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls, Outcome
 from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.marks import mark_of
-from streamkit.migrate.segments import place_text
 from streamkit.migrate.transform import Rewrite, Transform, alike, plain, visible
 from streamkit.migrate.writes import Key, WireItem, check, update, whole
 from streamkit.model.codec import NUMBERS
@@ -31,6 +30,7 @@ from streamkit.model.conditions import Attr
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
+from streamkit.scanning.places import place_text
 
 
 class Conflict(Exception):

@@ -17,11 +17,11 @@ from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import describe
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.orphans import Balance, Search, pair_digest
-from streamkit.migrate.segments import place_of
 from streamkit.migrate.state import SWITCHED
 from streamkit.migrate.transform import alike, plain, visible
 from streamkit.migrate.work import Work
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
+from streamkit.scanning.places import place_of
 
 Kind = Literal[
     "unmigrated",

@@ -17,8 +17,8 @@ from streamkit.control import DIRECTORIES, ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
-from streamkit.migrate.segments import place_of, place_text
 from streamkit.model.conditions import Attr
+from streamkit.scanning.places import place_of, place_text
 
 
 @dataclass(frozen=True, slots=True)

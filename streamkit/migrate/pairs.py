@@ -30,7 +30,6 @@ from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.in_place import Tally, describe, ends_run
 from streamkit.migrate.marks import mark_of, place_is
-from streamkit.migrate.segments import place_text
 from streamkit.migrate.transform import Image, Rewrite, Target, Transform, plain, wire
 from streamkit.migrate.writes import (
     Key,
@@ -48,6 +47,7 @@ from streamkit.model.copies import BASE, COPY, MOVED
 from streamkit.observe.logger import get_logger
 from streamkit.processing.transaction import ACTIONS_MAX
 from streamkit.processing.verdicts import Invalid
+from streamkit.scanning.places import place_text
 
 log = get_logger("streamkit.migrate")
 

@@ -14,9 +14,10 @@ import anyio
 from streamkit.activity import first_error
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.in_place import Tally
-from streamkit.migrate.segments import Segment
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.work import Work
+from streamkit.scanning.pages import Pages, Reply
+from streamkit.scanning.segment import LeasedSegment
 
 ERRORS_MAX = 1000
 """Items that may fail in one process before the migration stops: something is wrong with it. Those
@@ -46,34 +47,32 @@ class Passing:
     rng: random.Random
     errors: int = 0
 
-    async def serve(self, segment: Segment) -> None:
-        """Read a segment to its end, or until it is to be given back.
+    async def visit(self, segment: LeasedSegment, reply: Reply) -> None:
+        """Bring the items of a page into the new shape, and move its segment afterwards.
 
         Raises:
             TooManyErrors: so many items failed that it is not about the items.
         """
         work = self.work
-        while not (segment.finished or segment.stopping.is_set()):
-            reply = await self.work.calls.scan(**self.request(segment))
-            tally = Tally(scanned=reply.get("ScannedCount", len(reply["Items"])))
-            await self._items(reply["Items"], tally)
-            self.errors += tally.errors - tally.waived
-            last = reply.get("LastEvaluatedKey")
-            action = self.tallies.adding(work.state.pass_name, segment.number, tally)
-            async with work.calls.rate.paced(PAGE_WRITES):
-                await segment.advance(last, [action])
-            if self.errors > ERRORS_MAX:
-                raise TooManyErrors
+        tally = Tally(scanned=reply.get("ScannedCount", len(reply["Items"])))
+        await self._items(reply["Items"], tally)
+        self.errors += tally.errors - tally.waived
+        action = self.tallies.adding(work.state.pass_name, segment.number, tally)
+        async with work.calls.rate.paced(PAGE_WRITES):
+            await segment.advance(reply.get("LastEvaluatedKey"), [action])
+        if self.errors > ERRORS_MAX:
+            raise TooManyErrors
 
-    def request(self, segment: Segment) -> dict[str, Any]:
-        """Return the `Scan` of the next page."""
+    @property
+    def pages(self) -> Pages:
+        """How the pass reads the table, or the index that it sees keys of."""
         work = self.work
-        request = segment.scan_request(work.table.name, limit=self.pace.page)
+        request: dict[str, Any] = {}
         if self._is_blind:
             index = work.migration.index
             assert index is not None  # noqa: S101 - what blind means
             request |= {"IndexName": index.name, "ConsistentRead": False}
-        return request
+        return Pages(work.calls.scan, work.table.name, self.pace.page, request)
 
     @property
     def _is_blind(self) -> bool:

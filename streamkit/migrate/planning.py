@@ -34,10 +34,10 @@ from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_sample
-from streamkit.migrate.segments import place_text
 from streamkit.migrate.trials import Trial, Trials, moods_of
 from streamkit.migrate.work import Schemas
 from streamkit.model.matching import Matcher
+from streamkit.scanning.places import place_text
 from streamkit.surroundings import describe, survey
 
 SAMPLE = Wanted(items=1000)

@@ -28,10 +28,10 @@ from streamkit.lease import LeaseWatch
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
-from streamkit.migrate.segments import strided
 from streamkit.migrate.state import PASSES, State, StateBook
 from streamkit.migrate.tallies import TallyBook
 from streamkit.running.lag import measure
+from streamkit.scanning.places import strided
 from streamkit.surroundings import Surroundings, survey
 
 SEGMENTS_SEEN = 256

@@ -39,13 +39,13 @@ from streamkit.migrate.overlap import objection
 from streamkit.migrate.passing import ERRORS_MAX, Pace, Passing, TooManyErrors
 from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Charged, Limits, Rate, Share
-from streamkit.migrate.segments import Segments
 from streamkit.migrate.sharing import Shares
 from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State, StateBook
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import PhaseOver, Place, View
 from streamkit.migrate.work import Schemas, Work
 from streamkit.observe.logger import get_logger
+from streamkit.scanning.scan import TableScan
 from streamkit.settings import Settings
 from streamkit.surroundings import describe, survey
 
@@ -321,14 +321,14 @@ class Runner:
         if first and not await self.capturing.caught_up(state):
             return  # what was deleted at its old place would be left as a copy
         about = self.book.store, state.pass_name, state.segments, self.clock, self.rng
-        segments = Segments(*about, paced=self.rate.paced)
+        scan = TableScan(*about, paced=self.rate.paced)
         if state.does in _DELETING and not state.attempt:
             await self._pause(_SETTLE_SECONDS)
         assert self._work is not None  # noqa: S101 - a state was adopted
-        serve = Passing(self._work, self.tallies, self.pace, self.rng).serve
+        part, at_once = Passing(self._work, self.tallies, self.pace, self.rng), self.pace.segments
         try:
-            complete = await segments.run(
-                serve, self.owner, at_once=self.pace.segments, stopping=self._interrupt
+            complete = await scan.run(
+                part.pages, part.visit, self.owner, at_once=at_once, stopping=self._interrupt
             )
         except TooManyErrors:
             await self._give_up(state, f"more than {ERRORS_MAX} items failed")
@@ -348,7 +348,7 @@ class Runner:
             await self._turn(state, once_more(state))
         else:
             await self._turn(state, after_pass(state, other_table=self.migration.to is not None))
-        await segments.delete()
+        await scan.delete()
 
     async def _objection(self) -> str | None:
         return await objection(self.error_book, self.clock.time())

@@ -38,9 +38,9 @@ from streamkit.migrate.orphans import BUCKETS, Search
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.rate import Limits
 from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.segments import strided
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Work
+from streamkit.scanning.places import strided
 from streamkit.surroundings import Surroundings, survey
 
 _SEGMENTS = 16

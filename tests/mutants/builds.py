@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "segment-of-the-living",
-        "migrate/segments.py",
+        "scanning/scan.py",
         "        free = cursor.owner is None or self._watch.is_abandoned(cursor.name)\n",
         "        free = True\n",
         "processes take segments from each other whose owners live, and read their pages again",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "scan-waits-for-nothing",
-        "migrate/segments.py",
+        "scanning/scan.py",
         "await self._wait(stopping, math.inf)",
         "await anyio.sleep(_LOOK_SECONDS)",
         "a pass over a few items ends two seconds after its last segment",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "pass-reads-what-it-need-not",
-        "migrate/segments.py",
+        "scanning/scan.py",
         "min(2 * pause, _LOOK_SECONDS)",
         "_PAUSE_SECONDS",
         "a process that waits for the segments of others reads them all the time",
@@ -54,9 +54,9 @@ MUTANTS = (
     ),
     Mutant(
         "sweeper-that-froze-begins-anew",
-        "aggregates/fencing.py",
-        "    ends_when_gone: bool = True\n",
-        "    ends_when_gone: bool = False\n",
+        "scanning/scan.py",
+        "if self.fence is not None and len(found) < len(some):",
+        "if self.fence is None and len(found) < len(some):",
         "a sweeper that froze waits for ever for segments that are gone",
         test="tests/simulation/test_rebuild_freezes.py::test_a_sweeper_by_scans_that_thaws_when_all_is_swept_leaves_nothing",
     ),
@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         "segments-created-unfenced",
         "aggregates/rebuilding.py",
-        "still=same_builds(generation),",
-        "still=same_builds(generation) | ~same_builds(generation),",
+        "fence=Fenced(self.store, same_builds(generation), self.rng)",
+        "fence=Fenced(self.store, same_builds(generation) | ~same_builds(generation), self.rng)",
         "one who froze brings back the segments of a scan that is over, and counts again",
         test="tests/simulation/test_rebuild_freezes.py::test_who_rebuilds_and_thaws_when_others_have_rebuilt_changes_nothing",
     ),
@@ -172,11 +172,11 @@ MUTANTS = (
     ),
     Mutant(
         "build-scan-eventually-consistent",
-        "migrate/segments.py",
-        '            "ConsistentRead": True,\n',
-        '            "ConsistentRead": False,\n',
+        "scanning/segment.py",
+        '"ConsistentRead": True',
+        '"ConsistentRead": False',
         "the scan may count an image that no change of this build is going to take back",
-        row="A eventually consistent scan",
+        "A eventually consistent scan",
         test="tests/simulation/test_rebuild.py::test_the_scan_is_strongly_consistent",
     ),
     Mutant(
@@ -252,10 +252,10 @@ MUTANTS = (
     Mutant(
         "segments-outlive-their-build",
         "aggregates/rebuilding.py",
-        "                    group.start_soon(self._segments(generation, number, segments).delete)\n",
+        "                    group.start_soon(self._table_scan(generation, number, segments).delete)\n",
         "                    pass\n",
         "a scanner that froze counts for a build that is over",
-        row="E new build, same keys emptied, no fence",
+        "E new build, same keys emptied, no fence",
         test="tests/simulation/test_rebuild.py::test_a_rebuild_that_begins_anew_ends_the_one_before",
     ),
     Mutant(

@@ -1,5 +1,6 @@
 """Segments of a pass: shared, taken over, and every page done under a lease."""
 
+import functools
 import itertools
 import random
 
@@ -9,8 +10,10 @@ import pytest
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
-from streamkit.migrate.segments import Segments, place_of, place_text, strided
 from streamkit.processing.commit import Applied
+from streamkit.scanning.pages import Pages
+from streamkit.scanning.places import place_of, place_text, strided
+from streamkit.scanning.scan import TableScan
 from streamkit.surroundings import describe
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
@@ -52,18 +55,19 @@ class Site:
             await aws.dynamodb.put_item(TableName="Items", Item=item)
         self.schema = await describe(aws, "Items", type_attribute=None)
 
-    def segments(self, aws, total=4):
+    def scan(self, aws, total=4):
         space = ControlSpace.of(self.schema, "app", "migrations")
         store = CursorStore(aws.dynamodb, space)
-        return Segments(store, "0001.1.scan", total, self.world.clock, random.Random(1))
+        return TableScan(store, "0001.1.scan", total, self.world.clock, random.Random(1))
 
-    async def serve(self, aws, segment, *, pause=0.5):
-        while not (segment.finished or segment.stopping.is_set()):
-            reply = await aws.dynamodb.scan(**segment.scan_request("Items", limit=5))
-            await anyio.sleep(pause)
-            names = [item["PK"]["S"] for item in reply["Items"]]
-            self.seen += [name for name in names if name.startswith("item")]
-            await segment.advance(reply.get("LastEvaluatedKey"))
+    def pages(self, aws):
+        return Pages(aws.dynamodb.scan, "Items", 5)
+
+    async def visit(self, segment, reply, *, pause=0.5):
+        await anyio.sleep(pause)
+        names = [item["PK"]["S"] for item in reply["Items"]]
+        self.seen += [name for name in names if name.startswith("item")]
+        await segment.advance(reply.get("LastEvaluatedKey"))
 
     async def run(self, process, owner, *, pause=0.5):
         async with self.world.clients(process) as aws, anyio.create_task_group() as group:
@@ -73,9 +77,8 @@ class Site:
                 group.cancel_scope.cancel()
 
             group.start_soon(end)
-            await self.segments(aws).run(
-                lambda segment: self.serve(aws, segment, pause=pause), owner, at_once=2
-            )
+            visit = functools.partial(self.visit, pause=pause)
+            await self.scan(aws).run(self.pages(aws), visit, owner, at_once=2)
             group.cancel_scope.cancel()
 
 
@@ -120,9 +123,9 @@ def test_a_process_that_is_killed_is_replaced_and_repeats_a_page_at_most(moment)
 
 def test_what_a_process_that_froze_commits_is_refused():
     async def scenario(site, aws):
-        segments = site.segments(aws, total=1)
-        await segments.create()
-        (name,) = segments.names
+        scan = site.scan(aws, total=1)
+        await scan.create()
+        (name,) = scan.names
         outcome = []
 
         async def frozen(segment):
@@ -133,18 +136,18 @@ def test_what_a_process_that_froze_commits_is_refused():
                 outcome.append("refused")
                 raise
 
-        cursor = await segments.store.read(name)
-        taken = await segments.store.take(cursor, "frozen", 1)
+        cursor = await scan.store.read(name)
+        taken = await scan.store.take(cursor, "frozen", 1)
         async with anyio.create_task_group() as group:
-            group.start_soon(segments._serve, taken, frozen, anyio.Event(), 1, group, "frozen")
+            group.start_soon(scan._serve, taken, frozen, anyio.Event(), 1, group, "frozen")
             await anyio.sleep(1)
-            now = await segments.store.read(name)
-            other = await segments.store.take(now, "other", 1)
-            committer_of = site.segments(aws, total=1)
+            now = await scan.store.read(name)
+            other = await scan.store.take(now, "other", 1)
+            committer_of = site.scan(aws, total=1)
             await committer_of._serve(
                 other, lambda s: s.advance(None), anyio.Event(), 1, group, "other"
             )
-        return outcome, (await segments.store.read(name)).state
+        return outcome, (await scan.store.read(name)).state
 
     outcome, state = run(scenario)
     assert outcome in (["refused"], [])  # its lease may be lost while it renews, too
@@ -154,7 +157,7 @@ def test_what_a_process_that_froze_commits_is_refused():
 def test_a_pass_that_is_stopped_goes_on_where_it_stopped():
     async def scenario(site, aws):
         stopping = anyio.Event()
-        first = site.segments(aws)
+        first = site.scan(aws)
 
         async def stop():
             await anyio.sleep(2)
@@ -162,11 +165,10 @@ def test_a_pass_that_is_stopped_goes_on_where_it_stopped():
 
         async with anyio.create_task_group() as group:
             group.start_soon(stop)
-            complete = await first.run(
-                lambda segment: site.serve(aws, segment, pause=1.5), "one", stopping=stopping
-            )
+            slow = functools.partial(site.visit, pause=1.5)
+            complete = await first.run(site.pages(aws), slow, "one", stopping=stopping)
         before = len(site.seen)
-        await site.segments(aws).run(lambda segment: site.serve(aws, segment), "two")
+        await site.scan(aws).run(site.pages(aws), site.visit, "two")
         return complete, before, sorted(site.seen)
 
     complete, before, seen = run(scenario)
@@ -189,17 +191,17 @@ def test_a_slow_page_keeps_its_lease():
 
 def test_actions_go_with_the_position_or_not_at_all():
     async def scenario(site, aws):
-        segments = site.segments(aws, total=1)
-        store = segments.store
-        await segments.create()
+        scan = site.scan(aws, total=1)
+        store = scan.store
+        await scan.create()
 
-        async def serve(segment):
+        async def visit(segment, _reply):
             action = store.space.update("tally", "x")
             action.adds["n"] = 1
             verdict = await segment.commit(None, [action])
             assert isinstance(verdict, Applied)
 
-        await segments.run(serve, "one")
+        await scan.run(site.pages(aws), visit, "one")
         return (await store.item("tally", "x"))["n"]
 
     assert run(scenario) == {"N": "1"}
@@ -223,12 +225,12 @@ def test_a_long_pass_reads_no_segment_that_its_process_serves():
     reads = Reads()
 
     async def scenario(site, aws):
-        async def serve(segment):
+        async def visit(segment, _reply):
             await anyio.sleep(120)
             await segment.advance(None)
 
         async with site.world.clients(Process("one", faults=reads)) as own:
-            assert await site.segments(own, total).run(serve, "one", at_once=8)
+            assert await site.scan(own, total).run(site.pages(own), visit, "one", at_once=8)
 
     run(scenario)
     assert reads.units <= total + 16 * (total + 1)
@@ -238,7 +240,7 @@ def test_a_process_that_waits_for_anothers_segments_sees_their_end_and_reads_onl
     reads = Reads()
 
     async def scenario(site, aws):
-        async def serve(segment):
+        async def visit(segment, _reply):
             await anyio.sleep(100)
             await segment.advance(None)
             ended.append(anyio.current_time())
@@ -246,9 +248,9 @@ def test_a_process_that_waits_for_anothers_segments_sees_their_end_and_reads_onl
         ended = []
         clients = site.world.clients(Process("two", faults=reads))
         async with clients as own, anyio.create_task_group() as group:
-            group.start_soon(lambda: site.segments(aws).run(serve, "one", at_once=4))
+            group.start_soon(lambda: site.scan(aws).run(site.pages(aws), visit, "one", at_once=4))
             await anyio.sleep(1)
-            assert await site.segments(own).run(serve, "two", at_once=4)
+            assert await site.scan(own).run(site.pages(own), visit, "two", at_once=4)
             assert len(ended) == 4
             assert anyio.current_time() - max(ended) <= 2
 

@@ -32,7 +32,7 @@ LAYERS = (
     ("state", "cursor"),
     # With the gateway for reads: it shows the pending effects of outcomes.
     ("commit", "processing table"),
-    ("parts", "fleet kinds source"),
+    ("parts", "fleet kinds scanning source"),
     ("app", "app registration shape surroundings"),
     ("public", "streamkit"),
     (

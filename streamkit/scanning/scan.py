@@ -1,47 +1,49 @@
-"""Segments: a pass over a whole table, cut into parts that any number of processes share.
+"""The scan of a whole table, in leased segments that any number of processes share.
 
-    async def serve(segment):
-        while not (segment.finished or segment.stopping.is_set()):
-            reply = await dynamodb.scan(**segment.scan_request("Shop", limit=200))
-            ...
-            await segment.advance(reply.get("LastEvaluatedKey"))
+    async def visit(segment, reply):
+        ...
+        await segment.advance(reply.get("LastEvaluatedKey"))
 
-    await Segments(store, "0003.1.scan", 64, clock=clock, rng=rng).run(serve, owner, at_once=4)
+    scan = TableScan(store, "0003.1.scan", 64, clock, rng)
+    await scan.run(Pages(dynamodb.scan, "Shop"), visit, owner, at_once=4)
 
-Each segment is a leased cursor whose position is the last key that was read, so that a pass goes on
-where it stopped, whoever goes on. In: a name, which is the pass, and a number of segments, which
-never changes for a name. Out: `serve` is called for every segment until all are finished. Neighbour
-segments lie on the same partition, so they are taken in strides (AWS: parallel scan).
+In: a name, which is the pass, and a number of segments, which never changes for a name. Out: every
+page of every segment is visited, and its segment moves behind it, in one commit with what belongs
+to it (`segment.commit`) or after it (`segment.advance`). So it goes on at any page, whoever goes
+on, and holds no more than the pages that are visited.
 
 On failure: a segment whose owner does not write to it for the duration of a lease, as seen by the
 clock of whoever looks, is taken by another; what the former owner still commits is refused. What
-`serve` raises ends the run.
+a visit raises ends the run. Where the scan has a `fence`, its segments are made and deleted only
+while that holds, and one who froze until they are gone gets `LeaseLost`: else it would bring back
+those of a scan that is over, or delete those of one that was founded later under the same name.
 """
 
-import base64
-import json
 import math
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 
-from streamkit.actions import OURS, Action, Wire
+from streamkit.actions import Action, GuardSource
 from streamkit.activity import first_error
 from streamkit.clock import Clock
-from streamkit.control import START, Cursor, cursor_attributes
+from streamkit.control import Cursor, cursor_attributes
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
+from streamkit.fleet.fenced import TOGETHER, Fenced
 from streamkit.lease import LeaseWatch
 from streamkit.model.conditions import absent
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
-from streamkit.processing.commit import Applied, Batch, Committer, Verdict
-from streamkit.processing.verdicts import Again
+from streamkit.processing.commit import Committer
+from streamkit.scanning.pages import Pages, Visit
+from streamkit.scanning.places import strided
+from streamkit.scanning.segment import LeasedSegment
 
 log = get_logger("streamkit.migrate")
 
@@ -55,134 +57,15 @@ _PAUSE_SECONDS = 0.25
 _READ_AT_ONCE = 16
 """Segments that are read to find one to take: the next ones are mostly free."""
 _GENERATION = 1
-
-
-def place_text(key: Mapping[str, Wire]) -> str:
-    """Return a key of the table, such as a `LastEvaluatedKey`, as a cursor's position."""
-    plain = {
-        name: {kind: base64.b64encode(value).decode() if kind == "B" else value}
-        for name, attribute in key.items()
-        for kind, value in attribute.items()
-    }
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
-
-
-def place_of(text: str) -> dict[str, Wire]:
-    """Read what `place_text` wrote."""
-    return {
-        name: {kind: base64.b64decode(value) if kind == "B" else value}
-        for name, attribute in json.loads(text).items()
-        for kind, value in attribute.items()
-    }
-
-
-def strided(total: int) -> list[int]:
-    """Return the numbers below `total` so that those next to each other lie far apart.
-
-    They are counted with their bits reversed.
-    """
-    bits = max(1, (total - 1).bit_length())
-    turned = (int(f"{number:0{bits}b}"[::-1], 2) for number in range(1 << bits))
-    return [number for number in turned if number < total]
-
-
-class Segment:
-    """A segment under lease. `stopping` is set when it should be given back at the next page."""
-
-    def __init__(
-        self, number: int, total: int, committer: Committer, stopping: anyio.Event
-    ) -> None:
-        self.number = number
-        self.total = total
-        self.committer = committer
-        self.stopping = stopping
-        self._busy = anyio.Lock()
-
-    @property
-    def cursor(self) -> Cursor:
-        """The cursor, as this owner last wrote it."""
-        return self.committer.cursor
-
-    @property
-    def finished(self) -> bool:
-        """Whether it is read to its end, and that is in the table."""
-        return self.cursor.finished
-
-    def scan_request(self, table: str, *, limit: int) -> dict[str, Any]:
-        """Return the arguments of the `Scan` that reads the next page, strongly consistent."""
-        request: dict[str, Any] = {
-            "TableName": table,
-            "Segment": self.number,
-            "TotalSegments": self.total,
-            "ConsistentRead": True,
-            "Limit": limit,
-        }
-        if self.cursor.position != START:
-            request["ExclusiveStartKey"] = place_of(self.cursor.position)
-        return request
-
-    async def commit(self, last: Mapping[str, Wire] | None, actions: Sequence[Action]) -> Verdict:
-        """Move to the last key of a page, None at the end, together with up to 99 actions.
-
-        Returns:
-            What became of it: applied, or what was refused or invalid. Never `Again`.
-
-        Raises:
-            LeaseLost: another process has the segment.
-        """
-        async with self._busy:
-            return await self._commit(last, actions)
-
-    async def advance(
-        self, last: Mapping[str, Wire] | None, actions: Sequence[Action] = ()
-    ) -> None:
-        """Do the same with actions that carry no condition.
-
-        Raises:
-            LeaseLost: another process has the segment.
-        """
-        verdict = await self.commit(last, actions)
-        if not isinstance(verdict, Applied):
-            raise LeaseLost(f"segment {self.cursor.name}: {verdict}")
-
-    async def renew_for_ever(self, seconds: float) -> None:
-        """Show others that the owner lives, while a page takes its time."""
-        while True:
-            before = self.cursor.commit
-            await anyio.sleep(seconds)
-            async with self._busy:
-                if self.cursor.commit == before and not self.finished:
-                    await self._send(Batch(self.cursor))
-
-    async def _commit(self, last: Mapping[str, Wire] | None, actions: Sequence[Action]) -> Verdict:
-        then = replace(self.cursor, takes=0)
-        if last is None:
-            then = replace(then, state="finished")
-        else:
-            then = replace(then, position=place_text(last))
-        return await self._send(Batch(then, list(actions)))
-
-    async def _send(self, batch: Batch) -> Verdict:
-        pause = 0.05
-        while True:
-            verdict = await self.committer.commit(batch)
-            if not isinstance(verdict, Again):
-                return verdict
-            await anyio.sleep(pause)
-            pause = min(2 * pause, 2.0)
-
-
-Serve = Callable[[Segment], Awaitable[None]]
-"""Reads a segment page by page, until it is finished or has to be given back."""
+_Serve = Callable[[LeasedSegment], Awaitable[None]]
 
 
 @dataclass
-class Segments:
-    """The segments of one pass. All who share it name the same number of them.
+class TableScan:
+    """One scan. All who share it name the same number of segments.
 
     `schemas` are those of the tables that commits write to, the control items' own included.
-    `paced` is what creating, taking and deleting a segment waits for. Where somebody who froze may
-    find that the pass is over and its segments are gone, it `ends_when_gone`.
+    `paced` is what creating, taking and deleting a segment waits for.
     """
 
     store: CursorStore
@@ -193,7 +76,7 @@ class Segments:
     schemas: Mapping[str, TableSchema] = field(default_factory=dict)
     lease_seconds: float = LEASE_SECONDS
     paced: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-    ends_when_gone: bool = False
+    fence: Fenced | None = None
     _finished: set[str] = field(default_factory=set)
     _running: set[str] = field(default_factory=set)
     _filling: anyio.Lock = field(default_factory=anyio.Lock)
@@ -209,46 +92,65 @@ class Segments:
         return [f"{self.name}.{number}" for number in strided(self.total)]
 
     async def create(self) -> None:
-        """Create the cursors that are not there yet."""
-        there = await self.store.read_many(self.names)
+        """Create the cursors that are not there yet.
+
+        Raises:
+            LeaseLost: the fence does not hold any more.
+        """
         limiter = anyio.Semaphore(_CREATED_AT_ONCE)
 
         async def create(name: str) -> None:
-            action = self.store.space.update("cursor", name)
-            fresh = Cursor(name=name, generation=_GENERATION)
-            action.sets |= cursor_attributes(fresh)
-            action.guards.append((Guard(absent), OURS))
             async with limiter:
-                try:
+                with suppress(LeaseLost):  # another process was faster
                     async with self.paced():
-                        await self.store.write(action)
-                except LeaseLost:
-                    return  # another process was faster
+                        await self.store.write(self._creation(name))
 
-        async with anyio.create_task_group() as group:
-            for name in self.names:
-                if name not in there:
+        while missing := await self._missing():
+            if self.fence is not None:
+                await self.fence.apply([self._creation(name) for name in missing[:TOGETHER]])
+                continue
+            async with anyio.create_task_group() as group:
+                for name in missing:
                     group.start_soon(create, name)
+            return
+
+    async def _missing(self) -> list[str]:
+        there = await self.cursors()
+        return [name for name in self.names if name not in there]
+
+    def _creation(self, name: str) -> Action:
+        action = self.store.space.update("cursor", name)
+        action.sets |= cursor_attributes(Cursor(name=name, generation=_GENERATION))
+        action.guards.append((Guard(absent), GuardSource("", name, 0)))
+        return action
 
     async def cursors(self) -> dict[str, Cursor]:
         """Read all cursors of the pass, by name."""
         return await self.store.read_many(self.names)
 
     async def run(
-        self, serve: Serve, owner: str, *, at_once: int = 4, stopping: anyio.Event | None = None
+        self,
+        pages: Pages,
+        visit: Visit[LeasedSegment],
+        owner: str,
+        *,
+        at_once: int = 4,
+        stopping: anyio.Event | None = None,
     ) -> bool:
-        """Serve segments until all are finished, by whomever; return whether they are.
+        """Visit pages until every segment is finished, by whomever; return whether they are.
 
         Args:
-            serve: what to do with one.
+            pages: how the table is read.
+            visit: what is done with a page; it moves the segment.
             owner: names this process, and never another one.
             at_once: segments of this process.
             stopping: ends it early, once every segment here is given back.
 
         Raises:
-            Exception: whatever `serve` raises; the other segments are given back.
-            LeaseLost: the pass is over, where it `ends_when_gone`.
+            Exception: whatever a visit raises; the other segments are given back.
+            LeaseLost: the scan is over, and has a fence.
         """
+        serve = partial(pages.visit, visit=visit)
         stopping = stopping or anyio.Event()
         await self.create()
         try:
@@ -268,8 +170,20 @@ class Segments:
             raise first_error(errors) from None
         return len(self._finished) == self.total
 
+    def deletions(self) -> list[Action]:
+        """Return what deletes the cursors of the pass, for a transaction that has its own fence."""
+        return [self.store.space.delete("cursor", name) for name in self.names]
+
     async def delete(self) -> None:
-        """Delete the cursors of the pass that are there."""
+        """Delete the cursors of the pass that are there.
+
+        Raises:
+            LeaseLost: the fence does not hold any more.
+        """
+        if self.fence is not None:
+            keys = [self.store.space.key("cursor", name) for name in self.names]
+            await self.fence.delete_there(keys)
+            return
         there = await self.cursors()
         limiter, table = anyio.Semaphore(_CREATED_AT_ONCE), self.store.space.schema.name
 
@@ -298,7 +212,7 @@ class Segments:
     async def _fill(
         self,
         group: anyio.abc.TaskGroup,
-        serve: Serve,
+        serve: _Serve,
         owner: str,
         at_once: int,
         stopping: anyio.Event,
@@ -317,7 +231,7 @@ class Segments:
                 asked = self.clock.monotonic()
                 found = await self.store.read_many(some)
                 answered = self.clock.monotonic()
-                if self.ends_when_gone and len(found) < len(some):
+                if self.fence is not None and len(found) < len(some):
                     raise LeaseLost(f"the pass {self.name} is over")
                 for cursor in (found[name] for name in some if name in found):
                     counter = (cursor.owner, cursor.epoch, cursor.commit)
@@ -345,7 +259,7 @@ class Segments:
     async def _serve(
         self,
         taken: Cursor,
-        serve: Serve,
+        serve: _Serve,
         stopping: anyio.Event,
         at_once: int,
         group: anyio.abc.TaskGroup,
@@ -355,7 +269,7 @@ class Segments:
         schemas = {**self.schemas, space.schema.name: space.schema}
         committer = Committer(self.store.dynamodb, space, taken, schemas, self.rng)
         number = int(taken.name.rpartition(".")[2])
-        segment = Segment(number, self.total, committer, stopping)
+        segment = LeasedSegment(number, self.total, committer, stopping)
         try:
             await self._under_lease(segment, serve)
         except LeaseLost as error:
@@ -369,7 +283,7 @@ class Segments:
         if not self._running or not segment.finished:
             self._idle.set()
 
-    async def _under_lease(self, segment: Segment, serve: Serve) -> None:
+    async def _under_lease(self, segment: LeasedSegment, serve: _Serve) -> None:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(segment.renew_for_ever, self.lease_seconds / 3)

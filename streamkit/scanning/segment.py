@@ -1,0 +1,133 @@
+"""Segments: a part of a table that is scanned, and how far it is read.
+
+A `Segment` is of one process, which keeps in memory how far it is. A `LeasedSegment` is a leased
+cursor in the table whose position is the last key that was read, so that a scan goes on where it
+stopped, whoever goes on; up to 99 actions are committed together with its progress.
+
+On failure: what the owner commits after it was taken from it is refused, by `LeaseLost`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from streamkit.actions import Action, Wire
+from streamkit.control import START, Cursor
+from streamkit.errors import LeaseLost
+from streamkit.processing.commit import Applied, Batch, Committer, Verdict
+from streamkit.processing.verdicts import Again
+from streamkit.scanning.places import place_of, place_text
+
+
+class Segment:
+    """A segment that one process reads. Once `stopping` is set, it is left at the next page."""
+
+    def __init__(self, number: int, total: int, stopping: anyio.Event | None = None) -> None:
+        self.number = number
+        self.total = total
+        self.stopping = stopping or anyio.Event()
+        self._last: Mapping[str, Wire] | None = None
+        self._finished = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is read to its end."""
+        return self._finished
+
+    @property
+    def last(self) -> Mapping[str, Wire] | None:
+        """The last key that was read; None at the beginning."""
+        return self._last
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What the `Scan` of the next page asks for, strongly consistent."""
+        place = {"ExclusiveStartKey": self.last} if self.last else {}
+        of = {"Segment": self.number, "TotalSegments": self.total}
+        return {**of, **place, "ConsistentRead": True}
+
+    async def advance(
+        self, last: Mapping[str, Wire] | None, actions: Sequence[Action] = ()
+    ) -> None:
+        """Move to the last key of a page, None at the end.
+
+        Raises:
+            LeaseLost: it is leased, and another process has it.
+        """
+        assert not actions  # noqa: S101 - nothing is written for a segment without a lease
+        self._last, self._finished = last, last is None
+
+
+class LeasedSegment(Segment):
+    """A segment under lease."""
+
+    def __init__(
+        self, number: int, total: int, committer: Committer, stopping: anyio.Event
+    ) -> None:
+        super().__init__(number, total, stopping)
+        self.committer = committer
+        self._busy = anyio.Lock()
+
+    @property
+    def cursor(self) -> Cursor:
+        """The cursor, as this owner last wrote it."""
+        return self.committer.cursor
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is read to its end, and that is in the table."""
+        return self.cursor.finished
+
+    @property
+    def last(self) -> Mapping[str, Wire] | None:
+        """The last key of which the table says that it was read."""
+        return None if self.cursor.position == START else place_of(self.cursor.position)
+
+    async def commit(self, last: Mapping[str, Wire] | None, actions: Sequence[Action]) -> Verdict:
+        """Move to the last key of a page, None at the end, together with up to 99 actions.
+
+        Returns:
+            What became of it: applied, or what was refused or invalid. Never `Again`.
+
+        Raises:
+            LeaseLost: another process has the segment.
+        """
+        async with self._busy:
+            then = replace(self.cursor, takes=0)
+            if last is None:
+                then = replace(then, state="finished")
+            else:
+                then = replace(then, position=place_text(last))
+            return await self._send(Batch(then, list(actions)))
+
+    async def advance(
+        self, last: Mapping[str, Wire] | None, actions: Sequence[Action] = ()
+    ) -> None:
+        """Do the same with actions that carry no condition.
+
+        Raises:
+            LeaseLost: another process has the segment.
+        """
+        verdict = await self.commit(last, actions)
+        if not isinstance(verdict, Applied):
+            raise LeaseLost(f"segment {self.cursor.name}: {verdict}")
+
+    async def renew_for_ever(self, seconds: float) -> None:
+        """Show others that the owner lives, while a page takes its time."""
+        while True:
+            before = self.cursor.commit
+            await anyio.sleep(seconds)
+            async with self._busy:
+                if self.cursor.commit == before and not self.finished:
+                    await self._send(Batch(self.cursor))
+
+    async def _send(self, batch: Batch) -> Verdict:
+        pause = 0.05
+        while True:
+            verdict = await self.committer.commit(batch)
+            if not isinstance(verdict, Again):
+                return verdict
+            await anyio.sleep(pause)
+            pause = min(2 * pause, 2.0)
