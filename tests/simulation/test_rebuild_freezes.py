@@ -94,7 +94,7 @@ def deletes_segments(call):
 
 
 def creates_segments(call):
-    return deletes_segments(call) and b'"Put"' in call.payload
+    return deletes_segments(call) and b'"Update"' in call.payload
 
 
 def clears(call):
@@ -235,7 +235,8 @@ def test_a_sweeper_by_scans_that_thaws_when_all_is_swept_leaves_nothing(harness_
 
 
 def ends_a_sweep(call):
-    return b'"Update"' in call.payload and b'#consumer"' in call.payload
+    steps = b'"Update"' in call.payload and b'#consumer"' in call.payload
+    return steps and b'"Delete"' in call.payload
 
 
 @pytest.mark.usefixtures("idle_leader")
