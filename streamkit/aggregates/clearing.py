@@ -1,10 +1,10 @@
 """Clearing: what is stored of an aggregate, and parked for it, goes before it is counted anew.
 
 In: an aggregate whose build is `emptying`, and every shard captured: nobody counts. Out: its items
-are deleted (with `onto=`, the measures' attributes are removed), and so are its handler's parked
-changes with their holds. Each transaction checks that the generation is still that one, so that
-whoever froze in the middle deletes nothing of what has been counted since. On failure: `LeaseLost`
-when somebody else took the next step.
+are deleted (with `onto=`, the measures' attributes are removed), page by page, and so are its
+handler's parked changes with their holds. Each transaction checks that the generation is still that
+one, so that whoever froze in the middle deletes nothing of what has been counted since. On failure:
+`LeaseLost` when somebody else took the next step.
 """
 
 import random
@@ -23,16 +23,16 @@ from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.contributions import stored_as
 from streamkit.kinds.measures import adds_up
 from streamkit.model.conditions import Attr, present
-from streamkit.model.keys import Scan
 from streamkit.model.tables import Tables
 from streamkit.parked.listing import held_lanes, read_head
 from streamkit.parked.unparking import leave
 from streamkit.processing.transaction import transact
 from streamkit.processing.verdicts import Invalid, Refused
+from streamkit.scanning.pages import Pages, Reply, patient
+from streamkit.scanning.segment import Segment
 from streamkit.table import Table
 
 _TOGETHER = 99
-_PAGE_ITEMS = 1000
 
 
 @dataclass
@@ -47,8 +47,13 @@ class Clearing:
     rng: random.Random
     clock: Clock
 
-    async def run(self) -> int:
-        """Clear; return how many items were deleted or emptied here.
+    def __post_init__(self) -> None:
+        """Know which items are stored for the aggregate."""
+        self._table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
+        self._stored = stored_as(self.aggregate)
+
+    async def drop(self) -> None:
+        """Drop the parked changes of the aggregate's handler.
 
         Raises:
             LeaseLost: the generation is another one by now.
@@ -56,7 +61,23 @@ class Clearing:
         for lane in await held_lanes(self.store):
             if lane.handler == self.aggregate.__name__:
                 await self._drop(lane.name)
-        return await self._delete_items()
+
+    @property
+    def pages(self) -> Pages:
+        """How the table is read."""
+        return Pages(patient(self.aws.dynamodb), self.tables.own.name)
+
+    async def visit(self, segment: Segment, reply: Reply) -> None:
+        """Clear the items of a page, and move its segment afterwards.
+
+        Raises:
+            LeaseLost: another process has the segment, or the generation is another one by now.
+        """
+        found = [item for item in reply["Items"] if self._table.is_of(self._stored, item)]
+        actions = [a for number, item in enumerate(found) if (a := self._cleared(item, number))]
+        for start in range(0, len(actions), _TOGETHER):
+            await self._send(actions[start : start + _TOGETHER])
+        await segment.advance(reply.get("LastEvaluatedKey"))
 
     @property
     def _fence(self) -> Action:
@@ -74,17 +95,6 @@ class Clearing:
             if isinstance(sent, Refused) and any(s.effect == LEASE for s in sent.sources):
                 raise LeaseLost("another step of the build was taken")
 
-    async def _delete_items(self) -> int:
-        table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
-        scan, after, cleared = Scan(stored_as(self.aggregate)), None, 0
-        while True:
-            items, after = await table.page(scan, after=after, limit=_PAGE_ITEMS)
-            actions = [a for number, item in enumerate(items) if (a := self._cleared(item, number))]
-            for start in range(0, len(actions), _TOGETHER):
-                cleared += await self._send(actions[start : start + _TOGETHER])
-            if after is None:
-                return cleared
-
     def _cleared(self, item: dict[str, Wire], number: int) -> Action | None:
         """Return what clears one item; None if there is nothing of the aggregate in it."""
         ref = item_ref(self.tables.own, item)
@@ -97,13 +107,13 @@ class Clearing:
         still = (Guard(present), GuardSource(str(number), "", 0))
         return Action(ref, Verb.UPDATE, removes=removes, guards=[still])
 
-    async def _send(self, actions: Sequence[Action]) -> int:
+    async def _send(self, actions: Sequence[Action]) -> None:
         left = list(actions)
         while left:
             everything = [self._fence, *left]
             sent = await transact(self.aws.dynamodb, self.tables, everything, self.rng)
             if sent is None:
-                return len(left)
+                return
             if isinstance(sent, Invalid):
                 raise ConfigurationError(
                     f"{self.aggregate.__name__} cannot be cleared: {sent.code}"
@@ -112,4 +122,3 @@ class Clearing:
                 raise LeaseLost("another step of the build was taken")
             gone = {source.position for source in sent.sources}  # the application has deleted them
             left = [a for a in left if not any(s.position in gone for _, s in a.guards)]
-        return 0

@@ -19,12 +19,13 @@ changes may be lost to the stream's retention meanwhile: then it needs to be reb
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import anyio
 
+from streamkit.actions import Action
 from streamkit.activity import first_error
 from streamkit.aggregates.census import Census, Counts, left_out
 from streamkit.aggregates.clearing import Clearing
@@ -35,7 +36,7 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.capture import capture
-from streamkit.fleet.fenced import Fenced
+from streamkit.fleet.fenced import TOGETHER, Fenced
 from streamkit.fleet.generation import (
     Generation,
     newest_generation,
@@ -45,9 +46,11 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
 from streamkit.fleet.members import Roster, new_worker_name
 from streamkit.kinds.aggregate import Aggregate
-from streamkit.model.builds import Build, BuildState, next_build, pass_name
+from streamkit.model.builds import Build, BuildState, clearing_name, next_build, pass_name
 from streamkit.observe.logger import get_logger
+from streamkit.scanning.pages import Pages, Visit
 from streamkit.scanning.scan import LEASE_SECONDS, TableScan
+from streamkit.scanning.segment import LeasedSegment
 from streamkit.surroundings import Surroundings, survey
 
 log = get_logger("streamkit.rebuild")
@@ -265,20 +268,31 @@ class _Rebuild:
         if build.state == "emptying":
             if not await self._captured(generation, build):
                 return
-            async with anyio.create_task_group() as group:
-                for number, segments in build.past:
-                    group.start_soon(self._table_scan(generation, number, segments).delete)
-            around = self.aws, self.store, self.around.schemas
-            await Clearing(self.aggregate, generation, *around, self.rng, self.clock).run()
-            await self._take(generation, replace(build, state="building"), advance=True)
+            await self._empty(generation, build)
         elif build.state == "building":
             if generation.host != LAMBDA:  # functions see what those of before have passed over
                 await capture(self.store, generation.number)
             await self._take(generation, replace(build, state="scanning"))
-        elif await self._scan(generation, build):
+        elif await self._count(generation, build):
             # Not earlier than the last read; the guard covers what clocks differ.
             scanned = int(self.clock.time()) + 1
             await self._take(generation, replace(build, state="counting", scanned=scanned))
+
+    async def _empty(self, generation: Generation, build: Build) -> None:
+        """Delete what is stored and parked, and the segments of builds before this one."""
+        async with anyio.create_task_group() as group:
+            for number, segments in build.past:
+                for naming in (pass_name, clearing_name):
+                    past = self._table_scan(generation, naming(self.name, number), segments)
+                    group.start_soon(past.delete)
+        place = self.aws, self.store, self.around.schemas, self.rng, self.clock
+        clearing = Clearing(self.aggregate, generation, *place)
+        await clearing.drop()
+        name, total = clearing_name(self.name, build.number), min(build.segments, TOGETHER)
+        scan = self._table_scan(generation, name, total)
+        if await self._share(scan, clearing.pages, clearing.visit, build):
+            then = replace(build, state="building")
+            await self._take(generation, then, advance=True, along=scan.deletions())
 
     async def _captured(self, generation: Generation, build: Build) -> bool:
         """Wait until nobody counts who does not know of the build; False: to be ended before."""
@@ -291,14 +305,21 @@ class _Rebuild:
                 await self.stopping.wait()
         return not self.stopping.is_set()
 
-    async def _take(self, generation: Generation, build: Build, *, advance: bool = False) -> None:
+    async def _take(
+        self,
+        generation: Generation,
+        build: Build,
+        *,
+        advance: bool = False,
+        along: Sequence[Action] = (),
+    ) -> None:
         builds = {**generation.builds, self.name: build}
-        await step_builds(self.store, generation, builds, advance=advance)
+        await step_builds(self.store, generation, builds, advance=advance, along=along)
 
-    def _table_scan(self, generation: Generation, number: int, total: int) -> TableScan:
+    def _table_scan(self, generation: Generation, name: str, total: int) -> TableScan:
         return TableScan(
             self.store,
-            pass_name(self.name, number),
+            name,
             total,
             self.clock,
             self.rng,
@@ -307,10 +328,8 @@ class _Rebuild:
             fence=Fenced(self.store, same_builds(generation), self.rng),
         )
 
-    async def _scan(self, generation: Generation, build: Build) -> bool:
-        """Scan with all who help; return whether every segment is finished."""
-        ending = anyio.Event()
-        scan = self._table_scan(generation, build.number, build.segments)
+    async def _count(self, generation: Generation, build: Build) -> bool:
+        """Count what the table holds; return whether all is counted."""
         census = Census(
             self.aggregate,
             build.number,
@@ -321,16 +340,20 @@ class _Rebuild:
             self.rng,
             counts=self.counts,
         )
-        finished = False
+        scan = self._table_scan(generation, pass_name(self.name, build.number), build.segments)
+        return await self._share(scan, census.pages, census.visit, build)
+
+    async def _share(
+        self, scan: TableScan, pages: Pages, visit: Visit[LeasedSegment], build: Build
+    ) -> bool:
+        """Scan with all who help; return whether every segment is finished."""
+        ending, finished = anyio.Event(), False
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, build, ending)
+                owner = new_worker_name()
                 finished = await scan.run(
-                    census.pages,
-                    census.visit,
-                    new_worker_name(),
-                    at_once=self.at_once,
-                    stopping=ending,
+                    pages, visit, owner, at_once=self.at_once, stopping=ending
                 )
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:

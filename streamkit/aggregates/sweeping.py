@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import anyio
-
 from streamkit.actions import Action
 from streamkit.aggregates.census import left_out_name
 from streamkit.aws import patiently
@@ -32,7 +30,14 @@ from streamkit.fleet.fenced import TOGETHER, Fenced
 from streamkit.fleet.generation import Generation, newest_generation, same_builds, step_builds
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import new_worker_name
-from streamkit.model.builds import SWEPT_SECONDS, TURN_SECONDS, Build, build_mark, pass_name
+from streamkit.model.builds import (
+    SWEPT_SECONDS,
+    TURN_SECONDS,
+    Build,
+    build_mark,
+    clearing_name,
+    pass_name,
+)
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import held_lanes, list_parked
@@ -146,7 +151,7 @@ class Broom:
         On a table without a sort key, what says how far it is stays: see `scan`.
 
         Raises:
-            LeaseLost: the consumer is not as it was read, or another process sweeps.
+            LeaseLost: the consumer is not as it was read.
         """
         store = self.fenced.store
         if store.space.schema.sk is None:
@@ -155,7 +160,8 @@ class Broom:
             deleted = await self._delete_queried(name, number)
         if number != last:
             await self.fenced.delete([store.space.key(*left_out_name(name, number))])
-        await self._table_scan(pass_name(name, number), segments).delete()
+        for scan in (pass_name(name, number), clearing_name(name, number)):
+            await self._table_scan(scan, segments).delete()
         return deleted
 
     def scan(self, name: str, number: int, segments: int) -> TableScan:
@@ -189,7 +195,7 @@ class Broom:
 
     async def _delete_scanned(self, name: str, number: int, total: int) -> int:
         """Delete what a scan of the whole table finds; return how many were found here."""
-        store, deleted, ending = self.fenced.store, 0, anyio.Event()
+        store, deleted = self.fenced.store, 0
         space = store.space
         ours = {
             **_keys_only(space.schema),
@@ -201,17 +207,11 @@ class Broom:
 
         async def visit(segment: LeasedSegment, reply: Reply) -> None:
             nonlocal deleted
-            try:
-                deleted += await self.fenced.delete(reply["Items"])
-                await segment.advance(reply.get("LastEvaluatedKey"))
-            except LeaseLost:
-                ending.set()
-                raise
+            deleted += await self.fenced.delete(reply["Items"])
+            await segment.advance(reply.get("LastEvaluatedKey"))
 
         pages = Pages(patient(store.dynamodb), space.schema.name, more=ours)
-        scan = self.scan(name, number, total)
-        if not await scan.run(pages, visit, new_worker_name(), stopping=ending):
-            raise LeaseLost("another process sweeps, or the consumer was changed")
+        await self.scan(name, number, total).run(pages, visit, new_worker_name())
         return deleted
 
 

@@ -125,3 +125,8 @@ def retired(build: Build) -> Build:
 def pass_name(aggregate: str, number: int) -> str:
     """Name the scan of a build."""
     return f"build.{aggregate}.{number}"
+
+
+def clearing_name(aggregate: str, number: int) -> str:
+    """Name the scan by which a build deletes what was stored before."""
+    return f"clear.{aggregate}.{number}"

@@ -15,8 +15,9 @@ on, and holds no more than the pages that are visited.
 On failure: a segment whose owner does not write to it for the duration of a lease, as seen by the
 clock of whoever looks, is taken by another; what the former owner still commits is refused. What
 a visit raises ends the run. Where the scan has a `fence`, its segments are made and deleted only
-while that holds, and one who froze until they are gone gets `LeaseLost`: else it would bring back
-those of a scan that is over, or delete those of one that was founded later under the same name.
+while that holds, and the run ends with `LeaseLost` where it does not, or they are gone: else one
+who froze would bring back those of a scan that is over, or delete those of one that was founded
+later under the same name.
 """
 
 import math
@@ -274,6 +275,8 @@ class TableScan:
             await self._under_lease(segment, serve)
         except LeaseLost as error:
             log.info("segment.lost", segment=taken.name, reason=str(error))
+            if self.fence is not None:
+                await self.fence.apply([])  # the segment is lost for good where the scan is over
         finally:
             self._running.discard(taken.name)
         if segment.finished:

@@ -1,6 +1,7 @@
 """A shop whose aggregate is rebuilt: the app, an operator beside the worker, and gates that stop
 either of them at a call of one's choice."""
 
+import json
 import random
 from collections import Counter
 from decimal import Decimal
@@ -9,10 +10,12 @@ from typing import Annotated
 import anyio
 
 from streamkit import Aggregate, App, Count, Entity, Key, Policy, Sum
+from streamkit.aggregates import census
 from streamkit.aggregates.listing import list_aggregates
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.cursor import CursorStore
 from streamkit.fleet.cursors import every_cursor
+from streamkit.scanning import pages
 from streamkit.settings import Settings
 from streamkit.testing.world import Process
 
@@ -96,11 +99,11 @@ class Gate:
 
 
 def scans_a_segment(call):
-    return call.operation == "Scan" and b'"Segment"' in call.payload
+    return call.operation == "Scan" and json.loads(call.payload)["Limit"] == census.PAGE_ITEMS
 
 
 def scans_for_groups(call):
-    return call.operation == "Scan" and b'"Segment"' not in call.payload
+    return call.operation == "Scan" and json.loads(call.payload)["Limit"] == pages.PAGE_ITEMS
 
 
 def reads_the_ledger(call):

@@ -1,5 +1,6 @@
 """An aggregate that is rebuilt is what a recomputation says, whatever goes on meanwhile."""
 
+import itertools
 import random
 from collections import Counter
 from dataclasses import replace
@@ -14,6 +15,7 @@ from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.fleet.generation import newest_generation, step_builds
 from streamkit.operating.consumers import delete_consumer
 from streamkit.processing.ledger import Entry
+from streamkit.scanning import pages
 from streamkit.settings import Settings
 from streamkit.shape import TableShape
 from streamkit.source.loss import mark_rebuild
@@ -169,6 +171,21 @@ def test_it_goes_on_from_every_instant_at_which_it_was_killed(moment):
     for at in writes[:: 1 if moment == "after" else 3]:
         with make() as harness:
             scenario(harness, at, moment)
+
+
+def test_who_goes_on_with_a_rebuild_clears_only_what_is_left(harness_of):
+    harness = harness_of(app_of(), settings=FAST)
+    open_existing(harness)
+    met = itertools.count(1)
+    third = Gate(lambda call: scans_for_groups(call) and next(met) == 3)
+    first = Operator(harness, "first", third, segments=3, at_once=1)
+    until(harness, third.met)
+    first.end()
+    rebuild(harness, segments=3, lease_seconds=5)
+    scans = [call.payload for call in harness.world.calls if call.operation == "Scan"]
+    cleared = [scan["Segment"] for scan in scans if scan["Limit"] == pages.PAGE_ITEMS]
+    assert sorted(cleared) == [0, 1, 2]
+    assert is_exact(harness)
 
 
 def under_way(harness, at, moment):

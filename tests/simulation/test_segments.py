@@ -10,6 +10,8 @@ import pytest
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
+from streamkit.fleet.fenced import Fenced
+from streamkit.model.conditions import Attr
 from streamkit.processing.commit import Applied
 from streamkit.scanning.pages import Pages
 from streamkit.scanning.places import place_of, place_text, strided
@@ -55,10 +57,11 @@ class Site:
             await aws.dynamodb.put_item(TableName="Items", Item=item)
         self.schema = await describe(aws, "Items", type_attribute=None)
 
-    def scan(self, aws, total=4):
+    def scan(self, aws, total=4, **options):
         space = ControlSpace.of(self.schema, "app", "migrations")
         store = CursorStore(aws.dynamodb, space)
-        return TableScan(store, "0001.1.scan", total, self.world.clock, random.Random(1))
+        place = store, "0001.1.scan", total, self.world.clock, random.Random(1)
+        return TableScan(*place, **options)
 
     def pages(self, aws):
         return Pages(aws.dynamodb.scan, "Items", 5)
@@ -205,6 +208,28 @@ def test_actions_go_with_the_position_or_not_at_all():
         return (await store.item("tally", "x"))["n"]
 
     assert run(scenario) == {"N": "1"}
+
+
+def test_a_scan_ends_once_its_fence_does_not_hold_although_its_segments_are_there():
+    async def scenario(site, aws):
+        store = site.scan(aws).store
+
+        async def say(word):
+            action = store.space.update("consumer")
+            action.sets["word"] = {"S": word}
+            await store.write(action)
+
+        async def visit(segment, _reply):
+            await anyio.sleep(1)
+            await say("stop")
+            raise LeaseLost("what belongs to the page is refused")
+
+        await say("go")
+        fence = Fenced(store, Attr("word").eq("go"), random.Random(1))
+        with anyio.fail_after(60), pytest.raises(LeaseLost, match="consumer"):
+            await site.scan(aws, fence=fence).run(site.pages(aws), visit, "one")
+
+    run(scenario)
 
 
 class Reads:
