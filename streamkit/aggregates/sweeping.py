@@ -42,7 +42,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import held_lanes, list_parked
 from streamkit.processing.ledger import PARTITIONS, ledger_kind
-from streamkit.scanning.pages import Pages, Reply, patient
+from streamkit.scanning.pages import PAGE_ITEMS, Pages, Reply, patient
 from streamkit.scanning.scan import TableScan
 from streamkit.scanning.segment import LeasedSegment
 
@@ -210,7 +210,7 @@ class Broom:
             deleted += await self.fenced.delete(reply["Items"])
             await segment.advance(reply.get("LastEvaluatedKey"))
 
-        pages = Pages(patient(store.dynamodb), space.schema.name, more=ours)
+        pages = Pages(patient(store.dynamodb), space.schema.name, PAGE_ITEMS, ours)
         await self.scan(name, number, total).run(pages, visit, new_worker_name())
         return deleted
 

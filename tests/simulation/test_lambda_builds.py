@@ -451,7 +451,7 @@ class Slow:
 
 @pytest.mark.parametrize("seconds", [7, 7.5, 8, 8.5, 9])
 def test_a_sweep_by_scans_goes_on_where_the_last_run_was_broken_off(monkeypatch, seconds):
-    monkeypatch.setattr(sweeping, "_PAGE_ITEMS", 3)
+    monkeypatch.setattr(sweeping, "PAGE_ITEMS", 3)
 
     async def main():
         app = session_app()
