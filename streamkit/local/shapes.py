@@ -48,6 +48,8 @@ class Shapes:
             return partial(_is_list, self.check(shape.member), least)
         if shape.type_name == "string":
             return partial(_is_string, least)
+        if shape.type_name == "blob":
+            return _is_blob
         kind = _NUMBERS.get(shape.type_name)
         return partial(_is_number, kind, least) if kind else _is_never
 
@@ -104,6 +106,10 @@ def _is_list(member: Check, least: int, value: Any) -> bool:
 
 def _is_string(least: int, value: Any) -> bool:
     return isinstance(value, str) and len(value) >= least
+
+
+def _is_blob(value: Any) -> bool:
+    return isinstance(value, bytes)
 
 
 def _is_number(kind: type, least: int, value: Any) -> bool:

@@ -2,13 +2,14 @@
 
 In: a client whose HTTP session is of `transport`. Out: the same client, whose calls send the same
 bytes and return the same replies for a sixth of the processor time; a simulation makes hundreds of
-thousands of them. Whatever is not plain goes botocore's own way: parameters that it may refuse,
-binary ones, tokens that it would make up. So do refusals and exceptions, with the answer that is
-already there, so that retries, their budget and what is raised are botocore's. Of its events those
-are emitted that say what is asked and what was answered.
+thousands of them. Parameters that botocore may refuse go its own way. So do refusals and
+exceptions, with the answer that is already there, so that retries, their budget and what is raised
+are botocore's. Of its events those are emitted that say what is asked and what was answered.
 """
 
 import json
+import uuid
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,6 +20,13 @@ import msgspec
 from streamkit.local.shapes import Check, shapes_of, types_in
 from streamkit.local.transport import Response
 
+
+def _base64(value: Any) -> str:
+    """Return a binary value as botocore sends it."""
+    return b64encode(value).decode()
+
+
+_encode = json.JSONEncoder(default=_base64).encode
 _decode = msgspec.json.Decoder().decode
 
 Payload: TypeAlias = dict[str, Any]
@@ -43,6 +51,7 @@ class _Operation:
 
     Attributes:
         target: its `X-Amz-Target`.
+        tokens: parameters that are made up for each call if they are not given.
         accepts: says whether botocore sends these parameters as they are; False if in doubt.
         read: makes of a reply what botocore returns; None if that is for streamkit's own parser.
         events: the prefix of each event's name is followed by this.
@@ -50,6 +59,7 @@ class _Operation:
 
     model: Any
     target: str
+    tokens: tuple[str, ...]
     accepts: Check
     read: Callable[[bytes], Payload] | None
     events: str
@@ -79,11 +89,15 @@ class _Way:
         )
         for _, given in emitted:
             sent = given or sent
+        # A retry, which is botocore's, must send the token that the first attempt has sent.
+        tokens = {token: str(uuid.uuid4()) for token in operation.tokens if token not in sent}
+        if tokens:
+            sent, params = sent | tokens, params | tokens
         if not operation.accepts(sent):
             return await self._long(name, params)
         try:
             response = await self._session.exchange(
-                operation.target, json.dumps(sent).encode(), self._url, region=self._region
+                operation.target, _encode(sent).encode(), self._url, region=self._region
             )
         except Exception as error:  # noqa: BLE001  # botocore says what becomes of it
             return await self._go_on(name, params, error)
@@ -140,13 +154,8 @@ def _operation(service: Any, name: str, parser: Any) -> _Operation:
         return known
     model = service.operation_model(name)
     shapes = shapes_of(service.service_name)
-    made_up = tuple(model.idempotent_members)
-    plain = shapes.check(model.input_shape)
     convert = shapes.reader(model.output_shape, parser)
     timed = "timestamp" in types_in(model.output_shape, set())
-
-    def accepts(params: Payload) -> bool:
-        return plain(params) and all(token in params for token in made_up)
 
     def read(body: bytes) -> Payload:
         reply: Payload = _decode(body)
@@ -158,7 +167,8 @@ def _operation(service: Any, name: str, parser: Any) -> _Operation:
     operation = _known[service.service_name, name] = _Operation(
         model,
         f"{model.metadata['targetPrefix']}.{name}",
-        accepts,
+        tuple(model.idempotent_members),
+        shapes.check(model.input_shape),
         None if name == "GetRecords" else read,
         f".{service.service_id.hyphenize()}.{name}",
     )

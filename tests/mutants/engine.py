@@ -6,6 +6,14 @@ _REFUSALS = "tests/unit/local/test_refusals.py"
 
 MUTANTS = (
     Mutant(
+        "shortcut-retry-with-another-token",
+        "local/shortcut.py",
+        "sent, params = sent | tokens, params | tokens",
+        "sent = sent | tokens",
+        "a transaction whose first reply was lost is applied by its retry, too",
+        test="tests/unit/local/test_shortcut.py::test_a_retry_sends_the_token_that_was_made_up_for_the_first_attempt",
+    ),
+    Mutant(
         "engine-names-in-maps-unchecked",
         "local/attributes.py",
         """    _check_depth(raw, depth)

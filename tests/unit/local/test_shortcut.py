@@ -4,6 +4,7 @@ import asyncio
 import random
 import uuid
 from contextlib import asynccontextmanager
+from itertools import count
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
@@ -208,6 +209,20 @@ async def test_what_is_tried_again_and_what_is_raised_in_the_end_is_the_same(cha
     assert long == short
 
 
+async def test_a_retry_sends_the_token_that_was_made_up_for_the_first_attempt(chance, monkeypatch):
+    """Else the engine would apply a transaction twice whose first reply was lost."""
+
+    async def play(aws):
+        numbers = count(1)
+        monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=next(numbers)))
+        write = {"Put": {"TableName": "before", "Item": KEY}}
+        return await ended(aws.dynamodb.transact_write_items, TransactItems=[write])
+
+    long, short = await both(play, ConnectionResetError())
+    assert long == short
+    assert short["ResponseMetadata"]["RetryAttempts"] == 1
+
+
 async def test_the_budget_for_retries_is_used_up_and_filled_alike(chance):
     """Each retry takes five of the client's five hundred; each call without one gives one back."""
 
@@ -265,4 +280,6 @@ async def test_the_short_way_is_taken():
 
         aws.dynamodb.meta.events.register("request-created.dynamodb", refuse)
         await aws.dynamodb.get_item(TableName="before", Key=KEY)
-    assert len(network.seen) == 1
+        write = {"Put": {"TableName": "before", "Item": KEY | BINARY}}
+        await aws.dynamodb.transact_write_items(TransactItems=[write])
+    assert len(network.seen) == 2
