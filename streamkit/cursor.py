@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import CHILD, OURS, Action, GuardSource, Wire, own_attributes, render
+from streamkit.actions import CHILD, OURS, Action, GuardSource, Verb, Wire, own_attributes, render
 from streamkit.aws import AwsError, Trouble, fetch_all, patiently, service_time, trouble_of
 from streamkit.control import (
     DIRECTORIES,
@@ -141,16 +141,17 @@ class CursorStore:
             return
 
     async def write(self, action: Action) -> dict[str, Wire]:
-        """Update one control item under its guards, and return it as it is then.
+        """Update or delete one control item under its guards; return it as it is then.
 
         Raises:
             LeaseLost: a guard does not hold.
         """
         (body,) = render(action, self.space.schema).values()
+        call, shows = getattr(self.dynamodb, action.verb.alone), action.verb is Verb.UPDATE
         while True:
             try:
                 reply = await patiently(
-                    lambda: self.dynamodb.update_item(**body, ReturnValues="ALL_NEW"),
+                    lambda: call(**body, ReturnValues="ALL_NEW" if shows else "NONE"),
                     longest=self.patience,
                 )
             except AwsError as error:
@@ -161,4 +162,4 @@ class CursorStore:
                     raise
                 await anyio.sleep(0.05)  # a commit is under way; it settles within milliseconds
             else:
-                return own_attributes(reply["Attributes"])
+                return own_attributes(reply.get("Attributes", {}))

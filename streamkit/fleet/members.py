@@ -201,8 +201,8 @@ class Roster:
             action.removes.add(_entry(name))
             await self.store.write(action)
             return
-        key, table = self._key(name), self.store.space.schema.name
-        await patiently(lambda: self.store.dynamodb.delete_item(TableName=table, Key=key))
+        ref = item_ref(self.store.space.schema, self._key(name))
+        await self.store.write(Action(ref, Verb.DELETE))
 
     def _key(self, name: str) -> dict[str, Wire]:
         return self.store.space.row("members", int(_digest(name), 16))

@@ -116,9 +116,7 @@ class ErrorBook:
 
     async def remove(self, name: str) -> None:
         """Take away a record, by its name."""
-        table = self._space.schema.name
-        key = self._space.key("error", self._migration, name)
-        await self._store.dynamodb.delete_item(TableName=table, Key=key)
+        await self._store.write(self._space.delete("error", self._migration, name))
         action = self._space.update("errors", self._migration, self._directory(name))
         action.subtractions["names"] = {"SS": [name]}
         await self._store.write(action)

@@ -107,8 +107,7 @@ class ReportBook:
     async def leave(self, name: str) -> None:
         """Take a process away."""
         space = self._store.space
-        key = space.key("runner", self._migration, name)
-        await self._store.dynamodb.delete_item(TableName=space.schema.name, Key=key)
+        await self._store.write(space.delete("runner", self._migration, name))
         action = space.update("runners", self._migration)
         action.subtractions["names"] = {"SS": [name]}
         await self._store.write(action)

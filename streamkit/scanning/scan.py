@@ -186,12 +186,11 @@ class TableScan:
             await self.fence.delete_there(keys)
             return
         there = await self.cursors()
-        limiter, table = anyio.Semaphore(_CREATED_AT_ONCE), self.store.space.schema.name
+        limiter = anyio.Semaphore(_CREATED_AT_ONCE)
 
         async def delete(name: str) -> None:
-            key = self.store.space.key("cursor", name)
             async with limiter, self.paced():
-                await self.store.dynamodb.delete_item(TableName=table, Key=key)
+                await self.store.write(self.store.space.delete("cursor", name))
 
         async with anyio.create_task_group() as group:
             for name in there:
