@@ -306,7 +306,7 @@ def test_items_move_by_the_commands_from_the_first_copy_to_the_last_old_item(sho
 
 
 def test_items_that_moved_go_back_by_a_command_with_all_that_was_written_since(shop):
-    with moved_to_where_it_soaks(shop):
+    with moved_to_where_it_soaks(shop, ends="rolled back"):
         back = shop.run("migrate", "rollback", "shop:app", "0001")
         assert back.returncode == 0, back.stderr
         assert business(shop) == statuses("ORDER")
