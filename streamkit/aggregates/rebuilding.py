@@ -271,7 +271,7 @@ class _Rebuild:
             await self._empty(generation, build)
         elif build.state == "building":
             if generation.host != LAMBDA:  # functions see what those of before have passed over
-                await capture(self.store, generation.number)
+                await capture(self.store, generation)
             await self._take(generation, replace(build, state="scanning"))
         elif await self._count(generation, build):
             # Not earlier than the last read; the guard covers what clocks differ.
@@ -297,7 +297,7 @@ class _Rebuild:
     async def _captured(self, generation: Generation, build: Build) -> bool:
         """Wait until nobody counts who does not know of the build; False: to be ended before."""
         if generation.host != LAMBDA:
-            await capture(self.store, generation.number)
+            await capture(self.store, generation)
             return True
         left = build.begun + self.in_flight + _MARGIN_SECONDS - self.clock.time()
         if left > 0:

@@ -7,30 +7,37 @@ it returns once one look has found all cursors raised, with no lister's commit d
 those take names off the directories, so that none was overlooked between two of them.
 
 On failure: a table that does not answer raises; any number of processes may do the same at once.
+Cursors are raised IF the consumer is the one that was read: the numbers of one that was founded
+later under its name begin anew, and a cursor above them would be taken by none of its workers.
 """
 
+import random
 from collections.abc import Iterable
 
-from streamkit.actions import OURS
+from streamkit.actions import CHILD, Action, GuardSource
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.errors import ConfigurationError
+from streamkit.fleet.fenced import Fenced
+from streamkit.fleet.generation import Generation, same_consumer
 from streamkit.model.conditions import Attr
 from streamkit.source.lister import NAME as LISTER
 
 
-async def capture(store: CursorStore, number: int, *, read: bool = True) -> None:
-    """Raise every cursor to a generation.
+async def capture(store: CursorStore, newest: Generation, *, read: bool = True) -> None:
+    """Raise every cursor to a generation of a consumer.
 
     Args:
         store: the consumer's control items.
-        number: the generation's.
+        newest: the generation, as it was read or begun.
         read: it has to have been read already.
 
     Raises:
         ConfigurationError: no worker of the consumer has ever run.
+        LeaseLost: the consumer was deleted, or another one was founded in its place.
     """
+    number, fenced = newest.number, Fenced(store, same_consumer(newest), random.Random())
     while True:
         lister = await store.read(LISTER)
         if lister is None and read:
@@ -40,7 +47,7 @@ async def capture(store: CursorStore, number: int, *, read: bool = True) -> None
         listed = await _open(store)
         behind = [c for c in (lister, *listed) if c is not None and c.generation < number]
         for cursor in behind:
-            await _raise(store, cursor, number)
+            await fenced.apply([_raising(store, cursor, number)])  # if it is not raised already
         after = await store.read(LISTER)
         if not behind and _state(after) == _state(lister):
             return
@@ -61,11 +68,9 @@ async def _open(store: CursorStore) -> Iterable[Cursor]:
     return [cursor for cursor in found.values() if not cursor.finished]
 
 
-async def _raise(store: CursorStore, cursor: Cursor, number: int) -> None:
+def _raising(store: CursorStore, cursor: Cursor, number: int) -> Action:
     action = store.space.update("cursor", cursor.name)
     action.sets["generation"] = {"N": str(number)}
-    action.guards.append((Guard(Attr("generation").lt(number)), OURS))
-    try:
-        await store.write(action)
-    except LeaseLost:
-        return  # it is raised already, or deleted
+    behind = Guard(Attr("generation").lt(number))
+    action.guards.append((behind, GuardSource("", cursor.name, CHILD)))
+    return action

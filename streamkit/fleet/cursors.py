@@ -8,15 +8,14 @@ anew meanwhile keeps what it made. A deleted cursor refuses every commit of whoe
 
 import random
 from collections.abc import Mapping, Sequence
-from functools import partial
 
-from streamkit.actions import OURS, Action
+from streamkit.actions import CHILD, Action, GuardSource
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr
 from streamkit.processing.fold import fold
-from streamkit.processing.transaction import Send, transact
+from streamkit.processing.transaction import Send
 from streamkit.source.lister import NAME as LISTER
 
 _PER_TRANSACTION = 40
@@ -33,16 +32,14 @@ async def every_cursor(store: CursorStore) -> dict[str, Cursor]:
     return found
 
 
-async def drop_cursors(store: CursorStore, *, below: int, send: Send | None = None) -> int:
+async def drop_cursors(store: CursorStore, *, below: int, send: Send) -> int:
     """Delete every cursor of a generation below this one, the lister's too; return how many.
 
     Args:
         store: the consumer's control items.
         below: a generation.
-        send: sends a transaction, where it has a condition of its own.
+        send: sends a transaction, IF the consumer is the one whose cursors these are.
     """
-    schemas = {store.space.schema.name: store.space.schema}
-    send = send or partial(transact, store.dynamodb, schemas)
     await _drop(store, [LISTER], below, send)
     cursors = await every_cursor(store)
     names = sorted(cursors, key=lambda name: (_depth(cursors, name), name))
@@ -68,6 +65,6 @@ async def _drop(store: CursorStore, names: Sequence[str], below: int, send: Send
     actions: list[Action] = []
     for name in names:
         removal = store.space.delete("cursor", name)
-        removal.guards.append((Guard(Attr("generation").lt(below)), OURS))
+        removal.guards.append((Guard(Attr("generation").lt(below)), GuardSource("", name, CHILD)))
         actions += [removal, store.space.leave(name)]
     return await send(fold(actions), random.Random()) is None

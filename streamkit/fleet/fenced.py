@@ -18,7 +18,7 @@ from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Condition
 from streamkit.processing.transaction import transact
-from streamkit.processing.verdicts import Invalid
+from streamkit.processing.verdicts import Invalid, Refused
 
 TOGETHER = 99
 """Actions of one transaction, beside its fence."""
@@ -41,16 +41,24 @@ class Fenced:
         Raises:
             LeaseLost: the consumer is not so any more.
         """
+        return await self.send(actions, self.rng) is None
+
+    async def send(self, actions: Sequence[Action], rng: random.Random) -> Refused | None:
+        """Do as `apply`, and return which conditions of their own did not hold.
+
+        Raises:
+            LeaseLost: the consumer is not so any more.
+        """
         consumer = self.store.space.ref("consumer")
         mine = [action for action in actions if action.ref == consumer]
         fence = mine[0] if mine else Action(consumer, Verb.CHECK)
         fence.guards.append((Guard(self.still), OURS))
         everything = actions if mine else [*actions, fence]
         schemas = {self.store.space.schema.name: self.store.space.schema}
-        sent = await transact(self.store.dynamodb, schemas, everything, self.rng)
+        sent = await transact(self.store.dynamodb, schemas, everything, rng)
         if sent is not None and (isinstance(sent, Invalid) or OURS in sent.sources):
             raise LeaseLost(f"consumer {self.store.space.consumer} was changed meanwhile")
-        return sent is None
+        return sent
 
     async def delete(self, keys: Sequence[dict[str, Wire]]) -> int:
         """Delete items by their keys, so many at a time.

@@ -33,6 +33,7 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import drop_cursors
+from streamkit.fleet.fenced import Fenced
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.handler import Handler
 from streamkit.model.builds import Build, builds_text, read_builds, retired
@@ -199,12 +200,16 @@ async def begin_move(store: CursorStore, newest: Generation, host: str) -> Gener
 
 
 async def finish_rewind(store: CursorStore, newest: Generation) -> int:
-    """Delete what older generations left, however often it is begun; return how many cursors."""
-    dropped = await drop_cursors(store, below=newest.number)
+    """Delete what older generations left, however often it is begun; return how many cursors.
+
+    A process that stood still may find another consumer of the name, whose numbers begin anew.
+    """
+    fenced, dropped = Fenced(store, same_consumer(newest), random.Random()), 0
     action = store.space.update("consumer")
     action.removes.add("rewinding")
     action.guards.append((Guard(Attr("generation").eq(newest.number)), OURS))
     try:
+        dropped = await drop_cursors(store, below=newest.number, send=fenced.send)
         await store.write(action)
     except LeaseLost:
         return dropped  # another one has finished it, and a newer generation started

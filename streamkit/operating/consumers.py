@@ -208,7 +208,7 @@ async def _delete(ledgers: Ledgers, entry: Entry) -> int:
         if newest.host != DELETING:
             newest = await begin_move(store, newest, DELETING)
         # Workers that only seem to be dead commit nothing from here on: what is parked now is all.
-        await capture(store, newest.number, read=False)
+        await capture(store, newest, read=False)
         erasing = _Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)
         deleted = await erasing.all_but_the_consumer(newest)
         last = [] if store.space.schema.sk else [store.space.delete("members")]

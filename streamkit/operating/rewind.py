@@ -144,7 +144,7 @@ async def _sealed(store: CursorStore, newest: Generation) -> Generation:
     """
     asked = await ask_rewind(store, newest)
     if asked.host != LAMBDA:
-        await capture(store, asked.number, read=False)
+        await capture(store, asked, read=False)
     if reasons := await _parked(store):
         await withdraw_rewind(store, asked)
         raise RewindRefused(reasons)

@@ -170,7 +170,7 @@ MUTANTS = (
         "build-without-capture",
         "aggregates/rebuilding.py",
         """            if generation.host != LAMBDA:  # functions see what those of before have passed over
-                await capture(self.store, generation.number)
+                await capture(self.store, generation)
 """,
         "",
         "the scan begins while shards still pass changes uncounted",
@@ -181,7 +181,7 @@ MUTANTS = (
         "emptying-without-capture",
         "aggregates/rebuilding.py",
         """        if generation.host != LAMBDA:
-            await capture(self.store, generation.number)
+            await capture(self.store, generation)
 """,
         """        if generation.host != LAMBDA:
 """,

@@ -287,7 +287,7 @@ MUTANTS = (
     Mutant(
         "deleted-over-late-commits",
         "operating/consumers.py",
-        "    await capture(store, newest.number, read=False)\n",
+        "    await capture(store, newest, read=False)\n",
         "",
         "a worker that was killed parks a change while its consumer is deleted, and it stays for ever",
         test="tests/simulation/test_rewind.py::test_nothing_of_a_deleted_consumer_is_left_by_a_commit_that_was_late_or_a_worker_that_begins",
@@ -311,7 +311,7 @@ MUTANTS = (
     Mutant(
         "rewound-over-late-commits",
         "operating/rewind.py",
-        "        await capture(store, asked.number, read=False)\n",
+        "        await capture(store, asked, read=False)\n",
         "        pass\n",
         "a worker that was killed parks a change late, behind the look, and it runs after newer ones",
         "D14",
@@ -321,11 +321,11 @@ MUTANTS = (
         "looked-before-raised",
         "operating/rewind.py",
         "    if asked.host != LAMBDA:\n"
-        "        await capture(store, asked.number, read=False)\n"
+        "        await capture(store, asked, read=False)\n"
         "    if reasons := await _parked(store):\n",
         "    reasons = await _parked(store)\n"
         "    if asked.host != LAMBDA:\n"
-        "        await capture(store, asked.number, read=False)\n"
+        "        await capture(store, asked, read=False)\n"
         "    if reasons:\n",
         "a rewind looks for parked changes while a late commit may still park one",
         "D14",

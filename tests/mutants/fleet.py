@@ -100,6 +100,22 @@ MUTANTS = (
         test="tests/unit/fleet/test_leading.py::test_a_tombstone_is_as_old_as_its_shards_end_whenever_it_was_seen_at_its_tip",
     ),
     Mutant(
+        "captured-whatever-was-founded",
+        "fleet/capture.py",
+        "Fenced(store, same_consumer(newest), random.Random())",
+        "Fenced(store, Attr('kind').eq('consumer'), random.Random())",
+        "a deleter that stood still takes the cursors of a consumer that was founded later",
+        test="tests/unit/fleet/test_gaps.py::test_who_stood_still_touches_no_cursor_of_a_consumer_that_was_founded_later",
+    ),
+    Mutant(
+        "rewound-whatever-was-founded",
+        "fleet/generation.py",
+        "Fenced(store, same_consumer(newest), random.Random()), 0",
+        "Fenced(store, Attr('kind').eq('consumer'), random.Random()), 0",
+        "a rewind that stood still deletes the cursors of a consumer that was founded later",
+        test="tests/unit/fleet/test_gaps.py::test_who_stood_still_touches_no_cursor_of_a_consumer_that_was_founded_later",
+    ),
+    Mutant(
         "captured-in-one-look",
         "fleet/capture.py",
         "        if not behind and _state(after) == _state(lister):\n",

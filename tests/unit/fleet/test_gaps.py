@@ -14,15 +14,19 @@ from streamkit.control import ControlSpace, Cursor, child_of, cursor_attributes
 from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
 from streamkit.fleet.balance import Balance
+from streamkit.fleet.capture import capture
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.cursors import drop_cursors
 from streamkit.fleet.generation import (
+    Generation,
     ask_rewind,
     begin_move,
     begin_rewind,
+    finish_rewind,
     newest_generation,
     step_builds,
     withdraw_rewind,
+    write_generation,
 )
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.members import Member, Roster
@@ -296,13 +300,30 @@ async def test_owners_that_vanish_are_counted_and_those_that_release_are_not(sto
     assert (await store.read("s")).takes == 0
 
 
+async def test_who_stood_still_touches_no_cursor_of_a_consumer_that_was_founded_later(store):
+    """Its numbers begin anew, so that each of its cursors looks older than what was deleted."""
+    deleted = Generation(5, "v1", (), {}, frozenset(), incarnation="deleted")
+    founded = Generation(1, "v1", (), {}, frozenset(), incarnation="founded")
+    await write_generation(store, None, founded)
+    actions = creation(store.space, Cursor("s", generation=1))
+    await transact(store.dynamodb, {SCHEMA.name: SCHEMA}, actions, random.Random(1))
+    with pytest.raises(LeaseLost):
+        await capture(store, deleted, read=False)
+    assert await finish_rewind(store, deleted) == 0
+    assert (await store.read("s")).generation == 1
+    await capture(store, replace(founded, number=2), read=False)
+    assert (await store.read("s")).generation == 2
+    assert await finish_rewind(store, replace(founded, number=3)) == 1
+
+
 async def test_a_rewind_that_is_finished_late_leaves_what_was_begun_after_it(store):
     schemas = {SCHEMA.name: SCHEMA}
     actions = creation(store.space, Cursor("s", generation=2))
     await transact(store.dynamodb, schemas, actions, random.Random(1))
-    assert await drop_cursors(store, below=2) == 0
+    send = partial(transact, store.dynamodb, schemas)
+    assert await drop_cursors(store, below=2, send=send) == 0
     assert await store.names() == {"s"}
-    assert await drop_cursors(store, below=3) == 1
+    assert await drop_cursors(store, below=3, send=send) == 1
     assert (await store.names(), await store.read("s")) == (set(), None)
 
 

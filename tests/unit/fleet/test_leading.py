@@ -10,6 +10,8 @@ from streamkit.actions import CHILD, GuardSource
 from streamkit.control import ControlSpace, Cursor
 from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fleet.capture import capture
+from streamkit.fleet.fenced import Fenced
+from streamkit.fleet.generation import Generation
 from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.members import Member
 from streamkit.fleet.starvation import LONGEST, Starvation
@@ -156,22 +158,27 @@ class Moving:
     async def read_many(self, names):
         return {name: self.cursors[name] for name in names if name in self.cursors}
 
-    async def write(self, action):
+    async def apply(self, actions):
+        (action,) = actions
         name = action.ref.pk[1].rpartition("#")[2]
         cursor = self.cursors[name]
         generation = int(action.sets["generation"]["N"])
         if cursor.generation >= generation:
-            raise LeaseLost(name)
+            return False
         self.cursors[name] = replace(cursor, generation=generation)
+        return True
 
 
 @pytest.mark.parametrize(("ends", "lists"), [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("raised", [False, True])
-async def test_what_appears_between_the_reads_of_a_look_is_captured_too(ends, lists, raised):
+async def test_what_appears_between_the_reads_of_a_look_is_captured_too(
+    monkeypatch, ends, lists, raised
+):
     store = Moving(ends=ends, lists=lists)
     if raised:  # so that the first look finds nothing behind
         store.cursors = {n: replace(c, generation=2) for n, c in store.cursors.items()}
-    await capture(store, 2)
+    monkeypatch.setattr(Fenced, "apply", store.apply)
+    await capture(store, Generation(2, "two", (), {}, frozenset()))
     behind = [n for n, c in store.cursors.items() if c.generation < 2 and not c.finished]
     assert behind == []
 
