@@ -376,7 +376,7 @@ MUTANTS = (
     Mutant(
         "late-rewind-deletes-the-new",
         "fleet/cursors.py",
-        '        removal.guards.append((Guard(Attr("generation").lt(below)), OURS))\n',
+        '        removal.guards.append((Guard(Attr("generation").lt(below)), GuardSource("", name, CHILD)))\n',
         "",
         "a rewind that is finished late deletes what the next worker has begun",
         test="tests/unit/fleet/test_gaps.py::test_a_rewind_that_is_finished_late_leaves_what_was_begun_after_it",
