@@ -12,7 +12,7 @@ On failure: a table that cannot be read raises; a consumer that does not catch u
 keeps changing and one whose parked changes will be tried again leave their differences unsettled.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -27,10 +27,15 @@ from streamkit.errors import DecodeError
 from streamkit.kinds.aggregate import Aggregate, source_of, stored_as
 from streamkit.kinds.ranked import has_members, members_of
 from streamkit.kinds.recount import Facts, Place, Recount, differing, stored_facts
-from streamkit.model.keys import Key, Scan
+from streamkit.model.copies import COPY
+from streamkit.model.keys import Key
 from streamkit.model.parts import without_suffix
+from streamkit.pacing import Turn
 from streamkit.parked.listing import held_lanes
 from streamkit.running.catching_up import CatchUp
+from streamkit.scanning.pages import Pages, Reply, patient
+from streamkit.scanning.places import strided
+from streamkit.scanning.segment import Segment
 from streamkit.surroundings import survey
 from streamkit.table import Table
 
@@ -40,8 +45,8 @@ _RESTS = 2
 """Looks in a row that must agree: what goes to and fro may look the same now and then."""
 _QUERIES_MAX = 50
 """Groups that are looked at again one by one; more are looked at by reading the source again."""
-_PAGE_ITEMS = 1000
-"""Items of one page of a scan; DynamoDB ends a page at 1 MB anyway."""
+_SEGMENTS = 16
+"""Into how many segments the table is cut, of which some are read at once."""
 
 Image = dict[str, Any]
 """An item in wire form."""
@@ -97,6 +102,7 @@ async def verify_aggregate(
     *,
     looks: int = 5,
     patience: float = 60.0,
+    segments: int = _SEGMENTS,
     clock: Clock | None = None,
 ) -> Verification:
     """Recompute every group of an aggregate from its source, and compare.
@@ -111,6 +117,7 @@ async def verify_aggregate(
         name: the aggregate's class name.
         looks: how often what differs is looked at again, at most.
         patience: seconds that the consumer may take each time to process what was written.
+        segments: into how many segments the table is cut, of which some are read at once.
         clock: tells when things were read.
 
     Raises:
@@ -125,6 +132,9 @@ async def verify_aggregate(
         Table(aws.dynamodb, around.table, tables=around.schemas, counting=True),
         CatchUp(app, aws, store, around.table, patience, clock),
         clock.time() + _EXPIRING_SECONDS,
+        Pages(patient(aws.dynamodb), around.table.name),
+        segments,
+        Turn(clock),
     )
     await verifier.run(looks)
     lanes = [lane for lane in await held_lanes(store) if lane.handler == name]
@@ -139,6 +149,9 @@ class _Verifier:
     table: Table
     catch_up: CatchUp
     horizon: float
+    pages: Pages
+    segments: int
+    turn: Turn
     groups: int = 0
     items: int = 0
     unreadable: int = 0
@@ -154,7 +167,7 @@ class _Verifier:
         first = await self._expected(None)
         self.behind = not await self.catch_up.with_all_until_now()
         expected = first.facts()
-        stored = {place: facts async for place, facts in self._all_stored()}
+        stored = await self._all_stored()
         self.groups = len(expected.keys() | stored.keys())
         for place in self._comparable(expected, stored):
             pair = stored.get(place, {}), expected.get(place, {})
@@ -223,21 +236,34 @@ class _Verifier:
     async def _expected(self, places: Collection[Place] | None) -> Recount:
         """Add up what groups should hold: those at these places, or all."""
         recount = Recount(self.aggregate, self.table.schema, self.horizon, places)
-        async for item in self._members(places):
+        first, source = places is None, source_of(self.aggregate)
+
+        def add(item: Entity) -> None:
             try:
                 recount.add(item)
             except Exception:  # noqa: BLE001 - what the app's code raises here, it raises at a change
-                self.unreadable += places is None
+                self.unreadable += first
+
+        def read(raw: Image) -> None:
+            try:
+                item = self.table.entity_of(source, raw)
+            except DecodeError:
+                self.unreadable += first
+                return
+            self.items += first
+            add(item)
+
+        keys = [self._keys.get(place) for place in places or ()]
+        few = not first and len(keys) <= _QUERIES_MAX and None not in keys
+        if few and has_members(self.aggregate):
+            async for item in self._members(keys):
+                add(item)
+        else:
+            await self._whole(source, read)
         self._keys |= recount.keys
         return recount
 
-    async def _members(self, places: Collection[Place] | None) -> AsyncIterator[Entity]:
-        keys = [self._keys.get(place) for place in places or ()]
-        few = places is not None and len(keys) <= _QUERIES_MAX and None not in keys
-        if not few or not has_members(self.aggregate):
-            async for item in self._source(count=places is None):
-                yield item
-            return
+    async def _members(self, keys: Iterable[Key[Any] | None]) -> AsyncIterator[Entity]:
         seen: set[Key[Any]] = set()
         for key in keys:
             if key is not None:
@@ -246,38 +272,34 @@ class _Verifier:
                         seen.add(item.item_key)
                         yield item
 
-    async def _source(self, *, count: bool) -> AsyncIterator[Entity]:
-        source = source_of(self.aggregate)
-        async for raw in self._whole(source):
-            try:
-                item = self.table.entity_of(source, raw)
-            except DecodeError:
-                self.unreadable += count
-                continue
-            self.items += count
-            yield item
+    async def _whole(self, entity: type[Entity], each: Callable[[Image], object]) -> None:
+        """Read the table whole, several segments at once; copies of a migration do not count."""
 
-    async def _whole(self, entity: type[Entity]) -> AsyncIterator[Image]:
-        after = None
-        while True:
-            items, after = await self.table.page(Scan(entity), after=after, limit=_PAGE_ITEMS)
-            for item in items:
-                yield item
-            if after is None:
-                return
+        async def visit(segment: Segment, reply: Reply) -> None:
+            for item in reply["Items"]:
+                await self.turn.give_way()
+                if COPY not in item and self.table.is_of(entity, item):
+                    each(item)
+            await segment.advance(reply.get("LastEvaluatedKey"))
 
-    async def _all_stored(self) -> AsyncIterator[tuple[Place, Facts]]:
-        """Yield what every group holds, but for those whose time is over."""
+        await self.pages.visit_all(strided(self.segments), self.segments, visit)
+
+    async def _all_stored(self) -> dict[Place, Facts]:
+        """Return what every group holds, but for those whose time is over."""
         groups: dict[Place, list[Image]] = {}
-        async for item in self._whole(stored_as(self.aggregate)):
+
+        def add(item: Image) -> None:
             ref = item_ref(self.table.schema, item)
             pk, sk = ref.pk[1], ref.sk[1] if ref.sk else ""
             place = (pk, without_suffix(sk)) if sk else (without_suffix(pk), "")
             groups.setdefault(place, []).append(item)
-        for place, parts in groups.items():
-            facts = stored_facts(self.aggregate, self._merged(parts), self.horizon)
-            if facts is not None:
-                yield place, facts
+
+        await self._whole(stored_as(self.aggregate), add)
+        found = {
+            place: stored_facts(self.aggregate, self._merged(parts), self.horizon)
+            for place, parts in groups.items()
+        }
+        return {place: facts for place, facts in found.items() if facts is not None}
 
     async def _stored(self, places: Iterable[Place]) -> dict[Place, list[Image]]:
         """Return the items of groups, one or several parts each."""

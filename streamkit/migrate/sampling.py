@@ -10,18 +10,22 @@ read eventually consistent, for half the price; nothing is written.
 import math
 import random
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import stdev
 from typing import Any
 
 from streamkit.actions import Wire
 from streamkit.errors import ConfigurationError
+from streamkit.scanning.pages import Pages, Reply, patient
+from streamkit.scanning.segment import Segment
 
 _NORMAL = 1.96
 _AT_LEAST = 20
 """Segments of a sample: fewer say nothing about how much they differ."""
 _SEGMENTS_MAX = 1_000_000
+_CHEAP = {"ConsistentRead": False, "ReturnConsumedCapacity": "TOTAL"}
+"""How a sample is read: for half the price, and so that it is known what that was."""
 _FINER = 8
 _PATIENCE = 4
 """Times as many items as were asked for that a sample may read before it is cut finer."""
@@ -61,13 +65,13 @@ def read_wanted(text: str) -> Wanted:
     return Wanted(items=max(1, int(float(match[1]))))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Part:
     """One segment: its items, and what reading it has cost."""
 
-    items: Sequence[dict[str, Wire]]
-    scanned: int
-    units: float
+    items: list[dict[str, Wire]] = field(default_factory=list)
+    scanned: int = 0
+    units: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +132,12 @@ async def take_sample(
         total = max(_AT_LEAST, round(_AT_LEAST / wanted.share))
         total = min(_SEGMENTS_MAX, total)
         chosen = rng.sample(range(total), max(1, round(total * wanted.share)))
-        return Sample(total, tuple([part async for part in _parts(dynamodb, table, total, chosen)]))
+        return Sample(total, tuple(await _parts(dynamodb, table, total, chosen)))
     count = wanted.items or 1
     total = min(_SEGMENTS_MAX, max(_AT_LEAST, _AT_LEAST * items // count))
     while True:
         chosen = rng.sample(range(total), _AT_LEAST)
-        limited = _parts(dynamodb, table, total, chosen, _PATIENCE * count)
-        found = [part async for part in limited]
+        found = await _parts(dynamodb, table, total, chosen, _PATIENCE * count)
         if len(found) == _AT_LEAST or total == _SEGMENTS_MAX:
             return Sample(total, tuple(found))
         total = min(_SEGMENTS_MAX, total * _FINER)
@@ -142,27 +145,30 @@ async def take_sample(
 
 async def _parts(
     dynamodb: Any, table: str, total: int, chosen: Sequence[int], items_max: float = math.inf
-) -> AsyncIterator[Part]:
-    """Read segments until there are too many items in them."""
-    left = items_max
+) -> list[Part]:
+    """Read segments, one after the other, until there are too many items in them."""
+    pages = Pages(patient(dynamodb), table, more=_CHEAP)
+    found: list[Part] = []
     for number in chosen:
-        items: list[dict[str, Wire]] = []
-        scanned, units = 0, 0.0
-        request = {
-            "TableName": table,
-            "Segment": number,
-            "TotalSegments": total,
-            "ReturnConsumedCapacity": "TOTAL",
-        }
-        while True:
-            reply = await dynamodb.scan(**request)
-            items += reply["Items"]
-            scanned += reply["ScannedCount"]
-            units += reply["ConsumedCapacity"]["CapacityUnits"]
-            if "LastEvaluatedKey" not in reply or scanned > left:
-                break
-            request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
-        left -= scanned
-        if left < 0:
-            return
-        yield Part(items, scanned, units)
+        left = items_max - sum(part.scanned for part in found)
+        part = await _part(pages, Segment(number, total), left)
+        if part.scanned > left:
+            break
+        found.append(part)
+    return found
+
+
+async def _part(pages: Pages, segment: Segment, items_max: float) -> Part:
+    """Read a segment until there are too many items in it."""
+    part = Part()
+
+    async def visit(segment: Segment, reply: Reply) -> None:
+        part.items += reply["Items"]
+        part.scanned += reply["ScannedCount"]
+        part.units += reply["ConsumedCapacity"]["CapacityUnits"]
+        if part.scanned > items_max:
+            segment.stopping.set()
+        await segment.advance(reply.get("LastEvaluatedKey"))
+
+    await pages.visit(segment, visit)
+    return part

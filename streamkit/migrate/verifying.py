@@ -40,7 +40,9 @@ from streamkit.migrate.rate import Limits
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Work
+from streamkit.scanning.pages import Pages, Reply
 from streamkit.scanning.places import strided
+from streamkit.scanning.segment import Segment
 from streamkit.surroundings import Surroundings, survey
 
 _SEGMENTS = 16
@@ -197,46 +199,27 @@ class _Checking:
 
         With `both`, the items of a target in another table are visited, too.
         """
-        limiter = anyio.Semaphore(_SEGMENTS_AT_ONCE)
-        read = 0
+        target, limiter = self.work.transform.target.name, anyio.Semaphore(_READS_AT_ONCE)
+        tables = dict.fromkeys((self.work.schema.name, *((target,) if both else ())))
+        read, numbers = 0, list(chosen)
 
-        async def one(table: str, number: int) -> None:
-            nonlocal read
-            async with limiter:
-                items = await self._segment(visit, table, number, total)
-            read += items
-
-        target = self.work.transform.target.name
-        async with anyio.create_task_group() as group:
-            for table in dict.fromkeys((self.work.schema.name, *((target,) if both else ()))):
-                for number in chosen:
-                    group.start_soon(one, table, number)
-        return read
-
-    async def _segment(self, visit: Visit, table: str, number: int, total: int) -> int:
-        request: dict[str, Any] = {
-            "TableName": table,
-            "Segment": number,
-            "TotalSegments": total,
-            "ConsistentRead": True,
-            "Limit": _PAGE,
-        }
-        limiter = anyio.Semaphore(_READS_AT_ONCE)
-        read = 0
-
-        async def one(item: Item) -> None:
+        async def one(table: str, item: Item) -> None:
             async with limiter:
                 await visit(table, item)
 
-        while True:
-            reply = await self.inspection.calls.scan(**request)
-            read += int(reply["ScannedCount"])
-            async with anyio.create_task_group() as group:
-                for item in reply["Items"]:
-                    group.start_soon(one, item)
-            if "LastEvaluatedKey" not in reply:
-                return read
-            request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+        for table in tables:
+
+            async def page(segment: Segment, reply: Reply, table: str = table) -> None:
+                nonlocal read
+                read += int(reply["ScannedCount"])
+                async with anyio.create_task_group() as group:
+                    for item in reply["Items"]:
+                        group.start_soon(one, table, item)
+                await segment.advance(reply.get("LastEvaluatedKey"))
+
+            pages = Pages(self.inspection.calls.scan, table, _PAGE)
+            await pages.visit_all(numbers, total, page, at_once=_SEGMENTS_AT_ONCE)
+        return read
 
     # -- settling ------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
-from streamkit.errors import LeaseLost
+from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.fenced import Fenced
 from streamkit.model.conditions import Attr
 from streamkit.processing.commit import Applied
@@ -228,6 +228,31 @@ def test_a_scan_ends_once_its_fence_does_not_hold_although_its_segments_are_ther
         fence = Fenced(store, Attr("word").eq("go"), random.Random(1))
         with anyio.fail_after(60), pytest.raises(LeaseLost, match="consumer"):
             await site.scan(aws, fence=fence).run(site.pages(aws), visit, "one")
+
+    run(scenario)
+
+
+def test_one_process_alone_reads_every_page_of_the_segments_it_was_told_and_writes_nothing():
+    async def scenario(site, aws):
+        before = len(site.world.items("Items"))
+        await site.pages(aws).visit_all(strided(8), 8, site.visit, at_once=3)
+        whole, site.seen = sorted(site.seen), []
+        await site.pages(aws).visit_all([1, 5], 8, site.visit)
+        assert len(site.world.items("Items")) == before
+        return whole, site.seen
+
+    whole, part = run(scenario)
+    assert whole == everything()
+    assert 0 < len(part) < ITEMS
+
+
+def test_what_a_visit_raises_ends_the_scan_of_one_process_as_itself():
+    async def scenario(site, aws):
+        async def visit(_segment, _reply):
+            raise ConfigurationError("nothing of the kind")
+
+        with pytest.raises(ConfigurationError, match="nothing of the kind"):
+            await site.pages(aws).visit_all(strided(8), 8, visit)
 
     run(scenario)
 

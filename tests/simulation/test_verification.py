@@ -25,6 +25,8 @@ from streamkit import (
 )
 from streamkit.aggregates.listing import list_aggregates
 from streamkit.aggregates.verification import verify_aggregate
+from streamkit.local.errors import ApiError
+from streamkit.local.transport import Response
 from streamkit.settings import Settings
 from streamkit.testing.world import Process
 
@@ -247,12 +249,49 @@ def test_a_group_that_is_written_between_the_two_readings_is_not_called_wrong(ha
 
     async def verified():
         async with harness.world.clients(Process("verifier", faults=restless)) as aws:
-            return await verify_aggregate(harness.app, aws, "Plain", clock=harness.world.clock)
+            about = harness.app, aws, "Plain"
+            return await verify_aggregate(*about, segments=1, clock=harness.world.clock)
 
     found = harness._run(verified())
     assert restless.readings > 4
     assert found.different == ()
     assert found.unsettled
+
+
+class Busy:
+    """A table whose every reading takes a moment, and that is too busy for any for half a minute."""
+
+    def __init__(self):
+        self.reading = self.most = 0
+
+    async def intercept(self, call, apply):
+        if call.operation != "Scan":
+            return apply()
+        self.reading += 1
+        self.most = max(self.most, self.reading)
+        await anyio.sleep(0.1)
+        self.reading -= 1
+        if anyio.current_time() < self.until:
+            error = ApiError("ProvisionedThroughputExceededException", "slow down")
+            return Response.of_error(error)
+        return apply()
+
+
+def test_parts_of_the_table_are_read_at_once_and_patiently(harness_of):
+    harness = harness_of(make_app(Sales), settings=QUICK)
+    harness.put(*(sale(n) for n in range(20)))
+    harness.settle()
+    busy = Busy()
+
+    async def verified():
+        busy.until = anyio.current_time() + 30
+        async with harness.world.clients(Process("verifier", faults=busy)) as aws:
+            return await verify_aggregate(harness.app, aws, "Sales", clock=harness.world.clock)
+
+    found = harness._run(verified())
+    assert found.ok
+    assert found.items == 20
+    assert busy.most == 4
 
 
 def test_a_consumer_that_is_behind_leaves_it_unsettled(harness_of):
