@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SEEDS = 200
-PARTS = 4
+SEEDS = 100
+PARTS = 2
 
 
 @pytest.mark.parametrize("part", range(PARTS))
