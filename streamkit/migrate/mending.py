@@ -7,7 +7,6 @@ says who waived what, and the record why.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 
 import anyio
 
@@ -18,29 +17,18 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.calls import Calls
 from streamkit.migrate.commands import migration_of, open_book, operator, require_begun
 from streamkit.migrate.errors import ErrorBook, ItemError
 from streamkit.migrate.in_place import Tally
-from streamkit.migrate.rate import Charged, Limits, Rate, Share
-from streamkit.migrate.sharing import Shares
-from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.opening import Opened, open_migration
+from streamkit.migrate.rate import Limits, Rate, Share
+from streamkit.migrate.state import State
 from streamkit.migrate.view import Place, View
-from streamkit.migrate.work import Schemas, Work
-from streamkit.surroundings import describe, survey
+from streamkit.migrate.work import Work
 
 _NAMED = 5
 """Items that a line of the audit trail names at most."""
 _FOLLOW_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """A migration's work on single items, its errors, and clients that its rate is charged for."""
-
-    work: Work
-    errors: ErrorBook
-    aws: Aws
 
 
 async def list_errors(app: App, aws: Aws, number: str) -> list[ItemError]:
@@ -62,8 +50,8 @@ async def retry_errors(
     One that was turned back each time is looked at again after some seconds.
     """
     clock = clock or SystemClock()
-    async with open_work(app, aws, migration_of(app, number), clock) as opened:
-        return await _retry(opened.work, opened.errors, names)
+    async with open_work(app, aws, migration_of(app, number), clock) as (opened, work):
+        return await _retry(work, opened.errors, names)
 
 
 async def _retry(work: Work, errors: ErrorBook, names: set[str] | None) -> tuple[int, int]:
@@ -118,7 +106,7 @@ async def waive_errors(
 @asynccontextmanager
 async def open_work(
     app: App, aws: Aws, migration: Migration, clock: Clock, *, most: Limits | None = None
-) -> AsyncIterator[Open]:
+) -> AsyncIterator[tuple[Opened, Work]]:
     """Let a migration's work on single items be done, as its state is now.
 
     Meanwhile it takes its share of the migration's limits, beside the processes that run it, and
@@ -128,20 +116,11 @@ async def open_work(
         ConfigurationError: it was never begun, or a table is missing.
     """
     rate = Rate(clock, share=Share(0.0, 0.0), most=most or Limits())
-    client, beats = (Charged(one, rate) for one in (aws.dynamodb, aws.beats))
-    around = await survey(app, aws)
-    book = StateBook(client, around.control, app.name)
-    errors = ErrorBook(book.store, migration.id)
-    target = around.table
-    if migration.to is not None:
-        target = await describe(aws, migration.to, type_attribute=app.type_attribute)
-    schemas = Schemas(around.table, target, app.known)
+    opened = await open_migration(app, aws, migration, rate, clock, new_worker_name())
 
     async def read() -> None:
         asked = clock.monotonic()
-        state = await book.read(migration.id)
-        rate.limits = Limits(state.max_reads, state.max_writes)
-        view.adopt(state, asked)
+        opened.adopt(view, await opened.book.read(migration.id), asked)
 
     async def follow() -> None:
         while True:
@@ -151,22 +130,16 @@ async def open_work(
 
     async def look_again(places: Sequence[Place]) -> None:
         for table, item in places:
-            await work_under(view.state).look_again(table, item)
-
-    def work_under(state: State) -> Work:
-        tables = (schemas.source, schemas.target, around.control)
-        calls = Calls(aws.dynamodb, rate, tables, view.permit(state))
-        return Work(app.name, migration, state, schemas, calls, errors, clock)
+            await opened.work_under(view, view.state).look_again(table, item)
 
     view = View(State(migration.id), read, look_again, clock)
     await read()
-    work = work_under(require_begun(view.state))
-    shares = Shares(book.store, migration.id, new_worker_name(), clock)
+    work = opened.work_under(view, require_begun(view.state))
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(follow)
-            group.start_soon(shares.keep, rate)
-            yield Open(work, errors, replace(aws, dynamodb=client, beats=beats))
+            group.start_soon(opened.shares.keep, rate)
+            yield opened, work
             group.cancel_scope.cancel()
     except BaseExceptionGroup as failed:
         raise first_error(failed) from failed

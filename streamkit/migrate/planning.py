@@ -30,6 +30,7 @@ from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent
 from streamkit.migrate.marks import mark_of, place_is
+from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
@@ -38,7 +39,6 @@ from streamkit.migrate.trials import Trial, Trials, moods_of
 from streamkit.migrate.work import Schemas
 from streamkit.model.matching import Matcher
 from streamkit.scanning.places import place_text
-from streamkit.surroundings import describe, survey
 
 SAMPLE = Wanted(items=1000)
 """What is looked at unless it is said."""
@@ -126,21 +126,18 @@ async def plan_migration(
         ConfigurationError: the table is missing, or may not be read.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
-    around = await survey(app, aws)
-    target = around.table
-    if migration.to is not None:
-        target = await describe(aws, migration.to, type_attribute=app.type_attribute)
+    around, schemas = await survey_for(app, aws, migration)
     described = (await aws.dynamodb.describe_table(TableName=app.table))["Table"]
     known = int(described.get("ItemCount", 0))
     taken = await take_sample(aws.dynamodb, app.table, sample, rng, items=known)
     look = _Look(
         migration,
-        Schemas(around.table, target, app.known),
-        Calls(aws.dynamodb, Rate(clock), (around.table, target)),
+        schemas,
+        Calls(aws.dynamodb, Rate(clock), (schemas.source, schemas.target)),
         Problems(
             [
                 *await problems_of_table(aws, around.table, migration),
-                *problems_of_target(target, migration),
+                *problems_of_target(schemas.target, migration),
             ]
         ),
         diffs,

@@ -29,25 +29,22 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError, RetentionLost
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.calls import Calls
 from streamkit.migrate.capturing import Capturing
 from streamkit.migrate.commands import require_begun, require_same
 from streamkit.migrate.course import Turn, after_pass, given_up, once_more
-from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.opening import open_migration
 from streamkit.migrate.others import Others
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.passing import ERRORS_MAX, Pace, Passing, TooManyErrors
 from streamkit.migrate.problems import problems_of_target
-from streamkit.migrate.rate import Charged, Limits, Rate, Share
-from streamkit.migrate.sharing import Shares
-from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State, StateBook
+from streamkit.migrate.rate import Rate, Share
+from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import PhaseOver, Place, View
-from streamkit.migrate.work import Schemas, Work
+from streamkit.migrate.work import Work
 from streamkit.observe.logger import get_logger
 from streamkit.scanning.scan import TableScan
 from streamkit.settings import Settings
-from streamkit.surroundings import describe, survey
 
 log = get_logger("streamkit.migrate")
 
@@ -118,7 +115,7 @@ class Runner:
                 group.start_soon(self._capture)
                 others = Others(self.app, self.aws, self.around, self.clock)
                 group.start_soon(others.heed, self.rate, lambda: self.state)
-                group.start_soon(self._shares.keep, self.rate)
+                group.start_soon(self.opened.shares.keep, self.rate)
                 await self._phases(stay=stay)
                 await self._end_capture()
                 group.cancel_scope.cancel()
@@ -127,30 +124,23 @@ class Runner:
         return self.state
 
     async def _open(self) -> None:
-        self.around = await survey(self.app, self.aws)
-        if self.around.table.stream_arn is None:
+        opened = await open_migration(
+            self.app, self.aws, self.migration, self.rate, self.clock, self.owner
+        )
+        self.opened, self.book, self.around = opened, opened.book, opened.around
+        table, target = opened.schemas.source, opened.schemas.target
+        if table.stream_arn is None:
             raise ConfigurationError(
                 f"table {self.app.table} has no stream; enable one with NEW_AND_OLD_IMAGES"
             )
-        target = self.around.table
-        if self.migration.to is not None:
-            target = await describe(
-                self.aws, self.migration.to, type_attribute=self.app.type_attribute
-            )
         for problem in problems_of_target(target, self.migration):
             raise ConfigurationError(problem.text)
-        self.schemas = Schemas(self.around.table, target, self.app.known)
-        client, beats = (Charged(one, self.rate) for one in (self.aws.dynamodb, self.aws.beats))
-        charged = replace(self.aws, dynamodb=client, beats=beats)
-        self.book = StateBook(client, self.around.control, self.app.name)
-        self._shares = Shares(self.book.store, self.migration.id, self.owner, self.clock)
-        self.error_book = ErrorBook(self.book.store, self.migration.id)
         self.tallies = TallyBook(self.book.store, self.migration.id)
         self.capturing = Capturing(
             self.app,
-            charged,
+            opened.aws,
             self.migration,
-            self.around.table,
+            table,
             target,
             self.around.control,
             partial(self._live, Work.live),
@@ -171,14 +161,10 @@ class Runner:
         """Take up a state; whatever belongs to another phase is interrupted."""
         require_same(self.migration, state, accept_change=False)
         before, self.state = self.state, state
-        self.view.adopt(state, asked)
-        self.rate.limits = Limits(state.max_reads, state.max_writes)
+        self.opened.adopt(self.view, state, asked)
         same = (before.course, before.desired) == (state.course, state.desired)
         if not same or self._work is None or before.attempt != state.attempt:
-            tables = (self.schemas.source, self.schemas.target, self.around.control)
-            calls = Calls(self.aws.dynamodb, self.rate, tables, self.view.permit(state))
-            parts = self.schemas, calls, self.error_book, self.clock
-            self._work = Work(self.app.name, self.migration, state, *parts)
+            self._work = self.opened.work_under(self.view, state)
         if not same:
             log.info("migration.phase", migration=state.id, phase=state.phase, wanted=state.desired)
             self._interrupt.set()
@@ -351,7 +337,7 @@ class Runner:
         await scan.delete()
 
     async def _objection(self) -> str | None:
-        return await objection(self.error_book, self.clock.time())
+        return await objection(self.opened.errors, self.clock.time())
 
     async def _said_of(self, left: int) -> str:
         said = await self._objection() if self.state.phase == "contracting" else None

@@ -43,7 +43,7 @@ from streamkit.migrate.work import Work
 from streamkit.scanning.pages import Pages, Reply
 from streamkit.scanning.places import strided
 from streamkit.scanning.segment import Segment
-from streamkit.surroundings import Surroundings, survey
+from streamkit.surroundings import Surroundings
 
 _SEGMENTS = 16
 _SEGMENTS_AT_ONCE = 4
@@ -89,16 +89,16 @@ async def verify_migration(
     if sample is not None and sample.share is None:
         raise ConfigurationError("of a verification the sample is a share, as in 5%")
     clock = clock or SystemClock()
-    around = await survey(app, aws)
-    async with open_work(app, aws, migration, clock, most=Limits(reads=max_reads)) as opened:
+    most = Limits(reads=max_reads)
+    async with open_work(app, aws, migration, clock, most=most) as (opened, work):
         checking = _Checking(
             app,
             opened.aws,
-            around,
+            opened.around,
             migration,
-            opened.work,
+            work,
             opened.errors,
-            Inspection(migration, opened.work, opened.work.calls),
+            Inspection(migration, work, work.calls),
             clock,
             rng or random.Random(),
         )

@@ -19,7 +19,6 @@ from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import InPlace, Tally
 from streamkit.migrate.pairs import Pairs
-from streamkit.migrate.passing import Passing
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import StateBook
@@ -240,12 +239,12 @@ def test_a_scan_that_is_not_strongly_consistent_misses_items(monkeypatch):
     # What was written long before the capture began is not in the stream that it reads.
     monkeypatch.setattr(capture, "_MARGIN", timedelta(0))
     assert run(migrated) == {"S": "NEW#d1"}
-    real = Passing.request
+    real = Calls.scan
 
-    def request(self, segment):
-        return real(self, segment) | {"ConsistentRead": False}
+    async def scan(self, **request):
+        return await real(self, **request | {"ConsistentRead": False})
 
-    monkeypatch.setattr(Passing, "request", request)
+    monkeypatch.setattr(Calls, "scan", scan)
     assert run(migrated) is None
 
 

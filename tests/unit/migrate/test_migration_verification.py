@@ -272,8 +272,8 @@ def held_for(items, look):
     async def test(place):
         await place.begin()
         asked = place.app, place.aws, place.migration, place.world.clock
-        async with open_work(*asked) as opened:
-            inspection = Inspection(place.migration, opened.work, EveryCopy(place.schema))
+        async with open_work(*asked) as (_, work):
+            inspection = Inspection(place.migration, work, EveryCopy(place.schema))
             await look(inspection, copied(place.schema, 0))  # what is made once is made now
             gc.collect()
             tracemalloc.start()

@@ -1,0 +1,94 @@
+"""Opening: what a process needs of one migration, whether it runs it or mends single items.
+
+In: an app, a migration, clients, and a rate. Out: `Opened`: its tables, its records, clients that
+the rate is charged for, and the work of a phase. On failure: `ConfigurationError` names the table
+that is missing or may not be described.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.clock import Clock
+from streamkit.kinds.migration import Migration
+from streamkit.migrate.calls import Calls
+from streamkit.migrate.errors import ErrorBook
+from streamkit.migrate.rate import Charged, Limits, Rate
+from streamkit.migrate.sharing import Shares
+from streamkit.migrate.state import State, StateBook
+from streamkit.migrate.view import View
+from streamkit.migrate.work import Schemas, Work
+from streamkit.surroundings import Surroundings, describe, survey
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """One migration, as one process has it open.
+
+    What goes through `aws` is charged to `rate`; what goes through `dynamodb` charges it itself.
+    """
+
+    app: App
+    migration: Migration
+    around: Surroundings
+    schemas: Schemas
+    dynamodb: Any
+    aws: Aws
+    rate: Rate
+    clock: Clock
+    book: StateBook
+    errors: ErrorBook
+    shares: Shares
+
+    def adopt(self, view: View, state: State, asked: float) -> None:
+        """Take up a state and its limits; `asked` is when it was asked for."""
+        view.adopt(state, asked)
+        self.rate.limits = Limits(state.max_reads, state.max_writes)
+
+    def work_under(self, view: View, state: State) -> Work:
+        """Return the work on single items under a state; it writes nothing once that is over."""
+        tables = self.schemas.source, self.schemas.target, self.around.control
+        calls = Calls(self.dynamodb, self.rate, tables, view.permit(state))
+        parts = self.schemas, calls, self.errors, self.clock
+        return Work(self.app.name, self.migration, state, *parts)
+
+
+async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[Surroundings, Schemas]:
+    """Ask what the tables look like that a migration reads and writes.
+
+    Raises:
+        ConfigurationError: a table is missing, or may not be described.
+    """
+    around = await survey(app, aws)
+    target = around.table
+    if migration.to is not None:
+        target = await describe(aws, migration.to, type_attribute=app.type_attribute)
+    return around, Schemas(around.table, target, app.known)
+
+
+async def open_migration(
+    app: App, aws: Aws, migration: Migration, rate: Rate, clock: Clock, owner: str
+) -> Opened:
+    """Open a migration for the process that is called `owner`.
+
+    Raises:
+        ConfigurationError: a table is missing, or may not be described.
+    """
+    around, schemas = await survey_for(app, aws, migration)
+    client, beats = (Charged(one, rate) for one in (aws.dynamodb, aws.beats))
+    charged = replace(aws, dynamodb=client, beats=beats)
+    book = StateBook(client, around.control, app.name)
+    return Opened(
+        app=app,
+        migration=migration,
+        around=around,
+        schemas=schemas,
+        dynamodb=aws.dynamodb,
+        aws=charged,
+        rate=rate,
+        clock=clock,
+        book=book,
+        errors=ErrorBook(book.store, migration.id),
+        shares=Shares(book.store, migration.id, owner, clock),
+    )
