@@ -61,6 +61,7 @@ def given_up(state: State, note: str) -> Turn:
     if state.phase in ("scanning", "verifying"):
         return Turn("blocked", note, {"note": note})
     if state.does == "comparing":  # nothing is deleted yet
-        return Turn("soaking", f"not contracted: {note}", {"note": note, "attempt": 0})
+        again = {"attempt": 0, "refused": state.refused + 1}
+        return Turn("soaking", f"not contracted: {note}", {"note": note, **again})
     facts = {"note": note, "desired": "pause", "stage": state.stage, "attempt": state.attempt + 1}
     return Turn(state.phase, note, facts)

@@ -95,6 +95,7 @@ class State:
     `max_reads` and `max_writes` are units a second of the whole migration, None without a limit.
     `verified` is what the last verification found. `version` counts the changes of this item.
     `switched` is when the switch was begun; `stage` is of `contracting`, "" is that which deletes.
+    `refused` is how often a contraction has gone back to `soaking`.
     """
 
     id: str
@@ -116,6 +117,7 @@ class State:
     version: int = 0
     switched: float = 0.0
     stage: Stage = ""
+    refused: int = 0
 
     @property
     def consumer(self) -> str:
@@ -144,8 +146,12 @@ class State:
 
     @property
     def pass_name(self) -> str:
-        """The name of the pass that the phase is, for its segments."""
-        return f"{self.id}.{self.run}.{self.does}.{self.attempt}"
+        """The name of the pass that the phase is, for its segments: no other pass ever has it.
+
+        What a killed process leaves of a pass would be taken for what this one has read already.
+        """
+        name = f"{self.id}.{self.run}.{self.does}.{self.attempt}"
+        return f"{name}.{self.refused}" if self.refused else name
 
     def noted(self, at: float, by: str, what: str) -> "State":
         """Return the state with a line more in its audit trail."""

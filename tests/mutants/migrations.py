@@ -44,6 +44,14 @@ MUTANTS = (
         test="tests/simulation/test_migration_freezes.py::test_what_new_code_writes_after_the_end_is_not_migrated_by_who_wakes_up",
     ),
     Mutant(
+        "compared-by-the-last-contraction",
+        "migrate/state.py",
+        '        return f"{name}.{self.refused}" if self.refused else name\n',
+        "        return name\n",
+        "a contraction takes for compared what one read before it, whose process was killed",
+        test="tests/unit/migrate/test_course.py::test_no_pass_has_the_name_of_one_whose_segments_may_still_be_there",
+    ),
+    Mutant(
         "refused-image-unread",
         "migrate/in_place.py",
         "            image = plain(now)\n",
