@@ -13,11 +13,12 @@ keeps changing and one whose parked changes will be tried again leave their diff
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from streamkit.actions import item_ref
 from streamkit.aggregates.listing import aggregate_named
+from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
@@ -72,7 +73,7 @@ class Verification:
 
     `items` of the source were read; the `unreadable` do not fit it, or cannot be added up, and are
     left out, as their changes are parked. `behind` says that the consumer had not processed in time
-    what was written before the last look.
+    what was written before the last look. So many groups as were `repaired` were wrong before.
     """
 
     aggregate: str
@@ -84,6 +85,7 @@ class Verification:
     parked: int
     behind: bool
     looks: int
+    repaired: int = 0
 
     @property
     def ok(self) -> bool:
@@ -103,9 +105,12 @@ async def verify_aggregate(
     looks: int = 5,
     patience: float = 60.0,
     segments: int = _SEGMENTS,
+    repair: bool = False,
     clock: Clock | None = None,
 ) -> Verification:
     """Recompute every group of an aggregate from its source, and compare.
+
+    With `repair` an aggregate with a wrong group is rebuilt, and held against its source once more.
 
     It reads the table twice (both times whole, strongly consistent), then, for what differs, the
     items of those groups for each further look, and the source whole again where there is no
@@ -118,11 +123,35 @@ async def verify_aggregate(
         looks: how often what differs is looked at again, at most.
         patience: seconds that the consumer may take each time to process what was written.
         segments: into how many segments the table is cut, of which some are read at once.
+        repair: count the aggregate anew if a group is wrong.
         clock: tells when things were read.
 
     Raises:
-        ConfigurationError: the app has no such aggregate, or its table cannot be used.
+        ConfigurationError: the app has no such aggregate, or its table cannot be used; or it is to
+            be repaired, and cannot be rebuilt: as where no worker runs.
     """
+    about = app, aws, name, looks, patience, segments
+    found = await _verification(*about, clock)
+    if not (repair and found.different):
+        return found
+    await rebuild_aggregate(app, aws, name, segments=segments, clock=clock)
+    after = await _verification(*about, clock)
+    return replace(after, repaired=len(_groups(found) - _groups(after)))
+
+
+def _groups(found: Verification) -> set[Place]:
+    return {(one.pk, one.sk) for one in found.different}
+
+
+async def _verification(
+    app: App,
+    aws: Aws,
+    name: str,
+    looks: int,
+    patience: float,
+    segments: int,
+    clock: Clock | None,
+) -> Verification:
     aggregate = aggregate_named(app, name)
     clock = clock or SystemClock()
     around = await survey(app, aws)

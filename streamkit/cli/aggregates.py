@@ -71,6 +71,9 @@ def verify(
     patience: Annotated[
         float, typer.Option(min=0, help="seconds to wait each time for the workers to catch up")
     ] = 60.0,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="rebuild the aggregate if a group is wrong")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Recompute every group of an aggregate from its source, and compare.
@@ -78,6 +81,8 @@ def verify(
     Traffic and workers may go on: what differs is looked at again once they have caught up. It
     exits with 5 if a group is wrong, or if an item does not fit and can be in none; what keeps
     changing, or waits for workers or for a parked change, is reported as unsettled and is no error.
+    With --repair an aggregate with a wrong group is rebuilt, as `rebuild` does it and at that cost,
+    and then verified once more.
 
     Costs: it reads the whole table twice, strongly consistent: a read unit for each 2 KB of all
     the items in it. Then, for what differs, the items of those groups twice a look; the table again
@@ -91,7 +96,9 @@ def verify(
 
     loaded = app_named(app)
     found = with_aws(
-        lambda aws: verify_aggregate(loaded, aws, name, looks=looks, patience=patience)
+        lambda aws: verify_aggregate(
+            loaded, aws, name, looks=looks, patience=patience, repair=repair
+        )
     )
     if json:
         print_json(found.to_dict())
@@ -193,6 +200,8 @@ def _describe(found: "Verification") -> None:
     say(f"{found.aggregate}: {found.groups} groups, {found.items} items")
     if found.unreadable:
         say(f"{found.unreadable} items do not fit it, and could not be compared")
+    if found.repaired:
+        say(f"{found.repaired} groups were wrong and are right now: it was rebuilt")
     if found.parked:
         say(f"parked changes in {found.parked} lanes are missing from it")
     if found.behind:

@@ -70,6 +70,22 @@ MUTANTS = (
         test="tests/simulation/test_verification.py::test_parts_of_the_table_are_read_at_once_and_patiently",
     ),
     Mutant(
+        "verification-repairs-unasked",
+        "aggregates/verification.py",
+        "    if not (repair and found.different):\n",
+        "    if not found.different:\n",
+        "who only looks empties an aggregate for a while",
+        test="tests/simulation/test_verification.py::test_a_wrong_group_is_put_right_only_when_that_is_asked_for",
+    ),
+    Mutant(
+        "repair-of-aggregates-is-not-looked-at",
+        "aggregates/verification.py",
+        "    after = await _verification(*about, clock)\n",
+        "    after = found\n",
+        "a repair says nothing of what it has done",
+        test="tests/simulation/test_verification.py::test_a_wrong_group_is_put_right_only_when_that_is_asked_for",
+    ),
+    Mutant(
         "pass-reads-what-it-need-not",
         "scanning/scan.py",
         "min(2 * pause, _LOOK_SECONDS)",

@@ -181,6 +181,22 @@ def test_a_wrong_group_is_found_with_what_it_should_be(harness_of):
     assert verify(harness, Spread).ok
 
 
+def test_a_wrong_group_is_put_right_only_when_that_is_asked_for(harness_of):
+    harness = harness_of(make_app(Sales), settings=QUICK)
+    harness.put(*(sale(n, n, "abc"[n % 3]) for n in range(9)))
+    harness.settle()
+    for shop in "ab":
+        change(harness, f"SALES#{shop}", "ADD sales :one", one={"N": "1"})
+    before = harness.scan(Sales)
+    wrong = verify(harness, Sales)
+    assert {one.pk for one in wrong.different} == {"SALES#a", "SALES#b"}
+    assert harness.scan(Sales) == before
+    found = verify(harness, Sales, repair=True)
+    assert (found.ok, found.repaired, found.different) == (True, 2, ())
+    assert harness.get(Sales.key(shop="a")).sales == 3
+    assert verify(harness, Sales, repair=True).repaired == 0
+
+
 async def writes_on_and_on(harness):
     table, number = harness.around.table, 100
     while True:
