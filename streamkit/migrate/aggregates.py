@@ -8,11 +8,12 @@ On failure: as a rebuild; the migration stays where it was.
 """
 
 import random
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import anyio
-import anyio.abc
 
 from streamkit.activity import first_error
 from streamkit.aggregates.rebuilding import Rebuilt, rebuild_aggregate
@@ -57,83 +58,67 @@ async def run_aggregate(
         ConfigurationError: its definition was changed, or the aggregate cannot be rebuilt.
     """
     book = await open_book(app, aws)
+    stopping, clock = stopping or anyio.Event(), clock or SystemClock()
     state = require_begun(await book.read(migration.id))
     require_same(migration, state, accept_change=False)
     if state.waits:
         return state
-    counting = _Counting(
-        app,
-        aws,
-        migration,
-        book,
-        stopping or anyio.Event(),
-        clock or SystemClock(),
-        rng or random.Random(),
-    )
-    return await counting.run(at_once)
+    while state.phase not in RESTING and not stopping.is_set():
+        if state.desired == "pause":
+            with anyio.move_on_after(_FOLLOW_SECONDS):
+                await stopping.wait()
+            state = await book.read(migration.id)
+            continue
+        state = await book.change(migration.id, partial(_scanning, clock))
+        async with _while_wanted(book, migration.id, stopping) as ending:
+            rebuilt = await rebuild_aggregate(
+                app,
+                aws,
+                migration.entity.__name__,
+                segments=state.segments,
+                at_once=at_once,
+                stopping=ending,
+                clock=clock,
+                rng=rng or random.Random(),
+            )
+        reached = partial(_done, clock, rebuilt)
+        state = await (book.change(migration.id, reached) if rebuilt.done else book.read(state.id))
+    return state
 
 
-@dataclass
-class _Counting:
-    app: App
-    aws: Aws
-    migration: Migration
-    book: StateBook
-    stopping: anyio.Event
-    clock: Clock
-    rng: random.Random
+def _scanning(clock: Clock, state: State) -> State:
+    if state.phase != "capturing":
+        return state
+    return replace(state, phase="scanning").noted(clock.time(), operator(), "scanning")
 
-    async def run(self, at_once: int) -> State:
-        while True:
-            state = await self.book.read(self.migration.id)
-            if state.phase in RESTING or self.stopping.is_set():
-                return state
-            if state.desired == "pause":
-                with anyio.move_on_after(_FOLLOW_SECONDS):
-                    await self.stopping.wait()
-                continue
-            state = await self.book.change(self.migration.id, self._scanning)
-            rebuilt = await self._rebuild(state, at_once)
-            if rebuilt.done:
-                return await self.book.change(self.migration.id, partial(self._done, rebuilt))
 
-    def _scanning(self, state: State) -> State:
-        if state.phase != "capturing":
-            return state
-        return replace(state, phase="scanning").noted(self.clock.time(), operator(), "scanning")
+def _done(clock: Clock, rebuilt: Rebuilt, state: State) -> State:
+    if state.phase == "done":
+        return state
+    verified = {"scanned": rebuilt.items, "errors": rebuilt.left_out}
+    done = replace(state, phase="done", note="", verified=verified)
+    return done.noted(clock.time(), operator(), "done")
 
-    def _done(self, rebuilt: Rebuilt, state: State) -> State:
-        if state.phase == "done":
-            return state
-        verified = {"scanned": rebuilt.items, "errors": rebuilt.left_out}
-        done = replace(state, phase="done", note="", verified=verified)
-        return done.noted(self.clock.time(), operator(), "done")
 
-    async def _rebuild(self, state: State, at_once: int) -> Rebuilt:
-        """Go on with the rebuild until it is done, or nobody wants it at the moment."""
-        ending = anyio.Event()
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._follow, ending)
-                rebuilt = await rebuild_aggregate(
-                    self.app,
-                    self.aws,
-                    self.migration.entity.__name__,
-                    segments=state.segments,
-                    at_once=at_once,
-                    stopping=ending,
-                    clock=self.clock,
-                    rng=self.rng,
-                )
-                group.cancel_scope.cancel()
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from errors
-        return rebuilt
+@asynccontextmanager
+async def _while_wanted(
+    book: StateBook, number: str, stopping: anyio.Event
+) -> AsyncIterator[anyio.Event]:
+    """Yield what is set once nobody wants the migration to go on at the moment."""
+    ending = anyio.Event()
 
-    async def _follow(self, ending: anyio.Event) -> None:
+    async def follow() -> None:
         while not ending.is_set():
             with anyio.move_on_after(_FOLLOW_SECONDS):
-                await self.stopping.wait()
-            state = await self.book.read(self.migration.id)
-            if self.stopping.is_set() or state.desired == "pause" or state.phase in RESTING:
+                await stopping.wait()
+            state = await book.read(number)
+            if stopping.is_set() or state.desired == "pause" or state.phase in RESTING:
                 ending.set()
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(follow)
+            yield ending
+            group.cancel_scope.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors

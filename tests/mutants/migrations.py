@@ -483,4 +483,20 @@ MUTANTS = (
         "an item that is put again before a migration deletes it goes as if the application had",
         test="tests/simulation/test_migration_effects.py::test_an_item_that_is_put_again_between_mark_and_delete_is_not_deleted_without_a_mark",
     ),
+    Mutant(
+        "paused-aggregate-goes-on",
+        "migrate/aggregates.py",
+        'if stopping.is_set() or state.desired == "pause" or state.phase in RESTING:',
+        "if stopping.is_set() or state.phase in RESTING:",
+        "an aggregate that is paused while it is counted is counted on",
+        test="tests/unit/migrate/test_migration_aggregates.py::test_one_that_is_paused_meanwhile_is_waited_for_and_then_counted_once",
+    ),
+    Mutant(
+        "binary-keys-taken-for-text",
+        "actions.py",
+        'return kind == "S" and pk.startswith',
+        'return kind != "N" and pk.startswith',
+        "a migration ends at the first item of a table whose partition key is binary",
+        test="tests/unit/migrate/test_migration_writes.py::test_an_item_whose_key_is_binary_is_written_like_any_other",
+    ),
 )

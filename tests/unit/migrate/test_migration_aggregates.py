@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key
-from streamkit.migrate import commands, steps
+from streamkit.migrate import aggregates, commands, steps
 from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.sampling import Wanted
@@ -95,6 +95,37 @@ def test_a_paused_one_is_left_alone_and_counted_when_it_is_resumed():
         return joined.phase, waiting, await count()
 
     assert beside_workers(test) == ("capturing", 0, 30)
+
+
+def test_one_that_is_paused_meanwhile_is_waited_for_and_then_counted_once(monkeypatch):
+    real, runs = aggregates.rebuild_aggregate, []
+
+    async def rebuild(*args, stopping, **given):
+        runs.append(stopping)
+        if len(runs) == 1:
+            await stopping.wait()  # a large table: it is under way when it is paused
+        return await real(*args, stopping=stopping, **given)
+
+    monkeypatch.setattr(aggregates, "rebuild_aggregate", rebuild)
+
+    async def test(app, aws, world, count):
+        migration, clock, ends = app.migrations["0001"], world.clock, []
+        await commands.begin(app, aws, migration, segments=4, by="op", clock=clock)
+
+        async def run():
+            state = await run_aggregate(app, aws, migration, clock=clock, rng=random.Random(1))
+            ends.append(state.phase)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await anyio.sleep(10)
+            await steps.pause(app, aws, "0001", by="op")
+            await anyio.sleep(120)
+            paused = list(ends), await count(), len(runs)
+            await steps.resume(app, aws, "0001", by="op")
+        return paused, ends, await count()
+
+    assert beside_workers(test) == (([], 0, 1), ["done"], 30)
 
 
 def test_one_that_was_never_begun_is_refused():
