@@ -182,10 +182,52 @@ def test_who_goes_on_with_a_rebuild_clears_only_what_is_left(harness_of):
     until(harness, third.met)
     first.end()
     rebuild(harness, segments=3, lease_seconds=5)
-    scans = [call.payload for call in harness.world.calls if call.operation == "Scan"]
-    cleared = [scan["Segment"] for scan in scans if scan["Limit"] == pages.PAGE_ITEMS]
-    assert sorted(cleared) == [0, 1, 2]
+    assert cleared(harness) == [0, 1, 2]
     assert is_exact(harness)
+
+
+def cleared(harness):
+    """Which segments were read to be cleared, each time."""
+    scans = [call.payload for call in harness.world.calls if call.operation == "Scan"]
+    return sorted(scan["Segment"] for scan in scans if scan["Limit"] == pages.PAGE_ITEMS)
+
+
+def clearing_segments(harness):
+    return [item for item in harness.world.items(TABLE) if "#cursor#clear." in str(item)]
+
+
+def test_several_processes_share_one_clearing(harness_of):
+    harness = harness_of(app_of(), settings=FAST)
+    open_existing(harness)
+    gates = [Gate(scans_for_groups) for _ in range(2)]
+    pair = [Operator(harness, f"{n}", gate=gate, at_once=1) for n, gate in enumerate(gates)]
+    for gate in gates:
+        until(harness, gate.met)
+    for gate in gates:
+        gate.open.set()
+    assert all(operator.wait().done for operator in pair)
+    assert cleared(harness) == [0, 1]
+    assert clearing_segments(harness) == []
+    assert is_exact(harness)
+
+
+@pytest.mark.parametrize("then", ["another rebuild", "deletion"])
+def test_a_clearing_that_was_broken_off_leaves_no_segments(harness_of, then):
+    harness = harness_of(app_of(), settings=FAST)
+    open_existing(harness)
+    gate = Gate(scans_for_groups)
+    first = Operator(harness, "first", gate)
+    until(harness, gate.met)
+    first.end()
+    assert len(clearing_segments(harness)) == 2
+    if then == "deletion":
+        harness.stop()
+        harness._run(delete_consumer(harness._aws, TABLE, "shop", clock=harness.world.clock))
+    else:
+        harness._run(mark_rebuild(store_of(harness), frozenset({"Sales"})))
+        rebuild(harness)
+        assert is_exact(harness)
+    assert clearing_segments(harness) == []
 
 
 def under_way(harness, at, moment):

@@ -221,6 +221,17 @@ def test_the_local_engine_knows_nothing_of_the_rest():
     assert strangers == set()
 
 
+def test_aggregates_know_nothing_of_migrations():
+    """What both do with a whole table is in `scanning`."""
+    importers = {
+        module.name
+        for module in modules()
+        if module.package == "aggregates"
+        if any(name.partition(".")[0] == "migrate" for name in module.own_imports)
+    }
+    assert importers == set()
+
+
 def test_only_the_command_line_and_the_testing_tools_know_the_local_engine():
     importers = {
         beside: {
