@@ -15,15 +15,18 @@ from streamkit.running.shardset import ShardSet
 log = get_logger("streamkit.worker")
 
 _PROBE_SECONDS = 5.0
+_LOOKS = 30
+"""How often a worker looks how long no page was read, within the time that this may last."""
 
 
 async def watch_stream(
     shards: ShardSet, coordinator: Coordinator, aws: Aws, deadline_seconds: float
 ) -> None:
     """Watch for ever. `deadline_seconds` is how long every read may fail."""
+    pause = max(deadline_seconds / _LOOKS, 1.0)
     while True:
         unfit = coordinator.me.state == "unfit"
-        await anyio.sleep(_PROBE_SECONDS if unfit else 1.0)
+        await anyio.sleep(_PROBE_SECONDS if unfit else pause)
         if shards.silence < deadline_seconds and not unfit:
             continue
         answers = await _answers(shards, aws)
