@@ -14,7 +14,13 @@ from streamkit.lease import LeaseWatch
 
 
 async def live_workers(store: CursorStore, clock: Clock, lease_seconds: float) -> list[str]:
-    """Watch until somebody beats, or everybody has been silent for a lease."""
+    """Watch until a worker beats, or each has been silent for its own lease.
+
+    Args:
+        store: the consumer's control items.
+        clock: measures the silence.
+        lease_seconds: the lease of workers that do not say theirs.
+    """
     roster, watch = Roster(store), LeaseWatch(lease_seconds)
     first: dict[str, int] | None = None
     while True:
@@ -24,6 +30,7 @@ async def live_workers(store: CursorStore, clock: Clock, lease_seconds: float) -
         watch.observe(beats, asked=asked, answered=clock.monotonic())
         first = beats if first is None else first
         alive = [name for name, count in beats.items() if first.get(name) != count]
-        if alive or all(watch.is_abandoned(name) for name in members):
+        leases = {name: member.lease or lease_seconds for name, member in members.items()}
+        if alive or all(watch.silence(name) >= lease for name, lease in leases.items()):
             return sorted(alive)
         await anyio.sleep(min(1.0, lease_seconds / 4))

@@ -100,6 +100,22 @@ MUTANTS = (
         test="tests/unit/fleet/test_leading.py::test_a_tombstone_is_as_old_as_its_shards_end_whenever_it_was_seen_at_its_tip",
     ),
     Mutant(
+        "watched-for-my-lease",
+        "fleet/liveness.py",
+        "name: member.lease or lease_seconds for",
+        "name: lease_seconds for",
+        "an operator takes a worker for dead that beats less often than its own settings say",
+        test="tests/unit/fleet/test_gaps.py::test_a_worker_is_watched_for_its_own_lease",
+    ),
+    Mutant(
+        "unknown-generation-asked-for-ever",
+        "fleet/rollout.py",
+        "heard, now + _DISBELIEF_SECONDS",
+        "heard, now",
+        "a worker asks with each page for a generation that nobody has created",
+        test="tests/unit/fleet/test_gaps.py::test_a_generation_that_nobody_has_created_is_left_aside_for_a_minute",
+    ),
+    Mutant(
         "captured-whatever-was-founded",
         "fleet/capture.py",
         "Fenced(store, same_consumer(newest), random.Random())",

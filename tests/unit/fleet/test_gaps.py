@@ -13,6 +13,7 @@ from streamkit.clock import Clock
 from streamkit.control import ControlSpace, Cursor, child_of, cursor_attributes
 from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
+from streamkit.fleet import liveness
 from streamkit.fleet.balance import Balance
 from streamkit.fleet.capture import capture
 from streamkit.fleet.claims import Claims
@@ -255,6 +256,59 @@ async def test_an_old_roll_out_waits_as_long_as_a_worker_of_the_newest_lives(sto
     rollout = await old_beside_new(store, Hands())
     me = await watched(rollout, old("joining"), {"n": NEW}, 5 * PATIENCE)
     assert me.state == "waiting"
+
+
+class Beating:
+    """Workers of which each beats every so many of its lease's seconds, or never."""
+
+    def __init__(self, clock, **every):
+        self.clock, self.every = clock, every
+
+    async def read(self):
+        return {
+            name: Member(name, beats=int((self.clock.now - 100) // seconds), lease=lease)
+            for name, (lease, seconds) in self.every.items()
+        }
+
+
+@pytest.mark.parametrize(
+    ("mine", "lease", "beats", "alive", "longest"),
+    [
+        (7.0, 60.0, 25.0, ["w"], 27),  # it beats less often than my own workers would
+        (60.0, 7.0, 1e9, [], 9),
+        (7.0, 0.0, 1e9, [], 9),
+    ],
+)
+async def test_a_worker_is_watched_for_its_own_lease(
+    monkeypatch, mine, lease, beats, alive, longest
+):
+    clock = Hands()
+
+    async def moves(seconds):
+        clock.now += seconds
+
+    monkeypatch.setattr(liveness, "Roster", lambda _: Beating(clock, w=(lease, beats)))
+    monkeypatch.setattr(liveness.anyio, "sleep", moves)
+    assert await liveness.live_workers(None, clock, mine) == alive
+    assert clock.now - 100 <= longest
+
+
+async def test_a_generation_that_nobody_has_created_is_left_aside_for_a_minute(store):
+    """Asking for it with each page would cost a read each time, and a log line."""
+    rollout = replace(await old_beside_new(store, Hands()), fingerprint="new")
+    me = await watched(rollout, Member("me", fingerprint="new"), {}, 2)
+    known = rollout.newest
+    for number in (99, 98):  # another one is asked about at once
+        rollout.hear(number)
+        assert rollout.newest == number
+        me = await watched(rollout, me, {}, 5)
+        assert rollout.newest == known
+        me = await watched(rollout, me, {}, 50)
+        rollout.hear(number)
+        assert rollout.newest == known
+    await watched(rollout, me, {}, 10)
+    rollout.hear(98)
+    assert rollout.newest == 98
 
 
 async def test_an_old_roll_out_takes_over_when_the_newest_was_gone_for_a_while(store):
