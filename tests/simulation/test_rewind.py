@@ -24,6 +24,7 @@ from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.shop import TABLE, create_table
 
+MORTAL = Settings(heartbeat=2, lease=7, look_interval=2, poll_ceiling=120, list_interval=600)
 PATIENT = Settings(heartbeat=120, lease=300, look_interval=60, poll_ceiling=120, list_interval=600)
 
 
@@ -273,6 +274,8 @@ class LateParker(Process):
             await self.arrives.wait()
             apply()
             self.kill()
+        if self.sent.is_set():
+            await anyio.sleep_forever()  # nothing else of it gets out, its heartbeats neither
         return await super().intercept(call, apply)
 
 
@@ -312,7 +315,7 @@ def test_a_change_that_a_dying_worker_parks_late_is_seen_by_a_rewind_or_never_pa
         async with anyio.create_task_group() as group:
             broken = make_app(poison=True)
             group.start_soon(
-                partial(world.run_worker, broken, process=late, settings=PATIENT, until_idle=False)
+                partial(world.run_worker, broken, process=late, settings=MORTAL, until_idle=False)
             )
             put(world, "x", 2)
             await late.sent.wait()
@@ -506,7 +509,8 @@ class Deleting(Deciding):
     """Stands still before the first transaction that deletes something."""
 
     async def intercept(self, call, apply):
-        if call.operation == "TransactWriteItems" and not self.there.is_set():
+        deletes = call.operation == "TransactWriteItems" and b'"Delete"' in call.payload
+        if deletes and not self.there.is_set():
             self.there.set()
             await self.goes_on.wait()
         return await Process.intercept(self, call, apply)
@@ -521,7 +525,7 @@ def test_nothing_of_a_deleted_consumer_is_left_by_a_commit_that_was_late_or_a_wo
         async with anyio.create_task_group() as group:
             broken = make_app(name="first", poison=True)
             group.start_soon(
-                partial(world.run_worker, broken, process=late, settings=PATIENT, until_idle=False)
+                partial(world.run_worker, broken, process=late, settings=MORTAL, until_idle=False)
             )
             put(world, "x", 2)
             await late.sent.wait()
