@@ -47,7 +47,9 @@ async def idle_day(settings):
 
 
 def test_an_idle_day_costs_heartbeats_hourly_positions_and_shard_ends():
-    settings = Settings(poll_ceiling=60.0, heartbeat=20.0, lease=50.0, look_interval=10.0)
+    settings = Settings(
+        poll_ceiling=60, heartbeat=60, lease=150, look_interval=30, list_interval=120
+    )
     calls, closed = run_virtually(idle_day, settings)
     writes, commits = Counter(), Counter()
     for call in calls:
