@@ -48,15 +48,12 @@ class Segment:
         of = {"Segment": self.number, "TotalSegments": self.total}
         return {**of, **place, "ConsistentRead": True}
 
-    async def advance(
-        self, last: Mapping[str, Wire] | None, actions: Sequence[Action] = ()
-    ) -> None:
+    async def advance(self, last: Mapping[str, Wire] | None) -> None:
         """Move to the last key of a page, None at the end.
 
         Raises:
             LeaseLost: it is leased, and another process has it.
         """
-        assert not actions  # noqa: S101 - nothing is written for a segment without a lease
         self._last, self._finished = last, last is None
 
 
