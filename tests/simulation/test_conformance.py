@@ -11,7 +11,7 @@ import pytest
 
 from streamkit.aws_lambda import marks
 from streamkit.effects import Guard
-from streamkit.migrate import in_place
+from streamkit.migrate import writes
 from streamkit.model.conditions import absent, any_of, present
 from streamkit.model.origin import Mark
 from streamkit.processing.holds import HeldLanes
@@ -76,7 +76,7 @@ def jobs_write_as_handlers_do(monkeypatch):
     def text(writer, **_):
         return Mark("handler").text(writer, "planted")
 
-    monkeypatch.setattr(in_place, "mark_text", text)
+    monkeypatch.setattr(writes, "mark_text", text)
 
 
 @pytest.mark.parametrize(
