@@ -116,6 +116,22 @@ MUTANTS = (
         test="tests/unit/fleet/test_gaps.py::test_a_generation_that_nobody_has_created_is_left_aside_for_a_minute",
     ),
     Mutant(
+        "failing-hook-asked-as-often",
+        "source/loss.py",
+        "min(pause * 2, longest)",
+        "pause",
+        "a hook that keeps failing is asked each second for ever",
+        test="tests/unit/test_losses.py::test_a_hook_that_keeps_failing_is_asked_less_and_less_often",
+    ),
+    Mutant(
+        "turn-taken-from-a-call",
+        "source/turns.py",
+        "(not holder.calling and now",
+        "(now",
+        "two readers that fell behind read one shard at once, and are throttled",
+        test="tests/unit/test_shared_reads.py::test_a_turn_is_not_given_away_while_a_call_of_its_reader_is_under_way",
+    ),
+    Mutant(
         "captured-whatever-was-founded",
         "fleet/capture.py",
         "Fenced(store, same_consumer(newest), random.Random())",

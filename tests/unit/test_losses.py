@@ -27,7 +27,7 @@ from streamkit import (
 from streamkit.control import Cursor
 from streamkit.operating.rewind import counts_twice
 from streamkit.running.lag import Behind, Lag, bound, time_to_loss
-from streamkit.source.loss import settle_loss
+from streamkit.source.loss import Losses, settle_loss
 from streamkit.start import since_of, start_text
 
 HOUR = 3600
@@ -196,3 +196,14 @@ def test_a_shard_is_behind_until_some_empty_pages_came_in_a_row():
     clock.seconds += 90
     assert behind.lag(None) == 90, "nothing was read since"
     assert behind.lag(NOW - 10) == 100
+
+
+async def test_a_hook_that_keeps_failing_is_asked_less_and_less_often():
+    async def fails(_loss, _table):
+        raise OSError("down")
+
+    losses = Losses(fails, None, None)
+    pauses = [await losses.settle(lost()) for _ in range(12)]
+    assert pauses[1] == 2 * pauses[0]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == pauses[-2]

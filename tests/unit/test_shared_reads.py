@@ -14,6 +14,7 @@ from streamkit.decode import parse_page
 from streamkit.errors import RetentionLost
 from streamkit.source.reader import ShardReader
 from streamkit.source.sharing import SharedReads
+from streamkit.source.turns import TurnAwaited, Turns
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 FIRST = 10**20
@@ -394,3 +395,23 @@ def test_whatever_the_order_of_events_each_consumer_reads_everything_once_in_ord
 
 
 FAILURES = ["ExpiredIteratorException", "LimitExceededException", "InternalServerError"]
+
+
+class Caller:
+    """A reader of which only its turns matter."""
+
+    calling = False
+
+
+@scenario
+async def test_a_turn_is_not_given_away_while_a_call_of_its_reader_is_under_way():
+    """However long that call takes: two that read beside each other are throttled."""
+    turns = Turns()
+    slow, other = Caller(), Caller()
+    slow.calling = True
+    turns.take(slow)
+    await anyio.sleep(600)
+    with pytest.raises(TurnAwaited):
+        turns.take(other)
+    slow.calling = False
+    turns.take(other)
