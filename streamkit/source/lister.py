@@ -219,7 +219,12 @@ class Lister:
             now = self.committer.cursor
             number = int(now.position) + 1 if now.position.isdecimal() else 1
             then = replace(now, position=f"{number:040d}", seen=int(self.clock.time()), takes=0)
-            verdict = await self.committer.commit(Batch(then, actions))
+            batch = Batch(then, actions)
+            verdict = await self.committer.commit(batch)
+            # A plan that was given up while its fate was unknown may have won instead: only the
+            # cursor has moved on by it, and these actions are not in the table yet.
+            if isinstance(verdict, Applied) and verdict.batch is not batch:
+                continue
             if isinstance(verdict, Applied):
                 return set()
             if isinstance(verdict, Refused):

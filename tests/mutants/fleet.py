@@ -84,6 +84,16 @@ MUTANTS = (
         test="tests/unit/fleet/test_leading.py::test_a_leader_that_is_younger_than_the_roster_keeps_its_lease",
     ),
     Mutant(
+        "lister-takes-another-plan-for-its-own",
+        "source/lister.py",
+        """            if isinstance(verdict, Applied) and verdict.batch is not batch:
+                continue
+""",
+        "",
+        "an earlier plan of the lister has won, and the shard that it has not created is never read",
+        test="tests/unit/fleet/test_leading.py::test_what_is_created_is_sent_again_when_a_plan_that_was_given_up_has_won_instead",
+    ),
+    Mutant(
         "rest-of-a-batch-dropped",
         "source/lister.py",
         "                left = [cursor for cursor in left if cursor.name not in there]\n",

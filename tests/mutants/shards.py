@@ -146,13 +146,13 @@ MUTANTS = (
     Mutant(
         "lister-not-fenced",
         "source/lister.py",
-        "            verdict = await self.committer.commit(Batch(then, actions))\n",
+        "            verdict = await self.committer.commit(batch)\n",
         "            from random import Random\n"
         "            from streamkit.processing.transaction import transact\n"
         "            space = self.store.space\n"
         "            verdict = await transact(\n"
         "                self.store.dynamodb, {space.schema.name: space.schema}, actions, Random()\n"
-        "            ) or Applied(Batch(then))\n",
+        "            ) or Applied(batch)\n",
         "what the lister creates does not commit with its own cursor: a zombie may create",
         "B11 B12",
         test="tests/simulation/test_protocol.py::test_cursors_are_created_in_a_commit_of_their_parent_or_of_the_lister",

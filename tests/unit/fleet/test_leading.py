@@ -16,7 +16,7 @@ from streamkit.fleet.leadership import Leadership
 from streamkit.fleet.members import Member
 from streamkit.fleet.starvation import LONGEST, Starvation
 from streamkit.model.schema import TableSchema
-from streamkit.processing.commit import Applied
+from streamkit.processing.commit import Applied, Batch
 from streamkit.processing.verdicts import Refused
 from streamkit.running.shardset import ShardSet
 from streamkit.source.lineage import Shard, forgotten
@@ -111,6 +111,23 @@ async def test_the_rest_of_a_batch_is_created_though_some_of_its_cursors_exist(t
     lister = Lister(None, "arn", SimpleNamespace(space=SPACE), commits, clock, None, None)
     await lister._create([Cursor(name, seat=name) for name in "abcd"])
     assert commits.there == set("abcd")
+
+
+async def test_what_is_created_is_sent_again_when_a_plan_that_was_given_up_has_won_instead():
+    """Else the shard is taken for created, and nobody reads it until another worker leads."""
+
+    class Adopting(Commits):
+        given_up = Batch(Cursor(NAME, epoch=1))
+
+        async def commit(self, batch):
+            won, self.given_up = self.given_up, None
+            return Applied(won) if won else await super().commit(batch)
+
+    clock = SimpleNamespace(time=lambda: 1000.0)
+    commits = Adopting()
+    lister = Lister(None, "arn", SimpleNamespace(space=SPACE), commits, clock, None, None)
+    await lister._create([Cursor("a", seat="a")])
+    assert commits.there == {"a"}
 
 
 def test_a_tombstone_is_as_old_as_its_shards_end_whenever_it_was_seen_at_its_tip():
