@@ -6,7 +6,8 @@
         pass
 
 In: a scenario on a harness: what to do, and what must hold when all of it is processed. Out: the
-stops that it has passed. On failure: what the scenario raises, with a note that names the stop.
+stops that it has passed. Each time chance is the same, so that what was counted once is what stops
+later. On failure: what the scenario raises, with a note that names the stop.
 """
 
 import os
@@ -16,11 +17,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeVar
 
+from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import Harness
 from streamkit.testing.stops import THAWS, Moment, Part, Thaw
 
 EVERY_CALL = "EVERY_CALL"
 """The environment variable that lets no `sample` leave anything out."""
+_SEED = 0
+_NEVER = 1 << 60
 _MOMENTS: tuple[Moment, ...] = ("before", "after")
 
 T = TypeVar("T")
@@ -49,7 +53,7 @@ class Stop:
             AssertionError: a process that had stood still changed an item after the end.
         """
         try:
-            with make() as harness:
+            with repeatable(_SEED), make() as harness:
                 self._play(scenario, harness)
         except BaseException as error:
             error.add_note(str(self))
@@ -92,7 +96,7 @@ def every_crash(
     Yields:
         The number of the call, after the scenario has passed its last stop there.
     """
-    calls, writes = _counted(scenario, make, part)
+    calls, writes = counted(scenario, make, part)
     numbers = range(calls) if reads else writes
     stops = [Stop(part, call, moment) for call, moment in product(numbers, _MOMENTS)]
     played = chosen(stops, sample, seed)
@@ -127,7 +131,7 @@ def every_freeze(
     Yields:
         The stop that the scenario has passed.
     """
-    calls, writes = _counted(scenario, make, part)
+    calls, writes = counted(scenario, make, part)
     places = [*product(range(calls), _MOMENTS[:1]), *product(writes, _MOMENTS[1:])]
     stops = [Stop(part, *place, thaw) for place in sorted(places) for thaw in THAWS]
     for stop in chosen(stops, sample, seed):
@@ -135,9 +139,10 @@ def every_freeze(
         yield stop
 
 
-def _counted(scenario: Scenario, make: Make, part: Part) -> tuple[int, list[int]]:
+def counted(scenario: Scenario, make: Make, part: Part) -> tuple[int, list[int]]:
     """Play a scenario without a stop; return how many calls there are, and those that write."""
-    with make() as harness:
+    with repeatable(_SEED), make() as harness:
+        harness.freeze(at=_NEVER, part=part)  # a worker begins before the scenario, as for a stop
         scenario(harness)
         if part == "worker":
             return harness.calls, harness.writes
@@ -152,4 +157,4 @@ def chosen(stops: Sequence[T], sample: int | None, seed: int) -> list[T]:
     return [stops[number] for number in sorted(numbers)]
 
 
-__all__ = ["EVERY_CALL", "Stop", "chosen", "every_crash", "every_freeze"]
+__all__ = ["EVERY_CALL", "Stop", "chosen", "counted", "every_crash", "every_freeze"]

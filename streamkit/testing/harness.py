@@ -295,6 +295,7 @@ class Harness:
         self._ensure_worker()
         for worker in self._workers:
             worker.count_anew()
+        self._zombies.count_anew()
         deadline = self._loop.time() + _SETTLE_SECONDS
         quiet = False
         while not quiet:

@@ -81,6 +81,12 @@ class Zombies:
             if not when or zombie.thaw in when:
                 zombie.process.thaw()
 
+    def count_anew(self) -> None:
+        """Let only pages that those who have thawed read from now on count for `is_busy`."""
+        for zombie in self._all:
+            for worker in zombie.workers:
+                worker.count_anew()
+
     def is_busy(self, pages: int) -> bool:
         """Say whether one of them has thawed, and has something to do."""
         return any(zombie.is_busy(pages) for zombie in self._all)

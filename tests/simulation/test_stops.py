@@ -15,7 +15,7 @@ from streamkit.processing import commit
 from streamkit.settings import Settings
 from streamkit.surroundings import survey
 from streamkit.testing import Harness, every_crash, every_freeze
-from streamkit.testing.every import EVERY_CALL, Stop
+from streamkit.testing.every import EVERY_CALL, Stop, counted
 from streamkit.testing.stops import THAWS
 
 SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
@@ -131,9 +131,7 @@ def test_a_worker_that_stands_still_at_any_call_changes_nothing_when_it_goes_on(
 
 
 def test_a_worker_that_commits_without_its_lease_is_found(monkeypatch):
-    with make() as harness:
-        likes_are_counted(harness)
-        writes = harness.writes
+    _, writes = counted(likes_are_counted, make, "worker")
     unguarded = Guard(present), OURS
     monkeypatch.setattr(commit, "lease_guard", lambda _: unguarded)
     played = (Stop("worker", n, "before", "end").play(likes_are_counted, make) for n in writes)
