@@ -155,6 +155,7 @@ MUTANTS = (
         "anyio.fail_after(seconds * _TURN)",
         "anyio.fail_after(seconds)",
         "a delivery fails because others are in front of it",
+        test="tests/unit/sinks/test_turns.py::test_those_in_front_are_no_reason_to_fail_until_twelve_calls_could_have_been_made",
     ),
     Mutant(
         "audience-without-an-end",

@@ -96,6 +96,8 @@ def test_what_a_key_does_not_tell_is_not_made_up(template: str, kind: Any, text:
         ("A#{a}#{b}", "A#{a}", {"a": str, "b": str}, ("A#x#y#z", "A#x#y"), {"a": "x#y", "b": "z"}),
         ("A#{a}", "A#{a}", {"a": str}, ("A#x", "A#x"), {"a": "x"}),
         ("A#{a}", "A#{a}", {"a": str}, ("A#x", "A#y"), {}),
+        ("A#{a}", "B#{a}", {"a": str}, ("A#x", "B#y"), {}),
+        ("A#{a}", "B#{a}", {"a": str}, ("C#x", "B#y"), {}),
         ("A#{a}", "B#{b}", {"a": str, "b": str}, ("A#x", "C#y"), {"a": "x"}),
         ("{d:%Y-%m}", "{d:%Y-%m-%d}", {"d": date}, ("2024-05", "2024-05-01"), {"d": "2024-05-01"}),
         ("A#{a}##{b}", None, {"a": str, "b": str}, ("A#x###y",), {}),
