@@ -169,7 +169,7 @@ MUTANTS = (
         "sorted(ready, key=_number)",
         "list(ready)",
         "a cancelled group wakes its tasks in the order of their addresses: a seed is many runs",
-        test="tests/simulation/test_repeats.py::test_a_run_makes_the_same_calls_whenever_it_is_played_again",
+        test="tests/simulation/test_repeats.py::test_tasks_that_are_cancelled_together_wake_in_the_same_order_wherever_they_are_in_memory",
     ),
     Mutant(
         "chance-of-its-own",
