@@ -1,8 +1,8 @@
 """Pages: the one loop that reads a table page by page, and the scan that one process makes alone.
 
-In: which call reads, of which table, and what is done with a page: a visit, which moves the segment
-behind the page when it is done with it. Out: every page is visited; a segment that was not moved is
-read again from where it was. On failure: what the call or the visit raises ends the scan.
+In: the call that reads, the table, and a visit, which does something with a page and then moves the
+segment behind it. Out: every page is visited; a segment that was not moved is read again from where
+it was. On failure: an error of the call or of the visit ends the scan.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping

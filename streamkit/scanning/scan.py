@@ -9,15 +9,15 @@
 
 In: a name, which is the pass, and a number of segments, which never changes for a name. Out: every
 page of every segment is visited, and its segment moves behind it, in one commit with what belongs
-to it (`segment.commit`) or after it (`segment.advance`). So it goes on at any page, whoever goes
-on, and holds no more than the pages that are visited.
+to it (`segment.commit`) or after it (`segment.advance`). So any process can continue the scan at
+any page, and none holds more in memory than the pages that it visits.
 
-On failure: a segment whose owner does not write to it for the duration of a lease, as seen by the
-clock of whoever looks, is taken by another; what the former owner still commits is refused. What
-a visit raises ends the run. Where the scan has a `fence`, its segments are made and deleted only
-while that holds, and the run ends with `LeaseLost` where it does not, or they are gone: else one
-who froze would bring back those of a scan that is over, or delete those of one that was founded
-later under the same name.
+On failure: if the owner of a segment does not write to it for the duration of a lease, as measured
+by the clock of the process that watches, another process takes it; what the former owner still
+commits is refused. An error of a visit ends the run. Where the scan has a `fence`, its segments are
+created and deleted only while the fence holds. The run ends with `LeaseLost` if the fence does not
+hold or the segments are gone: else a process that stood still would create the segments of a
+finished scan again, or delete those of a later scan with the same name.
 """
 
 import math
@@ -46,13 +46,13 @@ from streamkit.scanning.pages import Pages, Visit
 from streamkit.scanning.places import strided
 from streamkit.scanning.segment import LeasedSegment
 
-log = get_logger("streamkit.migrate")
+log = get_logger("streamkit.scan")
 
 LEASE_SECONDS = 15.0
 """After which a silent owner's segment is taken."""
 _CREATED_AT_ONCE = 16
 _LOOK_SECONDS = 2.0
-"""Between two looks at segments of others, when there is nothing to take."""
+"""Between two looks at the segments of other processes, when there is nothing to take."""
 _PAUSE_SECONDS = 0.25
 """Half of the first pause of a process that serves none; each pause is twice the one before."""
 _READ_AT_ONCE = 16
@@ -63,7 +63,7 @@ _Serve = Callable[[LeasedSegment], Awaitable[None]]
 
 @dataclass
 class TableScan:
-    """One scan. All who share it name the same number of segments.
+    """One scan. All processes that share it give the same number of segments.
 
     `schemas` are those of the tables that commits write to, the control items' own included.
     `paced` is what creating, taking and deleting a segment waits for.
@@ -138,7 +138,7 @@ class TableScan:
         at_once: int = 4,
         stopping: anyio.Event | None = None,
     ) -> bool:
-        """Visit pages until every segment is finished, by whomever; return whether they are.
+        """Visit pages until all processes together have finished every segment; return whether so.
 
         Args:
             pages: how the table is read.
@@ -219,8 +219,8 @@ class TableScan:
     ) -> None:
         """Take segments until as many are served as may be.
 
-        Those of others are read only where one more could be taken, some at a time: what it
-        serves itself, a process knows.
+        Segments of other processes are read only while one more could be taken, some at a time.
+        Those that this process serves need not be read.
         """
         async with self._filling:  # else two of this process would take one segment
             free = [n for n in self.names if n not in self._finished and n not in self._running]

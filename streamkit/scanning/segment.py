@@ -1,10 +1,11 @@
 """Segments: a part of a table that is scanned, and how far it is read.
 
-A `Segment` is of one process, which keeps in memory how far it is. A `LeasedSegment` is a leased
-cursor in the table whose position is the last key that was read, so that a scan goes on where it
-stopped, whoever goes on; up to 99 actions are committed together with its progress.
+A `Segment` belongs to one process, which keeps its progress in memory. A `LeasedSegment` is a
+leased cursor in the table. Its position is the last key that was read, so that any process can
+continue where another one stopped; up to 99 actions are committed together with its progress.
 
-On failure: what the owner commits after it was taken from it is refused, by `LeaseLost`.
+On failure: after another process has taken a segment, the commits of its former owner are refused
+with `LeaseLost`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -112,7 +113,7 @@ class LeasedSegment(Segment):
             raise LeaseLost(f"segment {self.cursor.name}: {verdict}")
 
     async def renew_for_ever(self, seconds: float) -> None:
-        """Show others that the owner lives, while a page takes its time."""
+        """Write to the segment while a page takes long, so that no other process takes it."""
         while True:
             before = self.cursor.commit
             await anyio.sleep(seconds)
