@@ -44,7 +44,7 @@ def with_aws(work: Callable[[Aws], Awaitable[T]]) -> T:
 
 
 async def reach(aws: Aws) -> None:
-    """See that somebody answers: a worker waits for ever for a service that has gone away.
+    """Check that DynamoDB answers: a worker would wait for ever for a service that is not there.
 
     Any answer will do, a refusal too; what is allowed is found out later.
 

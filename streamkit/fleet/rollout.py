@@ -28,7 +28,7 @@ log = get_logger("streamkit.fleet")
 _ASK_SECONDS = 3.0
 """Between two looks of a waiting worker at the newest generation."""
 _DISBELIEF_SECONDS = 60.0
-"""For so long a generation is left aside that is said to be there, and that nobody has created."""
+"""How long a worker ignores a generation that a cursor names, and no process has created."""
 
 
 @dataclass

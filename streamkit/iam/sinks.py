@@ -1,7 +1,7 @@
 """Sinks: what delivering to each kind of sink takes. Pure.
 
-In: a sink, and where the app is. Out: a statement for those of AWS; None for others, which IAM has
-no part in, or which are the user's own.
+In: a sink, and where the app is. Out: a statement for a sink of AWS; None for a sink that IAM does
+not protect, or that is the user's own.
 """
 
 from typing import Any

@@ -171,7 +171,7 @@ class Rate:
     def _set_aside(self, kind: Kind, limit: float, units: float | None) -> Reserved:
         """Take what a call is going to cost, or all that waits would go at once.
 
-        Of the first call it is not known; what a second allows keeps the others back until then.
+        The cost of the first call is not known: the limit of a whole second is set aside for it.
         """
         known = {name: cost for (of, name), cost in self._usual.items() if of == kind}
         reserved = (known or {"": limit}) if units is None else {"": units}

@@ -66,7 +66,7 @@ PASSES: Final = frozenset(
 )
 """The phases in which the table is read in segments."""
 RESTING: Final = frozenset({"new", "ready", "soaking", "done", "rolled back", "blocked"})
-"""The phases in which nothing happens until somebody says so."""
+"""The phases in which nothing happens until an operator gives a command."""
 FOLLOWED: Final = frozenset({"ready", "soaking"})
 """The resting phases in which changes are still followed, while a process runs."""
 SWITCHED: Final = frozenset({"switching", "soaking", "contracting", "returning", "following"})

@@ -1,6 +1,6 @@
 """EMF: metrics as a line of the log that CloudWatch reads (its embedded metric format). Pure.
 
-On Lambda nobody comes to scrape, and an invocation may be the last of its environment; so each
+On Lambda no scraper reads metrics, and an invocation may be the last of its environment; so each
 invocation prints one line with what it counted. A line has one value for each label, which is why
 handlers and operations are added up here: the only dimension is the consumer.
 
