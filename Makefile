@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: conformance demo test check lint types bench mutants simulate fleet migrate stops clean help
+.PHONY: conformance demo test check lint types bench mutants simulate fleet migrate models stops clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -46,6 +46,9 @@ conformance: $(STAMP) ## every handler kind in every host, and moves between the
 
 stops: $(STAMP) ## every process killed and frozen at every one of its calls, and not at a sample of them
 	EVERY_CALL=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal tests/simulation -k "any_call"
+
+models: $(STAMP) ## the models of the protocols, explored to larger bounds, and more of their traces replayed (minutes)
+	EVERY_WORLD=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal tests/models
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

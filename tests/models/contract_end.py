@@ -9,7 +9,6 @@ disagree have no order, so neither is ever written over the other here.
 In: a rule. Out: the shortest trace to a lost write, or none. The naive rules are BAD.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -147,34 +146,24 @@ def phases(w: World, rule: Rule) -> Iterator[Step]:
         yield "closed", replace(w, phase="done")
 
 
-def steps(w: World, rule: Rule) -> Iterator[Step]:
-    """Yield everything that can happen next."""
-    yield from old_code(w)
-    yield from people(w, rule)
-    yield from process(w, rule)
-    yield from phases(w, rule)
+@dataclass(frozen=True)
+class Model:
+    """Everything that can happen next, by a rule."""
 
+    rule: Rule
 
-def explore(rule: Rule) -> tuple[list[str] | None, int, int]:
-    """Return the shortest trace to a lost write, how many worlds there are, and how many end."""
-    first = World()
-    parents: dict[World, tuple[World, str] | None] = {first: None}
-    todo, ended = deque([first]), 0
-    while todo:
-        world = todo.popleft()
-        ended += world.phase == "done"
+    def first(self) -> World:
+        """Return the pair as the migration has left it."""
+        return World()
+
+    def steps(self, world: World) -> Iterator[Step]:
+        """Yield everything that can happen next."""
+        yield from old_code(world)
+        yield from people(world, self.rule)
+        yield from process(world, self.rule)
+        yield from phases(world, self.rule)
+
+    def wrong(self, world: World) -> Iterator[str]:
+        """Say whether a write of old code is lost."""
         if world.is_lost:
-            return _trace(parents, world), len(parents), ended
-        for name, after in steps(world, rule):
-            if after not in parents:
-                parents[after] = world, name
-                todo.append(after)
-    return None, len(parents), ended
-
-
-def _trace(parents: dict[World, tuple[World, str] | None], world: World) -> list[str]:
-    trace = []
-    while (before := parents[world]) is not None:
-        world, name = before
-        trace.append(name)
-    return trace[::-1]
+            yield "lost"

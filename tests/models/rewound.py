@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
 
+from tests.models.explorer import explore, told
+
 CHANGES = 2
 
 OURS = ("read", "parked", "live", "ask", "raise", "parked", "decide", "drop", "finish")
@@ -367,7 +369,7 @@ class Model:
 
     # -- in the end --------------------------------------------------------------------------------
 
-    def ends(self, world: World) -> Iterator[str]:
+    def wrong(self, world: World) -> Iterator[str]:
         """Yield what is wrong after one more worker, of any build, has read and redriven all."""
         cursor = None if world.cursor is None else world.cursor._replace(owner=-1, epoch=0)
         calm = world._replace(cursor=cursor, workers=(Worker(),), operators=())
@@ -457,25 +459,5 @@ FUNCTIONS_NAIVE: dict[str, Rules] = {
 
 def broken(rules: Rules, regime: Regime) -> tuple[int, dict[str, str]]:
     """Look at every world that can be reached; return how many there are, and what breaks how."""
-    model = Model(rules, regime)
-    first = model.first()
-    came: dict[World, tuple[World | None, str]] = {first: (None, "")}
-    stack, found = [first], dict[str, str]()
-    while stack:
-        world = stack.pop()
-        for name in model.ends(world):
-            found.setdefault(name, _path(came, world))
-        for what, after in model.steps(world):
-            if after not in came:
-                came[after] = (world, what)
-                stack.append(after)
-    return len(came), found
-
-
-def _path(came: dict[World, tuple[World | None, str]], world: World) -> str:
-    path: list[str] = []
-    at: World | None = world
-    while at is not None:
-        at, what = came[at]
-        path.append(what)
-    return "; ".join(reversed(path))
+    found = explore(Model(rules, regime))
+    return len(found.worlds), {name: told(trace) for name, trace in found.broken.items()}
