@@ -25,6 +25,7 @@ class Jobs:
     def __init__(self, base, seconds, last, app, world, met, faults):
         self._base = base(app, world, met, faults)
         self._app, self._world, self._met, self._faults = app, world, met, faults
+        self._begin, self._slice = commands.begin, process_slice
         self._seconds, self._last = seconds, last
         self._traffic_is_over, self._done = anyio.Event(), anyio.Event()
         self._process, self._closed = Mortal("job"), False
@@ -55,7 +56,7 @@ class Jobs:
                 await self._traffic_is_over.wait()
             async with self._world.clients() as aws:
                 migration, clock = self._app.migrations[number], self._world.clock
-                await commands.begin(self._app, aws, migration, segments=2, by="op", clock=clock)
+                await self._begin(self._app, aws, migration, segments=2, by="op", clock=clock)
             for _ in range(INVOCATIONS_MAX):
                 found = await self._invoke(number)
                 if found is not None and found.done:
@@ -75,7 +76,7 @@ class Jobs:
         async def one():
             async with self._world.clients(process) as aws:
                 clock, event = self._world.clock_of(process), {"migration": number}
-                found.append(await process_slice(self._app, aws, event, self._seconds, clock=clock))
+                found.append(await self._slice(self._app, aws, event, self._seconds, clock=clock))
 
         try:
             async with anyio.create_task_group() as group:

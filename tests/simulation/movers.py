@@ -68,6 +68,7 @@ class Moving:
 
     def __init__(self, app, world, met, faults, *, kill):
         self.app, self.world, self.met, self.faults, self.kill = app, world, met, faults, kill
+        self.commands = {"workers": move_to_workers, "lambda": move_to_lambda}
         self.rng = random.Random(f"moving/{kill}")
         self.functions = Functions(app, world, met, faults)
         self.crew = Crew(app, world, met, faults)
@@ -138,7 +139,7 @@ class ToWorkers(Moving):
 
     async def move(self, aws, _):
         since = datetime.fromtimestamp(0, UTC)
-        return await move_to_workers(
+        return await self.commands["workers"](
             self.app,
             aws,
             since=since,
@@ -167,7 +168,7 @@ class ToLambda(Moving):
             self.crew.close()
 
         group.start_soon(stop)
-        return await move_to_lambda(
+        return await self.commands["lambda"](
             self.app,
             aws,
             wait=600,
