@@ -1,0 +1,338 @@
+"""Functions do each change once and in order, whatever dies; simpler rules do not; the code is ours.
+
+The last is shown by replays: each step of a trace happens to real functions on the local engine,
+and after each of them what is stored there is what the model says.
+"""
+
+import json
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from streamkit import (
+    Add,
+    App,
+    Entity,
+    Inserted,
+    Modified,
+    PoisonChange,
+    Policy,
+    RetryableError,
+    Set,
+)
+from streamkit.aws_lambda.host import process_batch
+from streamkit.aws_lambda.late import process_late
+from streamkit.changes import ItemKey
+from streamkit.cursor import CursorStore
+from streamkit.operating.consumers import delete_consumer
+from streamkit.parked.redrive import redrive
+from streamkit.processing.mark import path_of, read_mark
+from streamkit.processing.parking import LATE
+from streamkit.surroundings import survey
+from streamkit.testing.chance import repeatable
+from streamkit.testing.loop import run_virtually
+from tests.models.explorer import LARGE, explore, follow, told, walks
+from tests.models.high_water_marks import FAILS, ITEMS, LOG, NAIVE, REGIMES, Model, Rules
+from tests.models.puppets import Puppet
+from tests.simulation.lambdas import (
+    Stream,
+    environment_of,
+    event,
+    key_of,
+    number_of,
+    own_items,
+    world_of,
+)
+
+TABLE = "Orders"
+WALKS = 100 if LARGE else 8
+"""Random traces in each regime."""
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_no_trouble_of_functions_does_a_change_twice_or_out_of_order_or_loses_it(name):
+    found = explore(Model(Rules(), REGIMES[name]))
+    assert found.broken == {}
+    assert len(found.worlds) > 200
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_marks_that_look_simpler_break(name):
+    rules, regime, breaks = NAIVE[name]
+    assert breaks in explore(Model(rules, REGIMES[regime]), until=breaks).broken
+
+
+# -- the replay ------------------------------------------------------------------------------------
+
+
+class Order(Entity, pk="ORDER#{name}", sk="ORDER"):
+    name: str
+    number: int
+
+
+class Times(Entity, pk="TIMES#{name}", sk="{number}"):
+    """How often a change was applied."""
+
+    name: str
+    number: int
+    times: int = 0
+
+
+class Last(Entity, pk="LAST#{name}", sk="LAST"):
+    """The change that was applied last."""
+
+    name: str
+    number: int
+
+
+def app_of(fails, failing):
+    policy = Policy(attempts=1, breaker=False, on_failure="block" if fails == "blocks" else "park")
+    app = App("shop", table=TABLE, entities=[Times, Last], policy=policy)
+
+    @app.on
+    def apply(change: Inserted[Order] | Modified[Order]) -> list[Add[Times] | Set[Last]]:
+        name, number = change.new.name, change.new.number
+        if failing and name.endswith(f"-{FAILS[0]}") and number == FAILS[1]:
+            raise PoisonChange("down") if fails == "parks" else RetryableError("down")
+        return [
+            Add(Times.key(name=name, number=number), times=1),
+            Set(Last.key(name=name), number=number),
+        ]
+
+    return app
+
+
+def counts(call):
+    """Name the calls of a function that are steps."""
+    if b"mark#" not in call.payload and b"#mark" not in call.payload:
+        return ""
+    return {"BatchGetItem": "read", "TransactWriteItems": "commit"}.get(call.operation, "")
+
+
+def sends(call):
+    return "commit" if call.operation == "TransactWriteItems" else ""
+
+
+class Functions:
+    """Real functions, a mapping and a redriver, to which a trace happens."""
+
+    def __init__(self, world, aws, around, fails, name):
+        self.failing = [True] if fails else []
+        # A change that blocks does so until the time is over; nothing else is under way then.
+        self.seconds = 60 if fails == "blocks" else 1e9
+        self.world, self.aws, self.app, self.name = world, aws, app_of(fails, self.failing), name
+        self.stream, self.store = (
+            Stream(world, TABLE),
+            CursorStore(aws.dynamodb, around.space(self.app)),
+        )
+        self.records, self.gone, self.current, self.payloads = [], 0, -1, []
+        self.runs: list[tuple[Puppet, tuple[int, int], bool] | None] = [None, None]
+        self.redriver: Puppet | None = None
+
+    def names(self):
+        return [f"{self.name}-{item}" for item in range(ITEMS)]
+
+    async def happen(self, group, step):
+        self.group = group
+        verb, *rest = step
+        await getattr(self, verb.replace(" ", "_"))(*rest)
+
+    async def write(self):
+        item, number = LOG[len(self.records)]
+        order = Order(name=f"{self.name}-{item}", number=number)
+        key = {"PK": {"S": f"ORDER#{order.name}"}, "SK": {"S": "ORDER"}}
+        body = {**key, "name": {"S": order.name}, "number": {"N": str(number)}}
+        status, _ = self.world.engine.call(
+            "dynamodb", "PutItem", {"TableName": TABLE, "Item": body}
+        )
+        assert status == 200
+        self.records += [r for r in self.stream.business() if key_of(r).startswith("ORDER#")]
+
+    async def heal(self):
+        self.failing.clear()
+
+    async def batch(self, k, end):
+        self.current = k
+        await self.invoke(k, (self.gone, end), late=False)
+
+    async def late(self, k):
+        await self.invoke(k, self.payloads[0], late=True)
+
+    async def invoke(self, k, bounds, *, late):
+        records, process = event(self.records[slice(*bounds)]), Puppet(f"{self.name}/{k}", counts)
+        body = {"DDBStreamBatchInfo": {"shardId": "s"}, "payload": json.dumps(records)}
+
+        async def work():
+            async with environment_of(self.world, self.app, process) as environment:
+                if late:
+                    return await process_late(environment, body, self.seconds)
+                return await process_batch(environment, records, self.seconds)
+
+        self.runs[k] = process, bounds, late
+        await process.begin(self.group, work)
+        self.look(k)
+
+    async def read(self, k):
+        await self.runs[k][0].step()
+        self.look(k)
+
+    commit = read
+
+    def look(self, k):
+        """If a function has ended, the mapping is told."""
+        process, bounds, late = self.runs[k]
+        if not process.ended:
+            return
+        self.runs[k] = None
+        if late:
+            assert isinstance(process.error, RetryableError | None)
+            self.payloads[:1] = [] if process.error is None else self.payloads[:1]
+            return
+        assert process.error is None, process.error
+        if self.current == k:
+            failures = [
+                failure["itemIdentifier"] for failure in process.result["batchItemFailures"]
+            ]
+            numbers = [number_of(record) for record in self.records]
+            self.gone = numbers.index(failures[0]) if failures else bounds[1]
+            self.current = -1
+
+    async def die(self, k, given_up="", *, after=False):
+        process, bounds, _ = self.runs[k]
+        await process.die(after=after)
+        self.runs[k] = None
+        if self.current == k:
+            self.current = -1
+        if given_up:
+            self.gone = bounds[1]
+            self.payloads.append(bounds)
+
+    async def die_after(self, k, given_up=""):
+        await self.die(k, given_up, after=True)
+
+    async def redrive(self):
+        process = self.redriver = Puppet(f"{self.name}/redriver", sends)
+
+        async def work():
+            async with self.world.clients(process) as aws:
+                return await redrive(self.app, aws, clock=self.world.clock)
+
+        await process.begin(self.group, work)
+
+    async def redriven(self):
+        await self.redriver.step()
+        if self.redriver.ended:
+            assert self.redriver.error is None, self.redriver.error
+            self.redriver = None
+
+    async def week(self):
+        await anyio.sleep(8 * 86_400)
+        self.world.control.expire(TABLE)
+
+    async def anew(self):
+        await delete_consumer(self.aws, TABLE, "shop", clock=self.world.clock)
+        self.gone = 0
+
+    # -- what is there -----------------------------------------------------------------------------
+
+    async def seen(self):
+        """Return what the model says of a world, as it is here."""
+        items = self.world.items(TABLE)
+        times, last = {}, {}
+        for item in items:
+            kind, _, name = item["PK"]["S"].partition("#")
+            if name in self.names():
+                number = int(item.get("number", {"N": "0"})["N"])
+                if kind == "TIMES":
+                    times[int(name[-1]), int(item["SK"]["S"])] = int(item["times"]["N"])
+                elif kind == "LAST":
+                    last[int(name[-1])] = number
+        marks = [await self.mark(name) for name in self.names()]
+        queue, late = [], set()
+        for parked in own_items(self.world, TABLE, "parked"):
+            n = self.index(int(parked["_sk_position"]["S"]))
+            if parked.get("_sk_error") == {"S": LATE}:
+                late.add(n)
+            else:
+                queue.append(n)
+        at = [run and run[0].at for run in self.runs]
+        return times, last, marks, sorted(queue), late, at, self.gone, self.redriver is not None
+
+    async def mark(self, name):
+        item = await self.store.item(*await path_of(self.store, ItemKey(f"ORDER#{name}", "ORDER")))
+        if item is None:
+            return 0, False
+        mark = read_mark(item)
+        return LOG[self.index(int(mark.position))][1], bool(mark.lanes)
+
+    def index(self, position):
+        return [int(number_of(record)) for record in self.records].index(position)
+
+
+def said(world):
+    """What the model says of a world, as far as it can be seen in a table."""
+    times, last = {}, {}
+    for item, numbers in enumerate(world.applied):
+        for number in numbers:
+            times[item, number] = times.get((item, number), 0) + 1
+            last[item] = number
+    marks = [tuple(mark) for mark in world.marks]
+    at = [run and ("read" if run.marks is None else "commit") for run in world.runs]
+    return (
+        times,
+        last,
+        marks,
+        sorted(world.queue),
+        set(world.late),
+        at,
+        world.gone,
+        world.redrive is not None,
+    )
+
+
+@asynccontextmanager
+async def stage():
+    app = app_of("", [])
+    world = world_of(app)
+    spec = {"Enabled": True, "AttributeName": "ttl"}
+    request = {"TableName": TABLE, "TimeToLiveSpecification": spec}
+    assert world.engine.call("dynamodb", "UpdateTimeToLive", request)[0] == 200
+    async with world.clients() as aws:
+        yield world, aws, await survey(app, aws)
+
+
+async def play(regime, traces):
+    """Let traces happen to real functions; each step is held to the model's."""
+    model, steps = Model(Rules(), regime), 0
+    for number, trace in enumerate(traces):
+        async with stage() as place, anyio.create_task_group() as group:
+            functions = Functions(*place, regime.fails, f"t{number}")
+            await functions.write()
+            happened = []
+            for step, after in follow(model, trace):
+                happened.append(step)
+                await functions.happen(group, step)
+                assert await functions.seen() == said(after), told(happened)
+                steps += 1
+            group.cancel_scope.cancel()
+    return steps
+
+
+def replay(regime, traces):
+    with repeatable(1):
+        return run_virtually(play, regime, traces)
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_functions_take_the_steps_of_the_model(name):
+    model = Model(Rules(), REGIMES[name])
+    traces = list(walks(model, WALKS, 14, weigh=lambda step: 0.3 if "die" in step[0] else 1))
+    assert replay(REGIMES[name], traces) > 9 * WALKS
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_where_simpler_marks_break_functions_do_as_the_model_does(name):
+    rules, regime, breaks = NAIVE[name]
+    trace = explore(Model(rules, REGIMES[regime]), until=breaks).broken[breaks]
+    assert replay(REGIMES[regime], [trace]) >= 2
