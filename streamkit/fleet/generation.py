@@ -24,7 +24,7 @@ import random
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from typing import Any
 
@@ -38,7 +38,7 @@ from streamkit.fleet.hosting import LAMBDA
 from streamkit.handler import Handler
 from streamkit.model.builds import Build, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
-from streamkit.processing.transaction import transact
+from streamkit.operation import Operation
 
 _KNOWN_MAX = 20
 """Fingerprints remembered: more roll-outs than are ever alive at once; the item stays small."""
@@ -229,21 +229,12 @@ async def write_generation(
     Raises:
         LeaseLost: it is not.
     """
-    try:
-        await _write(store, transition(store, newest, started), along)
-    except LeaseLost:
-        # The SDK repeats a call whose reply was lost.
-        if await newest_generation(store) != started:
-            raise
+    await consumer_operation(store).step(newest, started, along)
 
 
-async def _write(store: CursorStore, action: Action, along: Sequence[Action]) -> None:
-    if not along:
-        await store.write(action)
-        return
-    schemas = {store.space.schema.name: store.space.schema}
-    if await transact(store.dynamodb, schemas, [action, *along], random.Random()) is not None:
-        raise LeaseLost(f"{action.ref.pk[1]} was changed by another process")
+def consumer_operation(store: CursorStore) -> Operation[Generation | None]:
+    """Return the operation that a consumer's builds, moves and rewinds are: they share its item."""
+    return Operation(store, partial(newest_generation, store), partial(transition, store))
 
 
 def transition(store: CursorStore, newest: Generation | None, started: Generation) -> Action:

@@ -21,8 +21,9 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.commands import open_book, operator, require_begun, require_same
+from streamkit.migrate.commands import open_book, require_begun, require_same
 from streamkit.migrate.state import RESTING, State, StateBook
+from streamkit.operation import operator
 
 _FOLLOW_SECONDS = 2.0
 

@@ -6,8 +6,6 @@ a line in its audit trail; the processes that run the migration follow it. On fa
 `ConfigurationError` says what is in the way.
 """
 
-import getpass
-import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -19,6 +17,7 @@ from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.state import Phase, State, StateBook
+from streamkit.operation import operator
 from streamkit.surroundings import survey
 
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -84,14 +83,6 @@ class AlreadyBegun(ConfigurationError):
             " join` works on it, `streamkit migrate resume` ends a pause"
         )
         self.state = state
-
-
-def operator() -> str:
-    """Return who is at this terminal, for the audit trail."""
-    try:
-        return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (OSError, KeyError):
-        return socket.gethostname()
 
 
 def migration_of(app: App, number: str) -> Migration:

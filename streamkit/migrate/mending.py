@@ -17,7 +17,7 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.commands import migration_of, open_book, operator, require_begun
+from streamkit.migrate.commands import migration_of, open_book, require_begun
 from streamkit.migrate.errors import ErrorBook, ItemError
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.opening import Opened, open_migration
@@ -25,6 +25,7 @@ from streamkit.migrate.rate import Limits, Rate, Share
 from streamkit.migrate.state import State
 from streamkit.migrate.view import Place, View
 from streamkit.migrate.work import Work
+from streamkit.operation import operator
 
 _NAMED = 5
 """Items that a line of the audit trail names at most."""

@@ -26,7 +26,7 @@ from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.errors import ConfigurationError, RetentionLost
+from streamkit.errors import ConfigurationError, LeaseLost, RetentionLost
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.capturing import Capturing
@@ -271,8 +271,9 @@ class Runner:
         later = replace(state, phase=phase, **({"stage": ""} | facts))
         later = later.noted(self.clock.time(), self.owner, what or phase)
         asked = self.clock.monotonic()
-        written = await self.book.write(state, later)
-        if written is None:
+        try:
+            written = await self.book.write(state, later)
+        except LeaseLost:
             await self._read()
         else:
             self._adopt(written, asked)

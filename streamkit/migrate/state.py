@@ -25,19 +25,19 @@ In: an app and its migrations. Out: states, and the audit trail in them.
 """
 
 import json
-import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Literal, get_args
 
 from streamkit.actions import OURS, Action, Verb
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.errors import ConfigurationError
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
-from streamkit.processing.transaction import transact
+from streamkit.operation import Audit, Entry, Operation, Step, noted, read_audit
 
 Phase = Literal[
     "new",
@@ -80,15 +80,6 @@ _BESIDE_MAX = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the audit trail: who did what, and when (epoch seconds)."""
-
-    at: float
-    by: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
 class State:
     """Where one migration stands. `run` grows when it begins anew, `attempt` with each pass.
 
@@ -113,7 +104,7 @@ class State:
     max_writes: float | None = None
     note: str = ""
     verified: dict[str, int] = field(default_factory=dict)
-    audit: tuple[Entry, ...] = ()
+    audit: Audit = ()
     version: int = 0
     switched: float = 0.0
     stage: Stage = ""
@@ -155,7 +146,7 @@ class State:
 
     def noted(self, at: float, by: str, what: str) -> "State":
         """Return the state with a line more in its audit trail."""
-        return replace(self, updated=at, audit=(*self.audit, Entry(at, by, what))[-_AUDIT_MAX:])
+        return replace(self, updated=at, audit=noted(self.audit, Entry(at, by, what), _AUDIT_MAX))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types."""
@@ -165,7 +156,7 @@ class State:
 def read_state(text: str, version: int) -> State:
     """Read what was stored."""
     found = json.loads(text)
-    found["audit"] = tuple(Entry(**entry) for entry in found.get("audit", ()))
+    found["audit"] = read_audit(found.get("audit", ()))
     found["version"] = version
     known = {name: value for name, value in found.items() if name in State.__slots__}
     state = State(**known)
@@ -193,37 +184,30 @@ class StateBook:
         """Return the states of several, by number."""
         return {one: await self.read(one) for one in migrations}
 
-    async def write(
-        self, before: State, after: State, others: Sequence[State] = ()
-    ) -> State | None:
-        """Write a state IF it, and those of others, are as they were read; else return None."""
-        later = replace(after, version=before.version + 1)
+    async def write(self, before: State, after: State) -> State:
+        """Write a state IF it is as it was read; return it with the version that it has then.
+
+        Raises:
+            LeaseLost: it is not.
+        """
+        return await self._operation(before.id).step(before, _next(before, after))
+
+    def _operation(self, migration: str) -> Operation[State]:
+        return Operation(self.store, partial(self.read, migration), self._writes)
+
+    def _writes(self, before: State, after: State) -> Action:
         action = self.store.space.update("migration", before.id)
         action.sets |= {
-            "state": {"S": json.dumps(later.to_dict(), separators=(",", ":"))},
-            "version": {"N": str(later.version)},
+            "state": {"S": json.dumps(after.to_dict(), separators=(",", ":"))},
+            "version": {"N": str(after.version)},
         }
         action.guards.append((_as_read(before), OURS))
-        if await self._write(action, others):
-            return later
-        now = await self.read(before.id)  # the SDK may have sent it twice
-        return now if now == later else None
+        return action
 
-    async def _write(self, action: Action, others: Sequence[State]) -> bool:
-        if not others:
-            try:
-                await self.store.write(action)
-            except LeaseLost:
-                return False
-            return True
-        space = self.store.space
-        actions = [action]
-        for other in others[-_BESIDE_MAX:]:
-            check = Action(space.ref("migration", other.id), Verb.CHECK)
-            check.guards.append((_as_read(other), OURS))
-            actions.append(check)
-        schemas, chance = {space.schema.name: space.schema}, random.Random()
-        return await transact(self.store.dynamodb, schemas, actions, chance) is None
+    def _still(self, other: State) -> Action:
+        check = Action(self.store.space.ref("migration", other.id), Verb.CHECK)
+        check.guards.append((_as_read(other), OURS))
+        return check
 
     async def change(self, migration: str, change: Callable[[State], State]) -> State:
         """Change a state, however often somebody else does at the same time.
@@ -244,15 +228,20 @@ class StateBook:
         Raises:
             ConfigurationError: whatever `change` raises.
         """
-        while True:
-            before = await self.read(migration)
+
+        async def decide(before: State) -> Step[State] | None:
             beside = [await self.read(other) for other in others]
             after = change(before, beside)
             if after == before:
-                return before
-            written = await self.write(before, after, beside)
-            if written is not None:
-                return written
+                return None
+            along = [self._still(other) for other in beside[-_BESIDE_MAX:]]
+            return Step(_next(before, after), along)
+
+        return await self._operation(migration).change(decide)
+
+
+def _next(before: State, after: State) -> State:
+    return replace(after, version=before.version + 1)
 
 
 def _as_read(state: State) -> Guard:

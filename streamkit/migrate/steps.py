@@ -19,14 +19,14 @@ from streamkit.migrate.commands import (
     limited,
     migration_of,
     open_book,
-    operator,
     require_begun,
     require_same,
 )
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.order import related, require_last
 from streamkit.migrate.overlap import objection
-from streamkit.migrate.state import SWITCHED, Entry, Phase, State
+from streamkit.migrate.state import SWITCHED, Phase, State
+from streamkit.operation import Entry, operator
 
 _COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
 """What people say, as the first word of a line in the audit trail; processes say other things."""

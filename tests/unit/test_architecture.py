@@ -32,6 +32,7 @@ LAYERS = (
     ("state", "cursor"),
     # With the gateway for reads: it shows the pending effects of outcomes.
     ("commit", "processing table"),
+    ("operations", "operation"),
     ("parts", "fleet kinds scanning source"),
     ("app", "app registration shape surroundings"),
     ("public", "streamkit"),

@@ -1,0 +1,215 @@
+"""An operation's state moves by one conditional write, which counts once whatever becomes of it."""
+
+import random
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from streamkit.actions import OURS, Action, Verb
+from streamkit.aws import connect
+from streamkit.control import ControlSpace
+from streamkit.cursor import CursorStore
+from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
+from streamkit.local.engine import Engine
+from streamkit.local.transport import session_class
+from streamkit.model.conditions import Attr, absent, present
+from streamkit.model.schema import TableSchema
+from streamkit.operation import Entry, Operation, Refusal, Step, noted, read_audit
+
+SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
+TABLE = {
+    "TableName": "shop",
+    "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+    "BillingMode": "PAY_PER_REQUEST",
+}
+
+
+@dataclass(frozen=True)
+class Errand:
+    """Where an errand stands, and which process took it there."""
+
+    stage: int = 0
+    by: str = ""
+
+
+def errand(store):
+    async def read():
+        item = await store.item("errand")
+        return Errand() if item is None else Errand(int(item["stage"]["N"]), item["by"]["S"])
+
+    def writes(before, after):
+        action = store.space.update("errand")
+        action.sets |= {"stage": {"N": str(after.stage)}, "by": {"S": after.by}}
+        as_read = Attr("stage").eq(before.stage) if before.stage else absent
+        action.guards.append((Guard(as_read), OURS))
+        return action
+
+    return Operation(store, read, writes)
+
+
+@asynccontextmanager
+async def opened(**transport):
+    engine = Engine(rng=random.Random(1))
+    engine.call("dynamodb", "CreateTable", TABLE)
+    async with connect(http_session=session_class(engine, **transport)) as aws:
+        yield CursorStore(aws.dynamodb, ControlSpace.of(SCHEMA, "app", "label"))
+
+
+@pytest.fixture
+async def store():
+    async with opened() as store:
+        yield store
+
+
+def needs(store, name):
+    check = Action(store.space.ref(name), Verb.CHECK)
+    check.guards.append((Guard(present), OURS))
+    return check
+
+
+# -- one step --------------------------------------------------------------------------------------
+
+
+async def test_of_two_steps_from_one_state_the_second_is_refused_and_writes_nothing(store):
+    operation = errand(store)
+    assert await operation.step(Errand(), Errand(1, "me")) == Errand(1, "me")
+    with pytest.raises(LeaseLost):
+        await operation.step(Errand(), Errand(1, "other"))
+    assert await operation.read() == Errand(1, "me")
+
+
+@pytest.mark.parametrize("along", [False, True])
+async def test_a_step_whose_reply_was_lost_was_taken(along):
+    def lose(apply):
+        response = apply()
+        lost.append(response.status)
+        return type(response)(500, b'{"__type":"com.amazonaws#InternalServerError"}')
+
+    async def intercept(call, apply):
+        steps = call.operation in ("UpdateItem", "TransactWriteItems") and not lost
+        return lose(apply) if steps else apply()
+
+    lost = []
+    async with opened(intercept=intercept) as store:
+        beside = [store.space.put({}, "beside")] if along else []
+        assert await errand(store).step(Errand(), Errand(1, "me"), beside) == Errand(1, "me")
+        assert lost == [200]
+
+
+async def test_what_goes_along_is_written_with_the_step_or_not_at_all(store):
+    operation, beside = errand(store), [store.space.put({}, "beside")]
+    with pytest.raises(LeaseLost):
+        await operation.step(Errand(1), Errand(2), beside)
+    assert await store.item("beside") is None
+    await operation.step(Errand(), Errand(1), beside)
+    assert await store.item("beside") is not None
+
+
+async def test_a_step_is_refused_if_a_condition_of_what_goes_along_does_not_hold(store):
+    with pytest.raises(LeaseLost):
+        await errand(store).step(Errand(), Errand(1), [needs(store, "permit")])
+    assert await errand(store).read() == Errand()
+
+
+async def test_a_step_that_can_never_be_written_is_not_taken_for_one_that_came_too_late(store):
+    broken = store.space.update("beside")
+    broken.sets["far"] = {"N": "1e999"}
+    with pytest.raises(InvariantError, match="errand cannot take this step"):
+        await errand(store).step(Errand(), Errand(1), [broken])
+
+
+# -- a change --------------------------------------------------------------------------------------
+
+
+async def test_a_change_is_decided_again_about_what_others_have_written_meanwhile(store):
+    operation, asked = errand(store), []
+
+    async def decide(state):
+        asked.append(state)
+        if len(asked) == 1:
+            await operation.step(state, Errand(5, "other"))
+        return Step(Errand(state.stage + 1, "me"))
+
+    assert await operation.change(decide) == Errand(6, "me")
+    assert asked == [Errand(), Errand(5, "other")]
+
+
+async def test_a_change_is_decided_about_the_state_that_was_seen_and_not_read_again(store):
+    operation = errand(store)
+    await operation.step(Errand(), Errand(1, "other"))
+    asked = []
+
+    async def decide(state):
+        asked.append(state)
+        return Step(Errand(state.stage + 1, "me"))
+
+    assert await operation.change(decide, seen=Errand()) == Errand(2, "me")
+    assert asked == [Errand(), Errand(1, "other")]
+
+
+async def test_a_change_that_is_not_wanted_any_more_writes_nothing(store):
+    async def decide(_):
+        return None
+
+    assert await errand(store).change(decide) == Errand()
+    assert await store.item("errand") is None
+
+
+async def test_what_a_decision_raises_ends_a_change(store):
+    async def decide(_):
+        raise LeaseLost("the errand is another one by now")
+
+    with pytest.raises(LeaseLost, match="another one"):
+        await errand(store).change(decide)
+
+
+# -- a run -----------------------------------------------------------------------------------------
+
+
+async def test_a_run_goes_on_where_another_process_has_left_it_until_nothing_is_left_to_do(store):
+    operation, acted = errand(store), []
+    await operation.step(Errand(), Errand(2, "killed"))
+
+    async def act(state):
+        if state.stage == 4:
+            return False
+        acted.append(state.stage)
+        await operation.step(state, Errand(state.stage + 1, "me"))
+        return True
+
+    assert await operation.run(act) == Errand(4, "me")
+    assert acted == [2, 3]
+
+
+async def test_a_run_looks_again_when_another_process_took_the_step(store):
+    operation = errand(store)
+
+    async def act(state):
+        if not state.stage:
+            await operation.step(state, Errand(1, "other"))
+            await operation.step(state, Errand(1, "me"))
+        return False
+
+    assert await operation.run(act) == Errand(1, "other")
+
+
+# -- what people read ------------------------------------------------------------------------------
+
+
+def test_a_trail_keeps_the_newest_entries_and_is_read_as_it_was_written():
+    trail = ()
+    for at in range(5):
+        trail = noted(trail, Entry(at, "ann@host", f"step {at}"), most=3)
+    assert [entry.at for entry in trail] == [2, 3, 4]
+    assert read_audit([{"at": 2, "by": "ann@host", "what": "step 2"}]) == trail[:1]
+
+
+def test_a_refusal_names_every_reason_and_is_none_without_one():
+    Refusal.of([])
+    with pytest.raises(ConfigurationError) as refused:
+        Refusal.of(reason for reason in ("workers are alive", "changes are parked"))
+    assert refused.value.reasons == ["workers are alive", "changes are parked"]
+    assert str(refused.value) == "workers are alive\nchanges are parked"
