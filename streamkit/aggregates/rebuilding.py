@@ -34,20 +34,23 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
-from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.errors import ConfigurationError
 from streamkit.fleet.capture import capture
 from streamkit.fleet.fenced import TOGETHER, Fenced
 from streamkit.fleet.generation import (
     Generation,
+    consumer_operation,
     newest_generation,
     same_builds,
     step_builds,
+    stepped,
 )
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
 from streamkit.fleet.members import Roster, new_worker_name
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.model.builds import Build, BuildState, clearing_name, next_build, pass_name
 from streamkit.observe.logger import get_logger
+from streamkit.operation import Entry, Step, operator
 from streamkit.scanning.pages import Pages, Visit
 from streamkit.scanning.scan import LEASE_SECONDS, TableScan
 from streamkit.scanning.segment import LeasedSegment
@@ -178,6 +181,8 @@ class _Rebuild:
     lease_seconds: float
     in_flight: float
     counts: Counts = field(default_factory=Counts)
+    seen: tuple[int, str] = (0, "")
+    """The number and the state of the build, as this process has last seen it."""
 
     @property
     def name(self) -> str:
@@ -185,34 +190,14 @@ class _Rebuild:
 
     async def run(self) -> Rebuilt:
         """Go from step to step, from wherever it stands."""
-        await self._begin()
-        number, state = 0, ""
-        while True:
-            generation = await self._generation()
-            build = generation.builds.get(self.name)
-            if build is None or (number and build.number != number):
-                raise ConfigurationError(f"{self.name}: another rebuild has begun")
-            if build.state != state:
-                log.info("build.state", aggregate=self.name, build=build.number, state=build.state)
-                self.progress(build.state, self.counts)
-            number, state = build.number, build.state
-            if not build.under_way or self.stopping.is_set():
-                left = await left_out(self.store, {self.name: build})
-                counts = asdict(self.counts)
-                return Rebuilt(
-                    self.name, number, build.state, **counts, left_out=left.get(self.name, 0)
-                )
-            if self.name in generation.rebuild:
-                raise ConfigurationError(
-                    f"{self.name} has missed changes meanwhile, and needs to be rebuilt again"
-                )
-            try:
-                await self._step(generation, build)
-            except LeaseLost:
-                continue  # somebody else took a step: look where it stands
+        operation = consumer_operation(self.store)
+        await operation.change(self._begun)
+        build = self._required(await operation.run(self._act)).builds[self.name]
+        left = await left_out(self.store, {self.name: build})
+        counts, left_here = asdict(self.counts), left.get(self.name, 0)
+        return Rebuilt(self.name, build.number, build.state, **counts, left_out=left_here)
 
-    async def _generation(self) -> Generation:
-        newest = await newest_generation(self.store)
+    def _required(self, newest: Generation | None) -> Generation:
         if newest is None:
             raise ConfigurationError(
                 f"{self.app.name} has never run on this stream; start a worker"
@@ -224,22 +209,20 @@ class _Rebuild:
             )
         return newest
 
-    async def _begin(self) -> None:
-        """Begin a build, unless one is under way that nothing has spoilt."""
-        while True:
-            newest = await self._generation()
-            before = newest.builds.get(self.name)
-            if before is not None and before.under_way and self.name not in newest.rebuild:
-                return
-            await self._check_host(newest)
-            now = int(self.clock.time()) + 1
-            build = next_build(before, newest.number + 1, self.segments, now)
-            builds = {**newest.builds, self.name: build}
-            try:
-                await step_builds(self.store, newest, builds, right=[self.name], advance=True)
-            except LeaseLost:
-                continue
-            return
+    async def _begun(self, found: Generation | None) -> Step[Generation | None] | None:
+        """Decide on a build, unless one is under way that nothing has spoilt."""
+        newest = self._required(found)
+        before = newest.builds.get(self.name)
+        if before is not None and before.under_way and self.name not in newest.rebuild:
+            return None
+        await self._check_host(newest)
+        now = int(self.clock.time()) + 1
+        build = next_build(before, newest.number + 1, self.segments, now)
+        builds, said = {**newest.builds, self.name: build}, self._said(build)
+        return Step(stepped(newest, builds, right=[self.name], advance=True, said=said))
+
+    def _said(self, build: Build) -> Entry:
+        return Entry(int(self.clock.time()), operator(), f"rebuild {self.name}: {build.state}")
 
     async def _check_host(self, newest: Generation) -> None:
         """Refuse where nobody would count the changes that are made meanwhile.
@@ -263,8 +246,27 @@ class _Rebuild:
 
     # -- the steps -----------------------------------------------------------------------------
 
+    async def _act(self, found: Generation | None) -> bool:
+        """Do what the state asks for, and take the next one; False: nothing is left to do here."""
+        generation = self._required(found)
+        build = generation.builds.get(self.name)
+        number, state = self.seen
+        if build is None or (number and build.number != number):
+            raise ConfigurationError(f"{self.name}: another rebuild has begun")
+        if build.state != state:
+            log.info("build.state", aggregate=self.name, build=build.number, state=build.state)
+            self.progress(build.state, self.counts)
+        self.seen = build.number, build.state
+        if not build.under_way or self.stopping.is_set():
+            return False
+        if self.name in generation.rebuild:
+            raise ConfigurationError(
+                f"{self.name} has missed changes meanwhile, and needs to be rebuilt again"
+            )
+        await self._step(generation, build)
+        return True
+
     async def _step(self, generation: Generation, build: Build) -> None:
-        """Do what the state asks for, and take the next one."""
         if build.state == "emptying":
             if not await self._captured(generation, build):
                 return
@@ -313,8 +315,8 @@ class _Rebuild:
         advance: bool = False,
         along: Sequence[Action] = (),
     ) -> None:
-        builds = {**generation.builds, self.name: build}
-        await step_builds(self.store, generation, builds, advance=advance, along=along)
+        builds, said = {**generation.builds, self.name: build}, self._said(build)
+        await step_builds(self.store, generation, builds, advance=advance, said=said, along=along)
 
     def _table_scan(self, generation: Generation, name: str, total: int) -> TableScan:
         return TableScan(

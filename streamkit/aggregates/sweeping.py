@@ -27,7 +27,13 @@ from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.fenced import TOGETHER, Fenced
-from streamkit.fleet.generation import Generation, newest_generation, same_builds, step_builds
+from streamkit.fleet.generation import (
+    Generation,
+    consumer_operation,
+    newest_generation,
+    same_builds,
+    stepped,
+)
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import new_worker_name
 from streamkit.model.builds import (
@@ -40,6 +46,7 @@ from streamkit.model.builds import (
 )
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
+from streamkit.operation import Step
 from streamkit.parked.listing import held_lanes, list_parked
 from streamkit.processing.ledger import PARTITIONS, ledger_kind
 from streamkit.scanning.pages import PAGE_ITEMS, Pages, Reply, patient
@@ -100,7 +107,7 @@ class Sweeping:
         """
         swept, last = 0, build.number
         for at, (number, segments) in enumerate(over, 1):
-            newest = await self._still(name, build)
+            newest = _still(await newest_generation(self.store), name, build)
             broom = Broom(Fenced(self.store, same_builds(newest), self.rng), self.clock)
             swept += await broom.sweep(name, number, segments, last=last)
             past = tuple(each for each in over[at:] if each[0] != last)
@@ -114,19 +121,18 @@ class Sweeping:
 
         One that was broken off in between would begin the whole sweep anew, each time.
         """
-        while True:
-            newest = await self._still(name, build)
-            try:
-                await step_builds(self.store, newest, {**newest.builds, name: then}, along=along)
-            except LeaseLost:
-                continue  # something else of the consumer was written, or this build took a step
-            return
 
-    async def _still(self, name: str, build: Build) -> Generation:
-        newest = await newest_generation(self.store)
-        if newest is None or newest.builds.get(name) != build:
-            raise LeaseLost("another step of the build was taken")
-        return newest
+        async def swept(newest: Generation | None) -> Step[Generation | None]:
+            still = _still(newest, name, build)
+            return Step(stepped(still, {**still.builds, name: then}), along)
+
+        await consumer_operation(self.store).change(swept)
+
+
+def _still(newest: Generation | None, name: str, build: Build) -> Generation:
+    if newest is None or newest.builds.get(name) != build:
+        raise LeaseLost("another step of the build was taken")
+    return newest
 
 
 @dataclass

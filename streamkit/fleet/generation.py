@@ -20,10 +20,11 @@ which the decision does not survive either.
 Every one of these writes asks for all that the decision was made on: generation, builds, host.
 """
 
+import json
 import random
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial, reduce
 from operator import and_
 from typing import Any
@@ -38,10 +39,12 @@ from streamkit.fleet.hosting import LAMBDA
 from streamkit.handler import Handler
 from streamkit.model.builds import Build, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
-from streamkit.operation import Operation
+from streamkit.operation import Audit, Entry, Operation, noted, read_audit
 
 _KNOWN_MAX = 20
 """Fingerprints remembered: more roll-outs than are ever alive at once; the item stays small."""
+_AUDIT_MAX = 10
+"""Entries of the audit trail: together they stay below a kilobyte."""
 _ZERO = {"N": "0"}
 _TEXTS = ("host", "incarnation", "mover", "asks")
 """Attributes of the consumer's item that are missing where they are empty."""
@@ -58,6 +61,8 @@ class Generation:
     `incarnation` is drawn when the consumer is founded: one of the same name that was deleted had
     another, and what is kept under that does not count any more. `mover` is who moves it to another
     host, `asks` who is about to rewind it; `paused` is since when functions do nothing (0: not).
+    `audit` says who began which operation, and the steps that it took; older streamkits leave it as
+    it is.
     """
 
     number: int
@@ -76,6 +81,13 @@ class Generation:
     mover: str = ""
     asks: str = ""
     paused: int = 0
+    audit: Audit = ()
+
+    def noted(self, entry: Entry | None) -> "Generation":
+        """Return it with a line more in its audit trail, if there is one to add."""
+        if entry is None:
+            return self
+        return replace(self, audit=noted(self.audit, entry, _AUDIT_MAX))
 
 
 def read_generation(item: Mapping[str, Any]) -> Generation:
@@ -99,6 +111,7 @@ def read_generation(item: Mapping[str, Any]) -> Generation:
         mover=item.get("mover", empty)["S"],
         asks=item.get("asks", empty)["S"],
         paused=int(item.get("paused", _ZERO)["N"]),
+        audit=read_audit(json.loads(item["audit"]["S"])) if "audit" in item else (),
     )
 
 
@@ -127,6 +140,7 @@ def next_generation(
         },
         host=newest.host,
         incarnation=newest.incarnation,
+        audit=newest.audit,
     )
 
 
@@ -255,6 +269,7 @@ def transition(store: CursorStore, newest: Generation | None, started: Generatio
         "rewinding": {"BOOL": True} if started.rewinding else None,
         "rebuild": {"SS": sorted(started.rebuild)} if started.rebuild else None,
         "builds": {"S": builds_text(started.builds)} if started.builds else None,
+        "audit": {"S": _audit_text(started.audit)} if started.audit else None,
         **{name: {"S": text} if (text := getattr(started, name)) else None for name in _TEXTS},
     }
     action.sets |= {name: value for name, value in optional.items() if value is not None}
@@ -262,6 +277,10 @@ def transition(store: CursorStore, newest: Generation | None, started: Generatio
         action.removes |= {name for name, value in optional.items() if value is None}
     action.guards.append((Guard(absent if newest is None else _as_read(newest)), OURS))
     return action
+
+
+def _audit_text(audit: Audit) -> str:
+    return json.dumps([asdict(entry) for entry in audit], separators=(",", ":"))
 
 
 def _as_read(newest: Generation) -> Condition:
@@ -298,32 +317,44 @@ def same_builds(newest: Generation) -> ConditionBase:
     return builds_are(newest.builds) & same_consumer(newest)
 
 
-async def step_builds(
-    store: CursorStore,
+def stepped(
     newest: Generation,
     builds: Mapping[str, Build],
     *,
     right: Collection[str] = (),
     advance: bool = False,
-    along: Sequence[Action] = (),
+    said: Entry | None = None,
 ) -> Generation:
-    """Let builds take a step.
+    """Return the generation in which builds have taken a step.
 
     Args:
-        store: the consumer's control items.
         newest: the generation as read.
         builds: all builds as they are from now on.
         right: aggregates that are not marked *needs rebuild* any more.
         advance: every shard has to take the step: it begins with a new number.
-        along: what is written together with it, without conditions.
+        said: what the audit trail says of the step.
+    """
+    number = newest.number + 1 if advance else newest.number
+    rebuild = newest.rebuild - frozenset(right)
+    after = replace(newest, number=number, builds=builds, rebuild=rebuild, asks="")
+    if advance:  # who moves the consumer knows nothing of them
+        after = replace(after, mover="")
+    return after.noted(said)
+
+
+async def step_builds(
+    store: CursorStore,
+    newest: Generation,
+    builds: Mapping[str, Build],
+    *,
+    advance: bool = False,
+    said: Entry | None = None,
+    along: Sequence[Action] = (),
+) -> None:
+    """Let builds take a step as in `stepped`; `along` is written together with it.
 
     Raises:
         LeaseLost: the generation is another one by now, or somebody else took a step.
     """
-    number = newest.number + 1 if advance else newest.number
-    rebuild = newest.rebuild - frozenset(right)
-    stepped = replace(newest, number=number, builds=builds, rebuild=rebuild, asks="")
-    if advance:  # who moves the consumer knows nothing of them
-        stepped = replace(stepped, mover="")
-    await write_generation(store, newest, stepped, along)
-    return stepped
+    after = stepped(newest, builds, advance=advance, said=said)
+    await write_generation(store, newest, after, along)
