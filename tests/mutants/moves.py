@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "rebuilt-beside-a-mover",
         "fleet/generation.py",
-        '        stepped = replace(stepped, mover="")\n',
+        '        after = replace(after, mover="")\n',
         "        pass\n",
         "a mover goes on after a rebuild has begun, and counts as if there was none",
         test="tests/simulation/test_moving_builds.py::test_a_rebuild_and_a_move_of_which_one_stands_still_at_any_call_are_exact",
