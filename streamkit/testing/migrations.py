@@ -50,6 +50,7 @@ Step = Literal["apply", "switch", "contract", "rollback"]
 _SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
 _PATIENCE = 6 * 3600.0
 _LAST_SECONDS = 150.0
+_ACTS_AT_REST = 10
 
 
 class Application(Protocol):
@@ -138,7 +139,8 @@ def migrate(  # noqa: PLR0913 - each says one thing of the run
         application: what writes.
         steps: what operators do, one after the other, each once the migration rests.
         seed: of everything that is chance.
-        acts: how often the application acts in each step, at least.
+        acts: how often the application acts in each step, at least; ten times, or so often if
+            that is less, while the migration rests.
         processes: how many run the migration.
         segments: of the table.
         page: items of a page.
@@ -246,13 +248,16 @@ class _Blaze:
         return await (await commands.open_book(self.app, self.aws)).read(self.number)
 
     async def _act(self, group: anyio.abc.TaskGroup, acts: int, processes: int) -> None:
-        """Write and make trouble until the migration rests, and so many times at least."""
+        """Write and make trouble until the migration rests, and so many times at least.
+
+        Some of the writes come while it rests: what is written then must not be lost either.
+        """
         self._troubles = 0
-        acted = 0
+        acted = rested = 0
         while True:
             state = await self._state()
-            resting = state.phase in RESTING
-            if acted >= acts and resting:
+            rested += state.phase in RESTING
+            if acted >= acts and rested > min(acts, _ACTS_AT_REST):
                 return
             await self.application.act(self.aws, self.ran.schema, self.rng, state.phase)
             acted += 1

@@ -185,7 +185,7 @@ MUTANTS = (
         "upto = _ALL if cursor.finished else",
         'upto = "" if cursor.finished else',
         "shards that were read to their end are done again",
-        test="tests/simulation/test_moving.py::test_a_consumer_moves_under_traffic_although_its_mover_is_killed",
+        test="tests/simulation/test_moving_to_lambda.py::test_what_was_done_in_a_shard_that_has_ended_is_not_done_again",
     ),
     Mutant(
         "lister-not-taken",

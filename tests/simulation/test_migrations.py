@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from streamkit import TableShape
@@ -10,6 +11,7 @@ from streamkit.migrate import in_place as migrate_in_place
 from streamkit.migrate.transform import visible
 from streamkit.model.conditions import absent, any_of, present
 from streamkit.model.copies import COPY, MOVED
+from streamkit.model.matching import Matcher
 from streamkit.testing.migrations import migrate
 from tests.simulation.migrating import (
     Clicks,
@@ -166,13 +168,30 @@ class Movers(Orders):
 
     def __init__(self):
         super().__init__(old_then_new(OldOrder, OldOrder), items=12)
-        self.last = None
+        self.there = self.back = None
+        self.followed = False
 
     async def act(self, aws, schema, rng, phase):
+        if phase == "soaking" and not self.followed:
+            await self.delete_one(aws, schema)
         moved = phase in ("soaking", "contracting", "done")
-        if phase in ("returning", "following", "unturning") and self.last is None:
-            self.last = comparable((await aws.dynamodb.scan(TableName="New"))["Items"])
+        if phase in ("returning", "following", "unturning") and self.there is None:
+            self.there = comparable((await aws.dynamodb.scan(TableName="New"))["Items"])
+        if phase == "rolled back" and self.back is None:
+            found = (await aws.dynamodb.scan(TableName=schema.name))["Items"]
+            orders = Matcher(OldOrder, schema)
+            self.back = comparable(item for item in found if orders.matches(item))
         await super().act(aws, replace(schema, name="New") if moved else schema, rng, phase)
+
+    async def delete_one(self, aws, schema):
+        """Delete an item at its new place, and wait until old code no longer finds it either."""
+        item = (await aws.dynamodb.scan(TableName="New"))["Items"][0]
+        key = {name: item[name] for name in schema.key_attributes}
+        await aws.dynamodb.delete_item(TableName="New", Key=key)
+        with anyio.move_on_after(60):
+            while "Item" in await aws.dynamodb.get_item(TableName=schema.name, Key=key):
+                await anyio.sleep(1)
+            self.followed = True
 
 
 def comparable(items):
@@ -189,11 +208,12 @@ def test_items_go_to_another_table_and_come_back_with_what_was_written_there(end
     ran = migrate(app, "0001", writer, seed=4, acts=8, others=others, steps=steps)
     here, there = ran.raw(OldOrder), ran.raw(OldOrder, table="New")
     assert phases(ran)[-1] == ("done" if end == "contract" else "rolled back")
+    assert writer.followed
     assert not [item for item in (*here, *there) if COPY in item]
     if end == "contract":
         assert not here
         assert there
     else:
         assert not there
-        assert comparable(here) == writer.last
+        assert writer.back == writer.there
         assert any("note" in item for item in here)

@@ -16,7 +16,7 @@ from streamkit.parked.redrive import redrive
 from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.surroundings import survey
 from streamkit.testing.trial import open_shards
-from streamkit.testing.world import CrashPoint, Process
+from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.lambdas import own_items
 from tests.simulation.movers import Mover, Slow, run_functions
 from tests.simulation.test_moving_rivals import (
@@ -49,14 +49,17 @@ class Listing(Process):
 
 @dataclass
 class Thawing(Process):
-    """Lets another process go on for a while, before it deletes the cursors."""
+    """Lets another process go on for a while before it deletes the cursors, which it keeps."""
 
     zombie: Process | None = None
+    world: World | None = None
+    cursors: str = ""
 
     async def intercept(self, call, apply):
         if call.operation == "TransactWriteItems" and self.zombie.frozen:
             self.zombie.thaw()
             await anyio.sleep(5.0)
+            self.cursors = repr(own_items(self.world, TABLE, "cursor"))
         return await super().intercept(call, apply)
 
 
@@ -83,12 +86,31 @@ def test_a_lister_that_was_thought_dead_creates_no_shard_that_its_worker_would_g
             while zombie.frozen is None:
                 await anyio.sleep(0.5)
             assert set(tallies(world)) < set(range(20)), "the late shard's are not done"
-            await to_lambda(world, app, Thawing("mover", zombie=zombie))
+            mover = Thawing("mover", zombie=zombie, world=world)
+            await to_lambda(world, app, mover)
             assert zombie.frozen is None
+            assert "lister" in mover.cursors
+            assert late not in mover.cursors, "a worker could go on with it"
             await run_functions(world, app)
             zombie.kill()
             group.cancel_scope.cancel()
         assert tallies(world) == once(*range(20))
+
+    simulated(main)
+
+
+def test_what_was_done_in_a_shard_that_has_ended_is_not_done_again():
+    async def main():
+        app = make_app()
+        world = world_with(app, *range(10))
+        world.control.roll(TABLE)
+        put(world, 10)
+        await world.run_worker(app)
+        ended = [c for c in own_items(world, TABLE, "cursor") if c["_sk_state"]["S"] == "finished"]
+        assert ended
+        await to_lambda(world, app)
+        await run_functions(world, app)
+        assert tallies(world) == once(*range(11))
 
     simulated(main)
 
