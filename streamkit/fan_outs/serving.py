@@ -1,36 +1,30 @@
-"""Serving: recipients of a fan-out, made ready for one transaction.
+"""Serving: recipients of a fan-out as pending changes, for a commit loop.
 
-In: the next recipients of an audience. Out: their effects, folded into one draft as far as they
-fit, delivered where they are to be sent; and what a refused transaction means for each of them.
+In: the next recipients of an audience. Out: one work each, whose outcome makes the effects for this
+recipient alone; and a planner that knows how one is parked.
 
 On failure: a recipient that still fails after its handler's attempts is parked in a lane of its own
-(one of a generator, which nobody can find again, stops the fan-out there until it succeeds). While
+(one of a generator, which cannot be found again, stops the fan-out there until it succeeds). While
 most of them fail, or too many are parked already, the fan-out itself has failed.
 """
 
 import hashlib
-import math
-import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import anyio
-
-from streamkit.actions import ITEMS_MAX, LANE, Action
-from streamkit.changes import Change
-from streamkit.clock import Clock
-from streamkit.control import ControlSpace
+from streamkit.actions import ITEMS_MAX, Action
+from streamkit.changes import Change, ItemKey
+from streamkit.control import Cursor
+from streamkit.errors import InvariantError
+from streamkit.fan_outs.place import Place
 from streamkit.handler import Broadcast, Handler, OnFailure
 from streamkit.kinds.audience import Recipient
-from streamkit.model.tables import Tables
-from streamkit.pacing import Turn
+from streamkit.kinds.fan_out import serving
 from streamkit.parked.listing import HeldLane
-from streamkit.processing.attempts import Attempts
 from streamkit.processing.breaker import LEAST
-from streamkit.processing.dispatch import Tools
-from streamkit.processing.failures import Counts, Failures
-from streamkit.processing.outcome import Outcome, Work, resolve, with_reads
+from streamkit.processing.commit import Batch
+from streamkit.processing.outcome import Outcome, Work
 from streamkit.processing.parking import (
     Failure,
     Hold,
@@ -41,12 +35,7 @@ from streamkit.processing.parking import (
     payload_of,
     stored,
 )
-from streamkit.processing.planning import Draft
-from streamkit.processing.reading import ReadTracker
-from streamkit.processing.refusal import contended, refuse
-from streamkit.processing.sending import Sending
-from streamkit.processing.verdicts import Invalid, Refused
-from streamkit.sinks.outlets import Outlets
+from streamkit.processing.planning import ALL, Draft, Planner, Rerun, Stays, TooLarge
 
 TOGETHER = ITEMS_MAX
 """Recipients of one transaction, if each has one effect."""
@@ -73,7 +62,6 @@ class FanOutChange:
     def of(
         cls,
         handler: Handler,
-        broadcast: Broadcast,
         change: Change[Any],
         work: Work,
         held: HeldLane,
@@ -85,134 +73,49 @@ class FanOutChange:
 
         By hand, each recipient that fails is parked, however many others do.
         """
-        policy = handler.policy
+        policy, broadcast = handler.policy, handler.broadcast
+        if broadcast is None:
+            raise InvariantError(f"{handler.name} is not a fan-out")
         breaks = policy.breaker and not by_hand
         on_failure: OnFailure = "skip" if policy.on_failure == "skip" else "park"
         policy = replace(policy, on_failure=on_failure, breaker=False)
-        alone = replace(handler, policy=policy, broadcast=None)
-        return cls(alone, broadcast, change, work, held, head, breaks)
+        # Each recipient has a lane of its own; that the change is wanted is known.
+        handler = replace(handler, policy=policy, commutes=True, when=None)
+        return cls(handler, broadcast, change, work, held, head, breaks)
 
-    def lane_of(self, recipient: Recipient) -> str:
-        """Name the lane in which the change is parked for one recipient alone."""
-        text = f"{self.held.name}\0{self.head.position}\0{recipient.name}"
-        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-
-@dataclass(slots=True)
-class Served:
-    """A recipient, a place in the audience that no other has, and what was made of it."""
-
-    place: str
-    recipient: Recipient
-    outcome: Outcome
-
-    @property
-    def failed(self) -> bool:
-        """Whether it fails for now; one that never heals is no sign that others fail, too."""
-        return self.outcome.failure is not None and self.outcome.failure.heals
-
-
-@dataclass
-class Serving:
-    """Serves recipients for one worker."""
-
-    space: ControlSpace
-    tables: Tables
-    tools: Tools
-    outlets: Outlets
-    rng: random.Random
-    clock: Clock
-    _attempts: Attempts = field(init=False)
-    _sending: Sending = field(init=False)
-    _turn: Turn = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Count failures apart from those of shards."""
-        self._attempts = Attempts(Failures(Counts(), self.clock), self.rng)
-        self._sending = Sending(self.outlets, self._attempts, patience=math.inf)
-        self._turn = Turn(self.clock)
-
-    def begin(
-        self, fanned: FanOutChange, number: int, recipients: Iterable[Recipient]
-    ) -> list[Served]:
-        """Return recipients that are to be run; the first one is the audience's `number`-th."""
-        (first,) = fanned.work.outcomes
-        trace = fanned.work.trace
+    def works(self, numbered: Iterable[tuple[str, Recipient]]) -> list[Work]:
+        """Return recipients as pending changes, at their positions; their handlers have to run."""
+        (first,) = self.work.outcomes
         return [
-            Served(
-                f"{fanned.head.position}:{place}",
-                recipient,
-                Outcome(
-                    fanned.handler, waiting=True, aim=first.aim, trace=trace, to=recipient.name
-                ),
+            replace(
+                self.work,
+                position=position,
+                outcomes=[
+                    Outcome(
+                        serving(self.handler, recipient),
+                        waiting=True,
+                        aim=first.aim,
+                        trace=self.work.trace,
+                        to=recipient.name,
+                    )
+                ],
             )
-            for place, recipient in enumerate(recipients, number)
+            for position, recipient in numbered
         ]
 
-    async def run(self, fanned: FanOutChange, batch: Sequence[Served]) -> Failure | None:
-        """Make the effects for those that wait; return why not to go on, if most of them fail."""
-        async with anyio.create_task_group() as group:
-            for served in batch:
-                if served.outcome.waiting:
-                    group.start_soon(self._run, fanned, served)
-        failing = [served.outcome.failure for served in batch if served.failed]
-        if fanned.breaks and len(batch) >= LEAST and 2 * len(failing) > len(batch):
-            return failing[0]
-        return None
+    def lane_of(self, recipient: str) -> str:
+        """Name the lane in which the change is parked for one recipient alone."""
+        text = f"{self.held.name}\0{self.head.position}\0{recipient}"
+        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
-    async def _run(self, fanned: FanOutChange, served: Served) -> None:
-        """Make the effects for one recipient, with the handler's attempts."""
-        handler, outcome, recipient = fanned.handler, served.outcome, served.recipient
-
-        async def attempt() -> None:
-            await self._turn.give_way()
-            outcome.run += 1
-            if recipient.error is not None:
-                raise recipient.error
-            tracker = ReadTracker()
-            tools = self.tools(handler, tracker)
-            with anyio.fail_after(handler.policy.timeout_seconds):
-                effects = await fanned.broadcast.serve(fanned.change, recipient.to, tools)
-            resolve(outcome, effects, tracker.reads, served.place, self.tables.own)
-
-        async def informed() -> None:
-            await self.tables.learning(attempt)
-
-        outcome.failure, outcome.waiting = None, False
-        await self._attempts.persist(informed, fanned.work, outcome, fanned.head.shard, None)
-
-    def pack(
-        self, fanned: FanOutChange, batch: Sequence[Served], apart: int
-    ) -> tuple[Draft, Sequence[Served]]:
-        """Fold what fits into one transaction, in order, up to a recipient who has to wait.
-
-        Args:
-            fanned: the change.
-            batch: recipients whose effects are made.
-            apart: how many recipients of the change are parked already.
-        """
-        draft = Draft()
-        for count, served in enumerate(batch):
-            outcome = served.outcome
-            writes, checks = with_reads(outcome, served.place)
-            actions = list(writes.values())
-            if outcome.failure is not None:
-                if served.recipient.item is None or apart >= APART_MAX:
-                    return draft, batch[:count]
-                apart += 1
-                actions = self._parked(fanned, served, outcome.failure)
-            if not draft.offer(actions, checks):
-                return draft, batch[:count]
-        return draft, batch
-
-    def _parked(self, fanned: FanOutChange, served: Served, failure: Failure) -> list[Action]:
-        """Park the change for one recipient alone."""
-        head, policy, now = fanned.head, fanned.handler.policy, self.clock.time()
+    def parked(self, recipient: str, failure: Failure, now: float) -> ParkedRecord:
+        """Return what is stored of the change for one recipient alone."""
+        head, policy = self.head, self.handler.policy
         record, payload = head.record, head.payload
-        if fanned.work.record is not None:
-            payload = payload_of(fanned.work.record, policy.payload)
-            record = stored(fanned.work.record, payload)
-        parked = ParkedRecord(
+        if self.work.record is not None:
+            payload = payload_of(self.work.record, policy.payload)
+            record = stored(self.work.record, payload)
+        return ParkedRecord(
             handler=head.handler,
             entity=head.entity,
             shard=head.shard,
@@ -222,50 +125,52 @@ class Serving:
             at=int(now),
             due=next_due(policy, failure, 0, now),
             payload=payload,
-            to=served.recipient.name,
+            to=recipient,
         )
-        return park(self.space, fanned.lane_of(served.recipient), parked, fanned.held.chunk)
-
-    async def send(self, fanned: FanOutChange, batch: Sequence[Served]) -> bool:
-        """Deliver what is sent to recipients, before their commit; False: some have failed."""
-
-        async def send(served: Served) -> None:
-            await self._sending.send(fanned.work, served.outcome, fanned.head.shard)
-
-        unsent = [each for each in batch if each.outcome.sends and not each.outcome.sent]
-        async with anyio.create_task_group() as group:
-            for served in unsent:
-                group.start_soon(send, served)
-        return all(served.outcome.sent for served in unsent)
-
-    def refused(self, fanned: FanOutChange, batch: Sequence[Served], refused: Refused) -> None:
-        """Do what the effects' `otherwise` say for the recipients whose conditions did not hold."""
-        results: dict[str, set[int]] = {}
-        lanes = {source.handler for source in refused.sources if source.effect == LANE}
-        for source in refused.sources:
-            results.setdefault(source.position, set()).add(source.effect)
-        for served in batch:
-            if lanes and fanned.lane_of(served.recipient) in lanes:
-                served.outcome.drop()  # it is in the audience twice, and is parked already
-            elif served.place in results:
-                refuse(served.outcome, results[served.place], served.place, self.tables.own)
-                contended(served.outcome)
-
-    def lanes(self, fanned: FanOutChange, batch: Iterable[Served]) -> Mapping[str, Hold]:
-        """Return the lanes of those recipients that are parked."""
-        hold = Hold(fanned.held.chunk, fanned.head.position)
-        parked = (served for served in batch if served.outcome.failure is not None)
-        return {fanned.lane_of(served.recipient): hold for served in parked}
 
 
-def give_up_alone(taken: Sequence[Served], verdict: Invalid) -> Failure | None:
-    """Let a recipient fail whose effects, alone, cannot be stored.
+@dataclass(kw_only=True)
+class RecipientPlanner(Planner):
+    """Plans commits for some recipients of a fan-out; those in `lost` cannot be read again."""
 
-    Returns:
-        Why the fan-out cannot go on, if not even parking it can be stored.
-    """
-    failure = Failure(verdict.code, "DynamoDB finds an effect of this result invalid")
-    if taken[0].outcome.failure is not None:
-        return failure
-    taken[0].outcome.fail(failure)
-    return None
+    fanned: FanOutChange
+    place: Place
+    outcomes: Sequence[Outcome]
+    lost: Collection[str]
+
+    def plan(
+        self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
+    ) -> Batch | Rerun | TooLarge | Stays:
+        """Plan the next commit, unless the fan-out itself has failed: most of its recipients do.
+
+        A failure that never heals is no sign that others fail, too.
+        """
+        failures = (outcome.failure for outcome in self.outcomes)
+        failing = [failure for failure in failures if failure is not None and failure.heals]
+        enough = self.fanned.breaks and len(self.outcomes) >= LEAST
+        if enough and 2 * len(failing) > len(self.outcomes):
+            return Stays(failing[0])
+        return super().plan(works, cursor, most=most, split=split)
+
+    def stays(self, work: Work, draft: Draft) -> bool:
+        """Say whether a recipient that failed ends the fan-out: it cannot be parked."""
+        (outcome,) = work.outcomes
+        apart = self.place.reached.apart + len(draft.held)
+        return outcome.to in self.lost or apart >= APART_MAX
+
+    def parking(
+        self,
+        work: Work,  # noqa: ARG002 - it is the same change for all
+        key: ItemKey,  # noqa: ARG002
+        outcome: Outcome,
+        draft: Draft,
+        held: dict[str, Hold],
+    ) -> list[Action]:
+        """Return what parks the change for one recipient alone."""
+        lane, head = self.fanned.lane_of(outcome.to), self.fanned.head
+        if outcome.failure is None or lane in self.holds or lane in draft.held:
+            return []  # it is in the audience twice, and is parked already
+        chunk = self.fanned.held.chunk  # recipients are listed where the fan-out is
+        held[lane] = Hold(chunk, head.position)
+        parked = self.fanned.parked(outcome.to, outcome.failure, self.clock.time())
+        return park(self.space, lane, parked, chunk)

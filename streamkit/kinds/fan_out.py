@@ -196,6 +196,20 @@ def _recipient(annotation: Any) -> tuple[type[Entity] | None, bool]:
     return None, False
 
 
+def serving(handler: Handler, recipient: Recipient) -> Handler:
+    """Return a handler that serves one recipient of a fan-out, as read, and is none itself."""
+    broadcast = handler.broadcast
+    if broadcast is None:
+        return handler
+
+    async def run(change: Change[Any], **tools: Any) -> Result:
+        if recipient.error is not None:
+            raise recipient.error
+        return await broadcast.serve(change, recipient.to, tools)
+
+    return replace(handler, run=run, broadcast=None)
+
+
 def serving_one(handler: Handler, name: str) -> Handler:
     """Return a handler that serves one recipient of a fan-out, by its name, and is none itself."""
     broadcast = handler.broadcast

@@ -11,7 +11,6 @@ workers go on queueing meanwhile. The last change takes the lane away IF nothing
 
 import math
 import random
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -23,6 +22,7 @@ from streamkit.cursor import CursorStore
 from streamkit.decode import Page, Router
 from streamkit.errors import InvariantError, Unavailable
 from streamkit.fan_outs.broadcasting import Broadcaster
+from streamkit.fan_outs.serving import FanOutChange
 from streamkit.fleet.hosting import look
 from streamkit.handler import Handler
 from streamkit.kinds.fan_out import serving_one
@@ -114,14 +114,7 @@ class Redriver:
     def __post_init__(self) -> None:
         """Find the consumer's control items."""
         self.store = CursorStore(self.aws.dynamodb, self.around.space(self.app))
-        self._broadcaster = Broadcaster(
-            self.store,
-            self.around.schemas,
-            self.tools,
-            self.outlets,
-            self.rng,
-            self.clock,
-        )
+        self._broadcaster = Broadcaster(self.store, self.around.schemas, self.rng, self.clock)
 
     async def redrive(self, lane: str) -> LaneReport:
         """Run the lane's changes, first to last, until it is empty or one fails or is not due.
@@ -222,9 +215,9 @@ class Redriver:
         """Serve the audience of a change on, until another fan-out's turn has come."""
         try:
             change = dispatcher.change_of(work, handler, head.shard)
-            step, pause = await self._broadcaster.advance(
-                handler, change, work, held, head, whole=not self.automatic
-            )
+            by_hand = not self.automatic
+            fanned = FanOutChange.of(handler, change, work, held, head, by_hand=by_hand)
+            step, pause = await self._broadcaster.advance(fanned, dispatcher, whole=by_hand)
         except AwsError as error:
             if trouble_of(error) not in (Trouble.INVALID, Trouble.MISSING):
                 raise
@@ -255,12 +248,12 @@ class Redriver:
         outcome.to = head.to
         space, schemas = self.store.space, self.around.schemas
         fence = Head(self.store, schemas, held, head, self.rng, self.clock)
-        planner, pacing = Planner(space, self.clock, head.shard), Pacing(Pace(), self.rng)
-        parts = (fence, dispatcher, planner, HeldLanes(self.store, planner.holds), schemas, pacing)
-        await CommitLoop(*parts, parks=False, works=deque([work])).run()
-        if outcome.failure is not None:
-            return outcome.failure
-        return fence.step or await self._leave_undone(held, head)
+        planner = Planner(space, self.clock, head.shard, parks=False)
+        held_lanes, pacing = HeldLanes(self.store, planner.holds), Pacing(Pace(), self.rng)
+        loop = CommitLoop(fence, dispatcher, planner, held_lanes, schemas, pacing)
+        loop.works.append(work)
+        await loop.run()
+        return loop.failure or fence.step or await self._leave_undone(held, head)
 
     def _skips(self, handler: Handler, head: Parked) -> bool:
         """Say whether a change may be dropped here: it was set aside, and has not failed yet."""

@@ -4,10 +4,11 @@
       ▲                                    │
       └── run again, halve, refuse, park ◄─┘
 
-A `Fence` proves each commit's right and moves its progress: a shard's cursor, or the high-water
-marks of a Lambda batch's items. The loop knows no other difference between its hosts than a
-`deadline`, after which the application's code is cut off, and whether it is `patient`: a patient
-host waits with what cannot go on now, until it is `stopping`; another leaves it to come again.
+A `Fence` proves each commit's right and moves its progress: a shard's cursor, the high-water marks
+of a Lambda batch's items, a parked queue's head, or a fan-out's place. The loop knows no other
+difference between its hosts than a `deadline`, after which the application's code is cut off, and
+whether it is `patient`: a patient host waits with what cannot go on now, until it is `stopping`;
+another leaves it to come again.
 
 In: pending changes, in order. Out: nothing is pending, or `left` says that the rest has to come
 again; nothing of its first change that is not known to be done has been applied. On failure: what
@@ -33,7 +34,7 @@ from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Outcome, Work
 from streamkit.processing.parking import Failure
 from streamkit.processing.plain import write_plainly
-from streamkit.processing.planning import ALL, Planner, Rerun, TooLarge
+from streamkit.processing.planning import ALL, Planner, Rerun, Stays, TooLarge
 from streamkit.processing.reading import settle
 from streamkit.processing.refusal import contended, refuse
 from streamkit.processing.repeating import Repeating
@@ -76,8 +77,8 @@ class Fence(Protocol):
 class CommitLoop:
     """Commits what the pending changes of one shard or batch, its `works`, have led to.
 
-    `deadline` is of the event loop's clock; `cut` says that some code was cut off by it. Without
-    `parks` the rest is left behind a change that fails: it is parked already.
+    `deadline` is of the event loop's clock; `cut` says that some code was cut off by it. `failure`
+    is why the rest is left, if a change has failed and cannot be parked.
     """
 
     fence: Fence
@@ -88,11 +89,11 @@ class CommitLoop:
     pacing: Pacing
     deadline: float = math.inf
     patient: bool = True
-    parks: bool = True
     works: deque[Work] = field(default_factory=deque)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     left: bool = False
     cut: bool = False
+    failure: Failure | None = None
     _most: int = ALL
     _split: bool = False
     _taken: int = ITEMS_MAX
@@ -125,14 +126,13 @@ class CommitLoop:
     # -- one transaction -----------------------------------------------------------------------
 
     async def _once(self) -> None:
-        if not self.parks and any(outcome.parks for outcome in self.works[0].outcomes):
-            self.left = True
-            return
         await self.held.learn_tails(self.works)
         start = self.fence.start
         plan = self.planner.plan(self.works, start, most=self._most, split=self._split)
         if isinstance(plan, Rerun):
             await self._rerun(plan)
+        elif isinstance(plan, Stays):
+            self.left, self.failure = True, plan.failure
         elif isinstance(plan, TooLarge):
             self.dispatcher.failures.too_large(plan.outcome, self.planner.shard)
         elif plan.sends and not await self._deliver(plan):
@@ -218,6 +218,7 @@ class CommitLoop:
         culprit = next((o for o in work.outcomes if _writes(work, o, done)), None)
         if culprit is None or culprit.parks:
             log.often("parking.refused", level="error", by=code, shard=shard, code=code)
+            self.failure = None if culprit is None else culprit.failure
             await self._wait()
             return
         name = culprit.handler.name

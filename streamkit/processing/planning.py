@@ -3,8 +3,8 @@
 In: the works of a shard that are not committed yet, in order, and its cursor. Out: a `Batch` that
 ends at a change border and holds at most 99 items and 4 MB (or, where each item of its changes has
 a mark, 100 with these); or a `Rerun`, when an outcome has to be made (again) before anything behind
-it can go; or a result that is `TooLarge`. When the handlers of *one* change do not fit together
-they go in several commits, and the cursor names the ones that are done.
+it can go; or a result that is `TooLarge`, or a failure that `Stays`. When the handlers of *one*
+change do not fit together they go in several commits, and the cursor names the ones that are done.
 
 Decided here, because it depends on everything before: whether a change meets a held lane and
 queues, and whether what a handler read is still what the works before it leave behind.
@@ -23,6 +23,7 @@ from streamkit.processing.commit import Batch
 from streamkit.processing.fold import join_read, merge
 from streamkit.processing.outcome import Outcome, Version, Work, with_reads
 from streamkit.processing.parking import (
+    Failure,
     Hold,
     ParkedRecord,
     chunk_of,
@@ -63,6 +64,13 @@ class TooLarge:
     """
 
     outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """The first change has failed and is not parked here: it stays, with all that is behind it."""
+
+    failure: Failure
 
 
 @dataclass(slots=True)
@@ -115,6 +123,7 @@ class Planner:
 
     Where no cursor names the chunks of holds, `chunks` says which there are. A commit has `room`
     for so many actions; with `marks` each item of its changes takes one of them for its mark.
+    Without `parks` the rest stays behind a change that fails: it is parked already.
     """
 
     space: ControlSpace
@@ -124,10 +133,11 @@ class Planner:
     chunks: tuple[str, ...] = ()
     room: int = ITEMS_MAX
     marks: bool = False
+    parks: bool = True
 
     def plan(
         self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
-    ) -> Batch | Rerun | TooLarge:
+    ) -> Batch | Rerun | TooLarge | Stays:
         """Plan the next commit of the works.
 
         Args:
@@ -147,7 +157,7 @@ class Planner:
             if late is not None:
                 if draft.actions or taken:
                     break
-                return Rerun(work, late)
+                return late
             if self.marks and work.key is not None and work.key not in draft.marked:
                 draft.marked.add(work.key)
                 draft.room -= 1
@@ -178,17 +188,23 @@ class Planner:
         todo: Sequence[Outcome],
         draft: Draft,
         written: dict[ItemRef, tuple[Version, ...]],
-    ) -> Outcome | None:
-        """Return the first outcome that must run before it can be planned."""
+    ) -> Rerun | Stays | None:
+        """Return the first outcome that must run before it can be planned, or is not to be."""
         for outcome in todo:
             if self._is_held(work, outcome, draft):
                 continue
             if outcome.waiting:
-                return outcome
+                return Rerun(work, outcome)
+            if outcome.failure is not None and self.stays(work, draft):
+                return Stays(outcome.failure)
             for read in outcome.reads:
                 if read.seen != written.get(read.ref, ()):
-                    return outcome
+                    return Rerun(work, outcome)
         return None
+
+    def stays(self, work: Work, draft: Draft) -> bool:  # noqa: ARG002 - others look at them
+        """Say whether a change that has failed stays where it is, instead of being parked."""
+        return not self.parks
 
     def _note_writes(
         self,
@@ -253,11 +269,17 @@ class Planner:
         """Return what an outcome adds: its effects, or its parking, or its queueing."""
         if work.key is None:
             return [], []
-        handler = outcome.handler
         if not (outcome.parks or self._is_held(work, outcome, draft)):
             writes, checks = with_reads(outcome, work.position)
             return list(writes.values()), checks
-        lane = lane_name(handler.name, work.key)
+        return self.parking(work, work.key, outcome, draft, held), []
+
+    def parking(
+        self, work: Work, key: ItemKey, outcome: Outcome, draft: Draft, held: dict[str, Hold]
+    ) -> list[Action]:
+        """Return what parks a change, or queues it; note the lane in `held`."""
+        handler = outcome.handler
+        lane = lane_name(handler.name, key)
         if handler.commutes:
             lane = f"{lane}-{work.position}"  # a lane of its own: nothing queues behind it
         parked = self._parked(work, outcome)
@@ -266,11 +288,11 @@ class Planner:
         if hold is None:
             chunk = self._chunk(lane, draft, held)
             held[lane] = Hold(chunk, work.position)
-            return park(self.space, lane, parked, chunk), []
+            return park(self.space, lane, parked, chunk)
         if hold.tail is None:
             raise InvariantError(f"lane {lane} was planned before its tail was read")
         held[lane] = Hold(hold.chunk, work.position)
-        return queue(self.space, lane, parked, hold.tail, guarded=known is None), []
+        return queue(self.space, lane, parked, hold.tail, guarded=known is None)
 
     def _parked(self, work: Work, outcome: Outcome) -> ParkedRecord:
         if work.record is None or work.entity is None:

@@ -49,7 +49,8 @@ class Repeating:
         found = {read.ref: read for read in outcome.reads}
         for work in works[at + 1 : at + most]:
             for behind in work.outcomes:
-                if behind.handler is not outcome.handler or not self._is_stale(
+                # By name: in a fan-out each recipient has a handler of its own.
+                if behind.handler.name != outcome.handler.name or not self._is_stale(
                     work, behind, uncommitted, found
                 ):
                     continue

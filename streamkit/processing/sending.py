@@ -41,12 +41,14 @@ class Sending:
     ) -> bool:
         """Deliver what the outcomes of a commit send; those of one item one after the other.
 
+        In a fan-out, those of one recipient.
+
         Returns:
             Whether all is delivered; if not, some outcomes have changed.
         """
-        lanes: dict[ItemKey | None, list[tuple[Work, Outcome]]] = {}
+        lanes: dict[tuple[ItemKey | None, str], list[tuple[Work, Outcome]]] = {}
         for work, outcome in batch:
-            lanes.setdefault(work.key, []).append((work, outcome))
+            lanes.setdefault((work.key, outcome.to), []).append((work, outcome))
         async with anyio.create_task_group() as group:
             for lane in lanes.values():
                 group.start_soon(self._send_lane, lane, shard_id, until)
@@ -119,7 +121,7 @@ def deliveries(work: Work, outcome: Outcome) -> Iterator[tuple[str, Delivery]]:
             key=hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
             id=send.id or group,
             group=group,
-            sequence=work.position,
+            sequence=record.position,
             body=send.body,
             created_at=datetime.fromtimestamp(record.created_at, UTC),
             attributes=send.attributes,

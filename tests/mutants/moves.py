@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "fan-out-parks-where-it-was",
-        "fan_outs/broadcasting.py",
+        "fan_outs/place.py",
         ' & Attr("chunk").eq(held.chunk)\n',
         "\n",
         "recipients whom a fan-out parks after it was moved are never found again",

@@ -4,7 +4,20 @@ import asyncio
 
 import pytest
 
-from streamkit import App, Delete, Inserted, Modified, Policy, Put, Query, Send, Set
+from streamkit import (
+    Add,
+    App,
+    Delete,
+    Entity,
+    Inserted,
+    Modified,
+    Policy,
+    Put,
+    Query,
+    Send,
+    Set,
+    Table,
+)
 from streamkit.fan_outs import broadcasting
 from streamkit.fan_outs.broadcasting import AHEAD
 from streamkit.fan_outs.listing import cancel_fan_out, list_fan_outs
@@ -125,6 +138,51 @@ def test_two_recipients_who_share_an_item_are_both_served(harness_of):
     harness.settle()
     assert notes(harness) == users(10)
     assert not harness.parked()
+
+
+class Tally(Entity, pk="TALLY#{deal}", sk="TALLY#{deal}"):
+    deal: str
+    told: int = 0
+    last: str = ""
+
+
+def test_recipients_who_read_and_write_one_item_each_see_what_the_one_before_has_made(harness_of):
+    app = App("deals", table="Deals", entities=[Watch, Tally])
+
+    @app.fan_out(watchers, inline=0)
+    async def tell(change: Inserted[Deal], to: Watch, table: Table) -> Put[Tally]:
+        there = await table.get(Tally.key(deal=change.new.deal))
+        told = 0 if there is None else there.told
+        return Put(Tally(deal=change.new.deal, told=told + 1, last=to.user))
+
+    harness = harness_of(app)
+    watch(harness, 30)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert harness.get(Tally.key(deal="1")).told == 30
+    assert not harness.parked()
+
+
+@pytest.mark.parametrize("on_failure", ["park", "skip"])
+def test_what_cannot_be_stored_for_one_recipient_is_parked_or_skipped_as_its_policy_says(
+    harness_of, on_failure
+):
+    policy = Policy(on_failure=on_failure)
+    app = App("deals", table="Deals", entities=[Watch, Note, Tally], policy=policy)
+
+    @app.fan_out(watchers, inline=0)
+    def tell(change: Inserted[Deal], to: Watch) -> list[Put | Add]:
+        written = [Put(Note(user=to.user, deal=change.new.deal))]
+        return [*written, Add(Tally.key(deal="odd"), told=1)] if to.user == "u0003" else written
+
+    harness = harness_of(app)
+    watch(harness, 10)
+    odd = {"PK": {"S": "TALLY#odd"}, "SK": {"S": "TALLY#odd"}, "told": {"S": "no number"}}
+    harness.world.engine.call("dynamodb", "PutItem", {"TableName": "Deals", "Item": odd})
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert notes(harness) == [user for user in users(10) if user != "u0003"]
+    assert len(harness.parked()) == (on_failure == "park")
 
 
 # -- many recipients -------------------------------------------------------------------------------

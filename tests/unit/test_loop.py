@@ -19,6 +19,7 @@ from streamkit.processing.commit import Applied
 from streamkit.processing.failures import Counts, Failures
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.loop import CommitLoop, Overtaken
+from streamkit.processing.parking import Failure
 from streamkit.processing.planning import Planner
 from streamkit.processing.tracing import NO_TRACING
 from streamkit.processing.verdicts import Again, Invalid, Refused
@@ -150,10 +151,12 @@ def test_where_parking_is_refused_a_patient_host_waits_and_another_leaves_the_re
 
 
 def test_a_host_that_does_not_park_leaves_what_is_behind_a_failure():
-    loop, fence, _ = make_loop(["apply"], count=2, parks=False)
-    loop.works[0].outcomes[0].fail(SimpleNamespace(kind="ValueError"))
+    loop, fence, _ = make_loop(["apply"], count=3)
+    loop.planner.parks, failure = False, Failure("ValueError", "no")
+    loop.works[1].outcomes[0].fail(failure)
     run_virtually(loop.run)
-    assert (loop.left, fence.applied, len(loop.works)) == (True, [], 2)
+    assert (loop.left, loop.failure) == (True, failure)
+    assert (fence.applied, len(loop.works)) == (positions(1), 2)
 
 
 def test_a_handler_that_blocks_is_left_to_another_owner_once_the_host_stops():
