@@ -25,9 +25,9 @@ MUTANTS = (
     ),
     Mutant(
         "behind-what-is-parked",
-        "processing/loop.py",
-        "        if not self.parks and any(outcome.parks for outcome in self.works[0].outcomes):\n",
-        "        if not self.parks and not any(outcome.parks for outcome in self.works[0].outcomes):\n",
+        "processing/planning.py",
+        "        return not self.parks\n",
+        "        return self.room < 0\n",
         "a change that fails in its queue is parked there a second time",
         test="tests/unit/test_loop.py::test_a_host_that_does_not_park_leaves_what_is_behind_a_failure",
     ),
