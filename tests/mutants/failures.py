@@ -391,6 +391,14 @@ MUTANTS = (
         test="tests/unit/test_retrying.py::test_a_fan_out_under_way_ends_here_when_its_shard_is_given_away",
     ),
     Mutant(
+        "pause-between-lanes-unheard",
+        "parked/retrying.py",
+        "            while waiting and not self._paused:\n",
+        "            while waiting:\n",
+        "a worker whose consumer was paused goes on with all the lanes that were due",
+        test="tests/unit/test_retrying.py::test_no_lane_is_begun_after_a_pause_and_all_get_their_turn_when_it_ends",
+    ),
+    Mutant(
         "one-queue-for-all-lanes",
         "parked/retrying.py",
         '            self._waiting[self._handlers.get(name, "")].append(name)\n',

@@ -217,6 +217,26 @@ async def test_a_few_lanes_are_tried_at_a_time_and_all_get_their_turn():
 
 
 @virtually
+async def test_no_lane_is_begun_after_a_pause_and_all_get_their_turn_when_it_ends():
+    async with opened(breaker=False) as shop:
+        await shop.put(*(Order(number=number) for number in range(2 * AT_ONCE)))
+        await shop.work()
+        shop.down, shop.pause, shop.calls = False, 8.0, 0
+        held, retries = await shop.held(), shop.retries()
+        watching(retries, held)
+        async with running(retries):
+            while shop.calls < AT_ONCE:
+                await anyio.sleep(1)
+            retries.pause(paused=True)
+            await anyio.sleep(600)
+            assert shop.calls == AT_ONCE
+            assert not retries.busy
+            retries.pause(paused=False)
+            await anyio.sleep(120)
+        assert held == {}
+
+
+@virtually
 async def test_a_hold_that_begins_anew_while_the_old_one_is_lifted_is_not_forgotten():
     async with opened() as shop:
         await shop.put(Order(number=1))
