@@ -9,6 +9,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests.passed import note_passed
+
 pytest_plugins = ["streamkit.testing.plugin"]
 
 settings.register_profile("repeated", derandomize=True)
@@ -22,6 +24,15 @@ def pytest_collection_finish():
     """Leave out of the search for garbage what lasts as long as the process: modules and tests."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """Remember the sources of a whole run that is green; processes of a parallel run do not."""
+    options, config = session.config.option, session.config
+    chosen = options.keyword or options.markexpr not in ("", "not benchmark")
+    whole = config.args_source is config.ArgsSource.TESTPATHS and not chosen
+    if whole and exitstatus == 0 and not hasattr(config, "workerinput"):
+        note_passed()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,6 +8,9 @@ says so: a bug that makes the code go round in circles is noticed in any run of 
 Verdicts are kept in `.mutants.json`, so that a run that was stopped goes on where it was: one
 counts until the mutant, its module or its test changes. `--again` forgets them.
 
+Whether the tests pass without a bug is looked at first, unless `make test` has shown it of the very
+same sources.
+
 Exit code 1 if a mutant survives, or does not apply.
 """
 
@@ -29,6 +32,7 @@ from threading import Lock
 
 from tests.mutants.mutant import Mutant
 from tests.mutants.mutants import MUTANTS
+from tests.passed import have_passed
 
 ROOT = Path(__file__).parents[2]
 COPIED = (
@@ -207,8 +211,14 @@ class Runner:
         copy(ROOT, self._original)
 
     def look(self, mutants: Sequence[Mutant], jobs: int) -> None:
-        """Find out which of the tests that mutants name fail without a bug, in one run."""
+        """Find out which of the tests that mutants name fail without a bug, in one run.
+
+        After a whole run of the tests that was green none does.
+        """
         named = sorted({mutant.test for mutant in mutants if mutant.test})
+        if have_passed():
+            self._failing |= dict.fromkeys(((test,) for test in named), None)
+            return
         options = ["-n", str(jobs), "--dist", "worksteal"]
         failing = {test for test in named if test in _failures(self._original, named, options)}
         self._failing |= {(test,): test if test in failing else None for test in named}
