@@ -6,99 +6,63 @@ next one begins while it still runs, or after it.
 """
 
 import random
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import anyio
 
-from streamkit.aws_lambda.migration import process_slice
-from streamkit.migrate import commands
-from streamkit.moving import move_to_lambda, move_to_workers
-from streamkit.testing.crew import Crew
-from streamkit.testing.hosts import Functions
 from tests.simulation.jobs import Jobs
 from tests.simulation.movers import ToLambda, ToWorkers
-from tests.upgrade.versions import app_before, before
+from tests.upgrade.versions import VERSIONS
 
 LEG_SECONDS = 80.0
 """How long a leg lasts: what a killed version had is taken over after a lease, which is 30 s."""
+_CLASSES = {"crew": ("testing.crew", "Crew"), "functions": ("testing.hosts", "Functions")}
 
 
-@dataclass
-class Version:
-    """One version of streamkit in a world: its app, and that world as it sees it."""
+class Market:
+    """The app of `conformance` in one version, and the world as that sees it.
 
-    app: Any
-    world: Any
-    met: Any
-    faults: Any
-    crew: Any
-    functions: Any
-    commands: dict[str, Any]
+    What it tells the outside is recorded where the app of the trial, `app`, has it recorded.
+    """
 
-    @property
-    def parts(self):
-        return self.app, self.world, self.met, self.faults
+    def __init__(self, version, module, app, world, met, faults):
+        self.load, self.met, self.faults = version.load, met, faults
+        self.world = version.world(world)
+        self.app = (
+            app if module is version.module_of(module) else self._deployed(version, module, app)
+        )
+        world.engine.observers.append(partial(self._note, version.name))
+
+    def _deployed(self, version, module, app):
+        made = version.module_of(module)
+        deployed = made.make_app(**({"tables": list(app.tables)} if app.tables else {}))
+        if app.migrations:
+            made.add_migrations(deployed)
+        deployed.sinks[:] = app.sinks
+        deployed.mailer.sent = app.mailer.sent
+        return deployed
+
+    def _note(self, name, call):
+        commits = call.operation == "TransactWriteItems" and self.world._caller is not None
+        self.met[f"{name} committed"] += commits
 
     def host(self, kind):
-        return {"crew": self.crew, "functions": self.functions}[kind](*self.parts)
+        """Return a `crew` of workers, or `functions`."""
+        module, name = _CLASSES[kind]
+        return getattr(self.load(module), name)(self.app, self.world, self.met, self.faults)
 
 
-def versions_of(deployed, app, world, met, faults):
-    """Return both versions by name, `deployed` as the app that the released one runs.
-
-    What each of them commits is counted in `met`.
-    """
-    moves = {"workers": move_to_workers, "lambda": move_to_lambda}
-    jobs = {"begin": commands.begin, "slice": process_slice}
-    new = Version(app, world, met, faults, Crew, Functions, moves | jobs)
-    moving, migrating = before("moving"), before("migrate.commands")
-    moves = {"workers": moving.move_to_workers, "lambda": moving.move_to_lambda}
-    jobs = {"begin": migrating.begin, "slice": before("aws_lambda.migration").process_slice}
-    old = Version(
-        deployed,
-        world_before(world),
-        met,
-        faults,
-        before("testing.crew").Crew,
-        before("testing.hosts").Functions,
-        moves | jobs,
-    )
-    versions = {"new": new, "old": old}
-
-    def note(call):
-        for name, version in versions.items():
-            commits = call.operation == "TransactWriteItems" and version.world._caller is not None
-            met[f"{name} committed"] += commits
-
-    world.engine.observers.append(note)
-    return versions
-
-
-def world_before(world):
-    """Return the same world as the released version sees it: its own clients, the same engine."""
-    made = before("testing.world").World
-    return made(world.engine, world.control, world.clock, world.rng, _clocks=world._clocks)
-
-
-def market_before(app, module):
-    """Return the app of `conformance` as it is deployed; what it tells the outside is shared."""
-    deployed = app_before(module).make_app(**({"tables": list(app.tables)} if app.tables else {}))
-    if app.migrations:
-        app_before(module).add_migrations(deployed)
-    deployed.sinks[:] = app.sinks  # what records in their place, too
-    deployed.mailer.sent = app.mailer.sent
-    return deployed
+def markets(*parts):
+    """Return the app in both versions, by their names."""
+    return {name: Market(version, *parts) for name, version in VERSIONS.items()}
 
 
 class Journey:
     """Runs one version after the other, or both: the names of each leg's versions, with a `+`."""
 
     def __init__(self, module, kind, legs, app, world, met, faults):
-        deployed = market_before(app, module)
-        self.versions = versions_of(deployed, app, world, met, faults)
-        self.kind, self.legs, self.met = kind, legs, met
+        self.markets = markets(module, app, world, met, faults)
+        self.kind, self.legs = kind, legs
         self.running = {}
         self.arrived = anyio.Event()
 
@@ -114,7 +78,7 @@ class Journey:
             for name in self.running.keys() - set(wanted):
                 self.running.pop(name).close()
             for name in sorted(set(wanted) - self.running.keys()):
-                self.running[name] = self.versions[name].host(self.kind)
+                self.running[name] = self.markets[name].host(self.kind)
                 self.running[name].start(self.group, 1)
         self.arrived.set()
 
@@ -146,17 +110,16 @@ class Handover:
 
     def __init__(self, app, world, met, faults, *, kill, module, killed):
         super().__init__(app, world, met, faults, kill=kill)
-        self.versions = versions_of(market_before(app, module), app, world, met, faults)
-        self.killed = killed
-        hosts = {"lambda": "functions", "workers": "crew"}
-        old = next(kind for name, kind in hosts.items() if name != self.name)
-        setattr(self, old, self.versions["old"].host(old))
+        self.markets, self.killed = markets(module, app, world, met, faults), killed
+        first = "functions" if self.name == "workers" else "crew"
+        setattr(self, first, self.markets["old"].host(first))
         self.current = self.first
 
     async def _try(self, dies_at):
         other = {"old": "new", "new": "old"}[self.killed]
-        version = self.versions[other if dies_at is None else self.killed]
-        self.app, self.world, self.commands = version.app, version.world, version.commands
+        mover = self.markets[other if dies_at is None else self.killed]
+        self.app, self.world, moving = mover.app, mover.world, mover.load("moving")
+        self.commands = {"workers": moving.move_to_workers, "lambda": moving.move_to_lambda}
         return await super()._try(dies_at)
 
 
@@ -173,11 +136,12 @@ class SharedJobs(Jobs):
 
     def __init__(self, base, seconds, last, module, app, world, met, faults):
         super().__init__(base, seconds, last, app, world, met, faults)
-        self._versions = versions_of(market_before(app, module), app, world, met, faults)
+        self._markets = markets(module, app, world, met, faults)
         self._rng = random.Random("jobs")
 
     async def _invoke(self, number):
-        version = self._versions[self._rng.choice(("new", "old"))]
-        self._app, self._world = version.app, version.world
-        self._begin, self._slice = version.commands["begin"], version.commands["slice"]
+        market = self._markets[self._rng.choice(("new", "old"))]
+        self._app, self._world = market.app, market.world
+        self._begin = market.load("migrate.commands").begin
+        self._slice = market.load("aws_lambda.migration").process_slice
         return await super()._invoke(number)

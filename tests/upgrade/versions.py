@@ -1,8 +1,8 @@
 """Two versions of streamkit in one process: the one under test, and the one that is deployed.
 
-In: `baseline.tar.xz`, the package as it was released last. Out: its parts, loaded under the name
-`streamkit_before`, so that a worker of each version runs in the same virtual world; and a folder
-with the same sources under their own name, for processes that import them as `streamkit`.
+In: `baseline.tar.xz`, the package as it was released last. Out: its modules, loaded under the name
+`streamkit_before`, so that processes of both versions run in the same virtual world; and a folder
+with the same sources under their own name, for real processes that import them as `streamkit`.
 """
 
 import functools
@@ -12,18 +12,20 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+
+from streamkit.testing.world import World
 
 ARCHIVE = Path(__file__).with_name("baseline.tar.xz")
 NAME = "streamkit_before"
+MOVED = {}
+"""Modules that have another name since the release: the released name, and the one of now."""
 _IMPORTS = re.compile(r"^(\s*(?:from|import)) streamkit\b", re.MULTILINE)
 _NAMES = re.compile(r'"streamkit(?=[".])')
 """What modules say of their own package, in texts: which frames are the user's, for example."""
 
 
 @functools.cache
-def unpacked() -> Path:
+def unpacked():
     """Return a folder with the released `streamkit`; it lasts as long as this process."""
     folder = tempfile.TemporaryDirectory(prefix="streamkit-before-")
     _FOLDERS.append(folder)
@@ -32,39 +34,66 @@ def unpacked() -> Path:
     return Path(folder.name)
 
 
-_FOLDERS: list[Any] = []
+_FOLDERS = []
 
 
-def renamed(source: str) -> str:
+def renamed(source):
     """Return a module's text that imports the released version instead of the one under test."""
     return _NAMES.sub(f'"{NAME}', _IMPORTS.sub(rf"\1 {NAME}", source))
 
 
 @functools.cache
-def _package() -> Path:
+def _package():
     """Make the released package importable under its other name."""
     released, folder = unpacked() / "streamkit", unpacked() / "renamed"
-    for path in released.rglob("*"):
-        if path.is_file():
-            target = folder / NAME / path.relative_to(released)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            is_code = path.suffix == ".py"
-            target.write_bytes(renamed(path.read_text()).encode() if is_code else path.read_bytes())
+    for path in released.rglob("*.*"):
+        target = folder / NAME / path.relative_to(released)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_bytes()
+        target.write_bytes(renamed(text.decode()).encode() if path.suffix == ".py" else text)
     sys.path.append(str(folder))
     return folder
 
 
-def before(module: str) -> Any:
-    """Return a module of the released version."""
-    _package()
-    return importlib.import_module(f"{NAME}.{module}")
+class Now:
+    """The version under test. Modules are asked for by the names that they had in the release."""
+
+    name = "new"
+
+    def load(self, module):
+        return importlib.import_module(f"streamkit.{MOVED.get(module, module)}")
+
+    def module_of(self, app):
+        """Return the module of an app as this version's users have it."""
+        return app
+
+    def world(self, world):
+        """Return a virtual world as this version sees it."""
+        return world
 
 
-@functools.cache
-def app_before(module: ModuleType) -> Any:
-    """Return a module of an app as it was deployed: the same text, with the released version."""
-    name = f"{module.__name__.rpartition('.')[2]}_before"
-    path = _package() / f"{name}.py"
-    path.write_text(renamed(Path(module.__file__).read_text()))
-    importlib.invalidate_caches()
-    return importlib.import_module(name)
+class Before:
+    """The released version."""
+
+    name = "old"
+
+    def load(self, module):
+        _package()
+        return importlib.import_module(f"{NAME}.{module}")
+
+    @functools.cache  # noqa: B019 - there is one of this class
+    def module_of(self, app):
+        """Return the module of an app as it was deployed: the same text, with this version."""
+        name = f"{app.__name__.rpartition('.')[2]}_before"
+        (_package() / f"{name}.py").write_text(renamed(Path(app.__file__).read_text()))
+        importlib.invalidate_caches()
+        return importlib.import_module(name)
+
+    def world(self, world: World):
+        """Return a world as this version sees it: clients of its own, the same engine."""
+        made = self.load("testing.world").World
+        return made(world.engine, world.control, world.clock, world.rng, _clocks=world._clocks)
+
+
+NEW, OLD = Now(), Before()
+VERSIONS = {"new": NEW, "old": OLD}

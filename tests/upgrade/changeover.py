@@ -1,0 +1,110 @@
+"""A harness in which everything is replaced by the other version where a process stops.
+
+    for _ in every_crash(scenario, partial(Changeover, module, "counting", "old"), part="operation"):
+        pass
+
+The worker and the operations are of the first version, until one of them is killed or stands still
+at one of its calls. Its machine comes again with the other version: the worker is replaced, and the
+operation begun again. What stood still thaws later, as a zombie of its own version.
+
+A scenario's commands are called with the version, its app and its clients.
+"""
+
+import json
+from collections import defaultdict
+
+from streamkit.actions import CONTROL_ATTRIBUTE
+from streamkit.settings import Settings
+from streamkit.testing.harness import Harness
+from streamkit.testing.stops import Operations
+from streamkit.testing.world import World
+from tests.upgrade.versions import VERSIONS
+
+SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
+
+
+class Changeover(Harness):
+    """A harness of an app of a module, which `first` runs, and then the other version.
+
+    Attributes:
+        down: given to the app where it takes it: names whose changes fail.
+        stored: what is stored in control items, by kind: names of attributes, and what they hold
+            if it is a state or a phase.
+    """
+
+    def __init__(self, module, make, first, **given):
+        self.apps = {n: getattr(v.module_of(module), make)(**given) for n, v in VERSIONS.items()}
+        self.now = first
+        super().__init__(self.apps["new"], shards=1, settings=SETTINGS)
+        self.worlds = {name: version.world(self.world) for name, version in VERSIONS.items()}
+        self.world.run_worker = self._run_worker
+        self.operations = _Both(self)
+        self.stored = defaultdict(set)
+        self.world.watchers.append(self._see)
+
+    def change(self):
+        """Let the other version run from now on."""
+        self.now = "new" if self.now == "old" else "old"
+
+    def _see(self, sighting):
+        for write in sighting.writes:
+            if write.is_control and write.new is not None:
+                for name, value in write.new.items():
+                    self.stored[write.kind].update(_said(name, value))
+
+    def _run_worker(self, app, **named):
+        world = self.worlds[self.now]
+        run = World.run_worker if world is self.world else type(world).run_worker
+        return run(world, self.apps[self.now], **named)
+
+    def _revive(self):
+        self.change()
+        super()._revive()
+
+    def _replace_frozen(self, task):
+        self.change()
+        super()._replace_frozen(task)
+
+
+def _said(name, value):
+    """Yield the names in an attribute, and what it holds if that is a state; text may be JSON."""
+    name = name.removeprefix(CONTROL_ATTRIBUTE)
+    text = value.get("S", "")
+    if text.startswith("{"):
+        yield from _said_in(name, json.loads(text))
+    else:
+        yield f"{name}={text}" if name in _STATES else name
+
+
+def _said_in(name, found):
+    if isinstance(found, dict):
+        for part, value in found.items():
+            yield from _said_in(f"{name}.{part}", value)
+    elif isinstance(found, list):
+        for value in found:
+            yield from _said_in(f"{name}[]", value)
+    else:
+        yield f"{name}={found}" if name.rpartition(".")[2] in _STATES else name
+
+
+_STATES = {"state", "mode", "host", "phase", "desired", "stage"}
+"""Whose values other versions have to know."""
+
+
+class _Both(Operations):
+    """Runs operations of the version that is now; what is begun again is begun by the other."""
+
+    def __init__(self, harness):
+        super().__init__(harness.world, harness._zombies)
+        self._harness = harness
+
+    async def _within(self, process, work):
+        harness = self._harness
+        if process.name == "operation again":
+            harness.change()
+            if harness._task is not None:
+                harness._drop_worker()
+                harness._ensure_worker()
+        name = harness.now
+        async with harness.worlds[name].clients(process) as aws:
+            return await work(VERSIONS[name], harness.apps[name], aws)
