@@ -50,6 +50,11 @@ class Puppet(Process):
 
     async def begin(self, group: Any, work: Callable[[], Awaitable[Any]]) -> None:
         """Begin to work, up to the first call that counts."""
+        self.start(group, work)
+        await self.stands()
+
+    def start(self, group: Any, work: Callable[[], Awaitable[Any]]) -> None:
+        """Begin to work."""
 
         async def run() -> None:
             with self._scope:
@@ -62,6 +67,9 @@ class Puppet(Process):
             self._stands.set()
 
         group.start_soon(run)
+
+    async def stands(self) -> None:
+        """Wait until it stands at a call that counts, or has ended."""
         await self._stands.wait()
 
     @property
@@ -71,10 +79,14 @@ class Puppet(Process):
 
     async def step(self) -> None:
         """Let it make the call that it stands at, and go on to the next, or to its end."""
+        self.let_go()
+        await self.stands()
+
+    def let_go(self) -> None:
+        """Let it make the call that it stands at."""
         goes, self._goes, self._stands = self._goes, anyio.Event(), anyio.Event()
         self.at = ""
         goes.set()
-        await self._stands.wait()
 
     async def die(self, *, after: bool = False) -> None:
         """Kill it: before the call that it stands at, or after that has reached the table."""

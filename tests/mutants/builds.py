@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "entry-that-appears-unseen",
+        "processing/ledger.py",
+        "    if stored is None:\n        return (absent,)\n",
+        "    if stored is None:\n        return ()\n",
+        "a change adds all of an item that the scan has counted since its entry was read",
+        test="tests/models/test_rebuilds.py::test_where_a_simpler_rebuild_is_inexact_the_code_does_as_the_model_does",
+    ),
+    Mutant(
         "segment-of-the-living",
         "scanning/scan.py",
         "        free = cursor.owner is None or self._watch.is_abandoned(cursor.name)\n",
