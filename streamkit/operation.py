@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from streamkit.actions import Action
+from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.processing.transaction import transact
@@ -50,6 +51,11 @@ def read_audit(entries: Iterable[Mapping[str, Any]]) -> Audit:
     return tuple(Entry(**entry) for entry in entries)
 
 
+def said_of(clock: Clock, what: str) -> Entry:
+    """Return what a trail says of what is done at this terminal now."""
+    return Entry(int(clock.time()), operator(), what)
+
+
 def noted(audit: Audit, entry: Entry, most: int) -> Audit:
     """Return a trail with an entry more, and without the oldest ones beyond so many."""
     return (*audit, entry)[-most:]
@@ -71,7 +77,7 @@ class Refusal(ConfigurationError):
         super().__init__("\n".join(self.reasons))
 
     @classmethod
-    def of(cls, reasons: Iterable[str]) -> None:
+    def raise_for(cls, reasons: Iterable[str]) -> None:
         """Stop if there is a reason to.
 
         Raises:

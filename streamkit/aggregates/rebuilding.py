@@ -50,7 +50,7 @@ from streamkit.fleet.members import Roster, new_worker_name
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.model.builds import Build, BuildState, clearing_name, next_build, pass_name
 from streamkit.observe.logger import get_logger
-from streamkit.operation import Entry, Step, operator
+from streamkit.operation import Entry, Step, said_of
 from streamkit.scanning.pages import Pages, Visit
 from streamkit.scanning.scan import LEASE_SECONDS, TableScan
 from streamkit.scanning.segment import LeasedSegment
@@ -222,7 +222,7 @@ class _Rebuild:
         return Step(stepped(newest, builds, right=[self.name], advance=True, said=said))
 
     def _said(self, build: Build) -> Entry:
-        return Entry(int(self.clock.time()), operator(), f"rebuild {self.name}: {build.state}")
+        return said_of(self.clock, f"rebuild {self.name}: {build.state}")
 
     async def _check_host(self, newest: Generation) -> None:
         """Refuse where nobody would count the changes that are made meanwhile.

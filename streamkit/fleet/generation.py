@@ -35,11 +35,11 @@ from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import drop_cursors
 from streamkit.fleet.fenced import Fenced
-from streamkit.fleet.hosting import LAMBDA
+from streamkit.fleet.hosting import LAMBDA, TO_WORKERS
 from streamkit.handler import Handler
 from streamkit.model.builds import Build, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
-from streamkit.operation import Audit, Entry, Operation, noted, read_audit
+from streamkit.operation import Audit, Entry, Operation, Step, noted, read_audit
 
 _KNOWN_MAX = 20
 """Fingerprints remembered: more roll-outs than are ever alive at once; the item stays small."""
@@ -150,7 +150,9 @@ async def newest_generation(store: CursorStore) -> Generation | None:
     return None if item is None else read_generation(item)
 
 
-async def ask_rewind(store: CursorStore, newest: Generation) -> Generation:
+async def ask_rewind(
+    store: CursorStore, newest: Generation, said: Entry | None = None
+) -> Generation:
     """Start a generation in which a rewind may be decided, unless a worker joins it.
 
     Where functions run the consumer it only shuts out who moves it: they have no cursors to raise.
@@ -163,24 +165,30 @@ async def ask_rewind(store: CursorStore, newest: Generation) -> Generation:
         asked = replace(asked, number=newest.number + 1, asks=uuid.uuid4().hex[:8])
     if asked == newest:
         return newest
+    asked = asked.noted(said)
     await write_generation(store, newest, asked)
     return asked
 
 
 async def withdraw_rewind(store: CursorStore, asked: Generation) -> None:
-    """Let the generation that was asked for go on as those before it."""
-    action = store.space.update("consumer")
-    action.removes.add("asks")
-    action.sets["fingerprint"] = {"S": asked.fingerprint}
-    as_asked = Attr("asks").eq(asked.asks) & Attr("generation").eq(asked.number)
-    action.guards.append((Guard(as_asked), OURS))
-    try:
-        await store.write(action)
-    except LeaseLost:
-        return  # it is decided, or somebody else has taken it back
+    """Let the generation that was asked for go on as those before it.
+
+    Nothing happens if the rewind is decided by now, or somebody else has taken the question back.
+    """
+
+    async def withdrawn(now: Generation | None) -> Step[Generation | None] | None:
+        if not asked.asks or now is None:
+            return None
+        if (now.asks, now.number) != (asked.asks, asked.number):
+            return None
+        return Step(replace(now, asks=""))
+
+    await consumer_operation(store).change(withdrawn, seen=asked)
 
 
-async def begin_rewind(store: CursorStore, newest: Generation, since: int, now: int) -> Generation:
+async def begin_rewind(
+    store: CursorStore, newest: Generation, since: int, now: int, said: Entry | None = None
+) -> Generation:
     """Start the generation that reads again from a moment on.
 
     Before this write nothing has changed; after it the old cursors do not count any more.
@@ -190,6 +198,7 @@ async def begin_rewind(store: CursorStore, newest: Generation, since: int, now: 
         newest: the generation as read, or asked for.
         since: epoch second from which on changes are read again; 0 for all there are.
         now: epoch seconds.
+        said: what the audit trail says of it.
 
     Raises:
         LeaseLost: a worker joined meanwhile, or something else of the consumer changed.
@@ -198,17 +207,21 @@ async def begin_rewind(store: CursorStore, newest: Generation, since: int, now: 
     rewound = replace(newest, number=number, since=since, founded=now, rewinding=True, asks="")
     if newest.host == LAMBDA:  # marks of before do not count any more
         rewound = replace(rewound, incarnation=uuid.uuid4().hex[:8])
+    rewound = rewound.noted(said)
     await write_generation(store, newest, rewound)
     return rewound
 
 
-async def begin_move(store: CursorStore, newest: Generation, host: str) -> Generation:
+async def begin_move(
+    store: CursorStore, newest: Generation, host: str, said: Entry | None = None
+) -> Generation:
     """Start a generation that no worker is in, whose host lets none begin.
 
     Raises:
         LeaseLost: another generation was started meanwhile.
     """
     moved = replace(newest, number=newest.number + 1, host=host, asks="")
+    moved = moved.noted(said)
     await write_generation(store, newest, moved)
     return moved
 
@@ -219,14 +232,19 @@ async def finish_rewind(store: CursorStore, newest: Generation) -> int:
     A process that stood still may find another consumer of the name, whose numbers begin anew.
     """
     fenced, dropped = Fenced(store, same_consumer(newest), random.Random()), 0
-    action = store.space.update("consumer")
-    action.removes.add("rewinding")
-    action.guards.append((Guard(Attr("generation").eq(newest.number)), OURS))
+
+    async def finished(now: Generation | None) -> Step[Generation | None] | None:
+        if now is None or not now.rewinding:
+            return None
+        if (now.number, now.incarnation) != (newest.number, newest.incarnation):
+            return None  # another one has finished it, and a newer generation started
+        return Step(replace(now, rewinding=False))
+
     try:
         dropped = await drop_cursors(store, below=newest.number, send=fenced.send)
-        await store.write(action)
     except LeaseLost:
-        return dropped  # another one has finished it, and a newer generation started
+        return dropped
+    await consumer_operation(store).change(finished, seen=newest)
     return dropped
 
 
@@ -291,7 +309,7 @@ def _as_read(newest: Generation) -> Condition:
         there = Attr(name)
         as_read = set(value) if name == "rebuild" else value
         conditions.append(there.eq(as_read) if value else there.not_exists())
-    if newest.host == LAMBDA:
+    if newest.host in (LAMBDA, TO_WORKERS):
         conditions.append(_number_is("paused", newest.paused))
     return reduce(and_, conditions, Attr("generation").eq(newest.number))
 

@@ -13,14 +13,16 @@ In: a consumer's control items. Out: the name. On failure: `ConfigurationError` 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from streamkit.actions import OURS
+from streamkit.actions import OURS, Action
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.model.builds import Build, read_builds
 from streamkit.model.conditions import Attr
+from streamkit.operation import Operation
 
 WORKERS: Final = "workers"
 LAMBDA: Final = "lambda"
@@ -107,14 +109,18 @@ async def claim(store: CursorStore, host: str) -> Hosted:
 
 async def set_host(store: CursorStore, before: str, after: str) -> bool:
     """Change a consumer's host, IF it is as it was read; say whether it was."""
+    operation = Operation(store, partial(host_of, store), partial(_hosting, store))
+    try:
+        await operation.step(before, after)
+    except LeaseLost:
+        return False
+    return True
+
+
+def _hosting(store: CursorStore, before: str, after: str) -> Action:
     action = store.space.update("consumer")
     action.sets["host"] = {"S": after}
     name = Attr("host")
     as_read = name.eq(before) if before else name.not_exists()
     action.guards.append((Guard(Attr("generation").exists() & as_read), OURS))
-    try:
-        await store.write(action)
-    except LeaseLost:
-        # The SDK repeats a call whose reply was lost.
-        return await host_of(store) == after
-    return True
+    return action

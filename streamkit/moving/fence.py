@@ -5,29 +5,30 @@ writes a token of its own into the consumer's item, and each of its transactions
 whether it still stands there: whoever comes second shuts out whoever came first, and the end of the
 move takes the token away. Marks that workers' positions prove need none: they stay true.
 
-A rebuild that begins takes the token away, too: a mover counts as if there was none.
+A rebuild that begins takes the token away, too: a mover counts as if there was none. What a mover
+has to see before it begins is asked in the write that raises its fence.
 
 In: a consumer's control items. Out: the condition, as an action. On failure: `MoveRefused`.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
 import anyio
 
-from streamkit.actions import LEASE, OURS, Action, GuardSource, Verb
+from streamkit.actions import LEASE, Action, GuardSource, Verb
+from streamkit.clock import Clock
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
-from streamkit.errors import LeaseLost
-from streamkit.fleet.generation import builds_are
-from streamkit.fleet.hosting import LAMBDA, WORKERS, host_of
-from streamkit.model.builds import Build
-from streamkit.model.conditions import Attr, Condition, any_of
+from streamkit.fleet.generation import Generation, consumer_operation
+from streamkit.fleet.hosting import LAMBDA, WORKERS
+from streamkit.model.conditions import Attr, Condition
 from streamkit.model.schema import TableSchema
-from streamkit.moving.moved import MoveRefused
+from streamkit.moving.moved import OVERTAKEN, MoveRefused
+from streamkit.operation import Step, said_of
 from streamkit.processing.transaction import Send, transact
 from streamkit.processing.verdicts import Invalid, Refused
 from streamkit.surroundings import Surroundings
@@ -35,36 +36,55 @@ from streamkit.surroundings import Surroundings
 _SOURCE = GuardSource("", "mover", LEASE)
 
 
+Unfit = Callable[[Generation | None], Iterable[str]]
+"""Yields why a consumer cannot be moved as it is now."""
+
+
 @dataclass(frozen=True)
 class Fence:
-    """Shuts out other movers of a consumer."""
+    """Shuts out other movers of a consumer. `began` is what the consumer was when it was raised."""
 
     store: CursorStore
-    token: str
+    clock: Clock
+    began: Generation
     _turn: anyio.Lock = field(default_factory=anyio.Lock)
 
     @classmethod
-    async def raised(cls, store: CursorStore, builds: Mapping[str, Build], *hosts: str) -> "Fence":
-        """Shut out everybody else who moves a consumer, IF its host is one of these.
+    async def raised(
+        cls,
+        store: CursorStore,
+        clock: Clock,
+        unfit: Unfit,
+        *,
+        needs_rebuild: frozenset[str] = frozenset(),
+    ) -> "Fence":
+        """Shut out everybody else who moves a consumer, IF nothing speaks against the move.
+
+        Args:
+            store: the consumer's control items.
+            clock: tells when.
+            unfit: yields what does. It holds in the moment of the write.
+            needs_rebuild: aggregates that miss changes by the move.
 
         Raises:
-            MoveRefused: it is another one by now, or its aggregates' builds are not these any more.
+            MoveRefused: something does.
         """
-        fence = cls(store, uuid.uuid4().hex[:8])
-        action = store.space.update("consumer")
-        action.sets["mover"] = {"S": fence.token}
-        is_there = any_of(*(Attr("host").eq(host) for host in hosts))
-        action.guards += [(Guard(is_there), OURS), (Guard(builds_are(builds)), OURS)]
-        try:
-            await store.write(action)
-        except LeaseLost:
-            raise fence.refusal from None
-        return fence
+        token = uuid.uuid4().hex[:8]
+
+        async def raises(newest: Generation | None) -> Step[Generation | None]:
+            MoveRefused.raise_for(unfit(newest))
+            assert newest is not None  # noqa: S101 - it would have been refused
+            raised = replace(newest, mover=token, rebuild=newest.rebuild | needs_rebuild)
+            return Step(raised.noted(said_of(clock, f"move from {newest.host!r}")))
+
+        began = await consumer_operation(store).change(raises)
+        assert began is not None  # noqa: S101 - it was raised
+        return cls(store, clock, began)
 
     @property
     def refusal(self) -> MoveRefused:
         """What is raised when somebody else is the mover, or nobody is any more."""
-        return MoveRefused(["somebody else moves, rewinds or rebuilds this consumer; try again"])
+        return MoveRefused([OVERTAKEN])
 
     @property
     def _check(self) -> Action:
@@ -74,7 +94,7 @@ class Fence:
 
     @property
     def _stands(self) -> Condition:
-        return Attr("mover").eq(self.token)
+        return Attr("mover").eq(self.began.mover)
 
     async def transact(self, actions: Sequence[Action], rng: Random) -> Refused | Invalid | None:
         """Apply actions on control items, IF this is still the mover.
@@ -105,14 +125,14 @@ class Fence:
         Raises:
             MoveRefused: somebody else is the mover, and has not come to the same.
         """
-        action = self.store.space.update("consumer")
-        action.sets["host"] = {"S": host}
-        if host in (WORKERS, LAMBDA):
-            action.removes.add("mover")
-        action.guards.append((Guard(self._stands), OURS))
-        try:
-            await self.store.write(action)
-        except LeaseLost:
-            # The SDK repeats a call whose reply was lost.
-            if await host_of(self.store) != host:
-                raise self.refusal from None
+
+        async def turned(newest: Generation | None) -> Step[Generation | None] | None:
+            if newest is None or newest.mover != self.began.mover:
+                if newest is None or newest.host != host:
+                    raise self.refusal
+                return None
+            ends = host in (WORKERS, LAMBDA)
+            after = replace(newest, host=host, mover="" if ends else newest.mover)
+            return Step(after.noted(said_of(self.clock, f"move: {host}")))
+
+        await consumer_operation(self.store).change(turned)

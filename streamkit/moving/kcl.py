@@ -5,6 +5,7 @@ the checkpoints did. On failure: nothing has changed, or the same call again fin
 begins before it is complete.
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 
 import anyio
@@ -19,7 +20,7 @@ from streamkit.fleet.hosting import FROM_KCL, WORKERS
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.moving.fence import Fence
 from streamkit.moving.leases import Positions, positions, read_leases
-from streamkit.moving.moved import Imported, MoveRefused, refuse
+from streamkit.moving.moved import OVERTAKEN, Imported, MoveRefused
 from streamkit.moving.positions import replace_cursors
 from streamkit.source.listing import is_gone, list_shards
 from streamkit.source.loss import Losses
@@ -79,14 +80,14 @@ async def import_leases(
         return await _read(aws, leases, arn, generation, caught_up, int(clock.time()))
 
     found = await read(1)
-    refuse(found.reasons)
+    MoveRefused.raise_for(found.reasons)
     if dry_run:
         return _report(app, found)
-    founded = await _found(app, aws, around, store, clock)
-    fence = await Fence.raised(store, founded.builds, FROM_KCL)
-    found = await read(founded.number)
-    refuse(found.reasons)
-    await replace_cursors(fence, found.cursors, founded.number)
+    fence = await _begun(app, aws, around, store, clock)
+    number = fence.began.number
+    found = await read(number)
+    MoveRefused.raise_for(found.reasons)
+    await replace_cursors(fence, found.cursors, number)
     await fence.turn(WORKERS)
     return _report(app, found)
 
@@ -125,22 +126,22 @@ async def _read(
     )
 
 
-async def _found(
+async def _begun(
     app: App, aws: Aws, around: Surroundings, store: CursorStore, clock: Clock
-) -> Generation:
+) -> Fence:
     """Make the consumer, which nobody may run yet; its aggregates begin in the middle."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     losses = Losses(app.on_loss, Table(aws.dynamodb, around.table), store, aggregates)
     founding = Founding(app.table, "trim_horizon", clock, losses)
-    founded = await join_generation(
+    await join_generation(
         store, app.fingerprint(), app.handlers, take_over=True, founding=founding, host=FROM_KCL
     )
-    assert founded is not None  # noqa: S101 - it takes over
-    if aggregates:
-        action = store.space.update("consumer")
-        action.unions["rebuild"] = {"SS": sorted(aggregates)}
-        await store.write(action)
-    return founded
+
+    def unfit(now: Generation | None) -> Iterator[str]:
+        if now is None or now.host != FROM_KCL:
+            yield OVERTAKEN
+
+    return await Fence.raised(store, clock, unfit, needs_rebuild=aggregates)
 
 
 def _report(app: App, found: Positions) -> Imported:

@@ -5,16 +5,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
-from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import Generation
+from streamkit.operation import Refusal
+
+OVERTAKEN = "somebody else moves, rewinds or rebuilds this consumer; try again"
 
 
-class MoveRefused(ConfigurationError):
+class MoveRefused(Refusal):
     """A move would come out wrong; nothing was begun. `reasons` are for people."""
-
-    def __init__(self, reasons: Iterable[str]) -> None:
-        self.reasons = list(reasons)
-        super().__init__("\n".join(self.reasons))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +46,6 @@ class Imported:
     def to_dict(self) -> dict[str, Any]:
         """Return it in JSON's types."""
         return asdict(self)
-
-
-def refuse(reasons: Iterable[str]) -> None:
-    """Stop if there is a reason to.
-
-    Raises:
-        MoveRefused: with all of them.
-    """
-    found = list(reasons)
-    if found:
-        raise MoveRefused(found)
 
 
 def unfit(app: App, newest: Generation | None, *hosts: str) -> Iterable[str]:

@@ -6,7 +6,7 @@ follows; the same call again finishes the move.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamkit.actions import LANE, Action, GuardSource, Verb
@@ -25,9 +25,10 @@ from streamkit.fleet.liveness import live_workers
 from streamkit.model.conditions import Attr, present
 from streamkit.moving.fence import Fence
 from streamkit.moving.marking import Marking
-from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
+from streamkit.moving.moved import OVERTAKEN, Moved, MoveRefused, unfit
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
+from streamkit.operation import said_of
 from streamkit.parked.listing import HeldLane, held_lanes, show
 from streamkit.processing.mark import item_of
 from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
@@ -73,7 +74,7 @@ async def move_to_lambda(
     newest = await newest_generation(store)
     # A consumer of before hosts had names tells by its cursors that workers run it.
     hosts = WORKERS, TO_LAMBDA, *(("",) if await store.names() else ())
-    refuse(unfit(app, newest, *hosts))
+    MoveRefused.raise_for(unfit(app, newest, *hosts))
 
     async with surroundings(app, aws, clock, rng) as environment:
         return await _Move(environment, hosts, accept_loss).run(wait, lease_seconds)
@@ -91,7 +92,7 @@ class _Move:
 
     async def run(self, wait: float, lease_seconds: float) -> Moved:
         newest = await newest_generation(self.store)
-        refuse(unfit(self.environment.app, newest, *self.hosts))
+        MoveRefused.raise_for(unfit(self.environment.app, newest, *self.hosts))
         assert newest is not None  # noqa: S101 - it would have been refused
         await self.marking.raise_all(await every_cursor(self.store))
         if newest.host == TO_LAMBDA:
@@ -99,10 +100,12 @@ class _Move:
         else:
             await self._until_stopped(wait, lease_seconds)
             try:
-                newest = await begin_move(self.store, newest, TO_LAMBDA)
+                said = said_of(self.clock, f"move: {TO_LAMBDA}")
+                await begin_move(self.store, newest, TO_LAMBDA, said)
             except LeaseLost:
                 raise MoveRefused(["another generation began meanwhile; try again"]) from None
-        fence = await Fence.raised(self.store, newest.builds, TO_LAMBDA)
+        fence = await Fence.raised(self.store, self.clock, self._unfit)
+        newest = fence.began
         log.info("consumer.fenced", host=TO_LAMBDA)
         cursors = await self._take_all(newest)
         await self.marking.raise_all(cursors)
@@ -118,13 +121,21 @@ class _Move:
         name = self.environment.app.name
         return Moved(name, LAMBDA, len(cursors), self.marking.records, len(lanes))
 
+    def _unfit(self, newest: Generation | None) -> Iterable[str]:
+        """Return why this mover must not go on, now that no worker may begin."""
+        if newest is None or newest.host != TO_LAMBDA:
+            return [OVERTAKEN]
+        return unfit(self.environment.app, newest, TO_LAMBDA)
+
     async def _until_stopped(self, wait: float, lease_seconds: float) -> None:
         until = self.clock.monotonic() + wait
         while alive := await live_workers(self.store, self.clock, lease_seconds):
             if self.clock.monotonic() >= until:
                 raise MoveRefused([f"workers are alive, stop them first: {', '.join(alive)}"])
             log.info("consumer.waits", workers=len(alive))
-        refuse(f"{late}; let the workers catch up first" for late in await self._late())
+        MoveRefused.raise_for(
+            f"{late}; let the workers catch up first" for late in await self._late()
+        )
 
     async def _late(self) -> list[str]:
         """Return what the mapping would miss, because it is trimmed by then."""
@@ -143,7 +154,9 @@ class _Move:
         """
         late = await self._late()
         if not self.accept_loss:
-            refuse(f"{reason}; --accept-loss finishes the move all the same" for reason in late)
+            MoveRefused.raise_for(
+                f"{reason}; --accept-loss finishes the move all the same" for reason in late
+            )
         elif late:
             handlers = self.environment.app.handlers
             await mark_rebuild(self.store, frozenset(h.name for h in handlers if h.is_aggregate))

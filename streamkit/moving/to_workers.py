@@ -21,9 +21,9 @@ from streamkit.control import Cursor, child_of
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
 from streamkit.fleet.generation import Generation, newest_generation
-from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, TO_WORKERS, WORKERS, claim, look
+from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, TO_WORKERS, WORKERS, claim
 from streamkit.moving.fence import Fence
-from streamkit.moving.moved import Moved, MoveRefused, refuse, unfit
+from streamkit.moving.moved import Moved, MoveRefused, unfit
 from streamkit.moving.passage import Passage
 from streamkit.moving.positions import replace_cursors
 from streamkit.moving.surroundings import surroundings
@@ -71,7 +71,7 @@ async def move_to_workers(
     newest = await newest_generation(store)
     # A consumer of before hosts had names tells by its cursors that workers run it.
     hosts = LAMBDA, TO_WORKERS, *(() if await store.names() else ("",))
-    refuse([*unfit(app, newest, *hosts), *_own_io(app, since)])
+    MoveRefused.raise_for([*unfit(app, newest, *hosts), *_own_io(app, since)])
 
     async with surroundings(app, aws, clock, rng) as environment:
         move = _Move(environment, hosts, int(since.timestamp()) if since else 0)
@@ -104,13 +104,12 @@ class _Move:
 
     async def run(self, in_flight: float) -> Moved:
         newest = await newest_generation(self.store)
-        refuse(unfit(self.environment.app, newest, *self.hosts))
+        MoveRefused.raise_for(unfit(self.environment.app, newest, *self.hosts))
         assert newest is not None  # noqa: S101 - it would have been refused
         if newest.host != TO_WORKERS:
             await claim(self.store, LAMBDA)
-        if (await look(self.store)).paused:
-            raise MoveRefused([f"{self.environment.app.name} is paused; let it go on first"])
-        fence = await Fence.raised(self.store, newest.builds, LAMBDA, TO_WORKERS)
+        fence = await Fence.raised(self.store, self.clock, self._unfit)
+        newest = fence.began
         self.environment = replace(self.environment, send=fence.sending(self.environment.around))
         if newest.host != TO_WORKERS:
             await self.passage.catch_up()
@@ -130,6 +129,13 @@ class _Move:
         log.info("consumer.moved", host=WORKERS, shards=len(cursors))
         name = self.environment.app.name
         return Moved(name, WORKERS, len(cursors), self.passage.records, len(lanes))
+
+    def _unfit(self, newest: Generation | None) -> Iterator[str]:
+        """Yield why the mover must not run the handlers now."""
+        app = self.environment.app
+        yield from unfit(app, newest, LAMBDA, TO_WORKERS)
+        if newest is not None and newest.paused:
+            yield f"{app.name} is paused; let it go on first"
 
     async def _outlast(self, in_flight: float) -> None:
         """Go on under marks until no invocation runs that began before; then to the tip."""

@@ -30,7 +30,7 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
 from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, RemoveFromSet, Set
-from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import (
@@ -44,6 +44,7 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.handler import Handler
+from streamkit.operation import Refusal, said_of
 from streamkit.parked.listing import held_lanes
 from streamkit.surroundings import survey
 from streamkit.table import Table
@@ -72,12 +73,8 @@ class Rewound:
         return asdict(self)
 
 
-class RewindRefused(ConfigurationError):
+class RewindRefused(Refusal):
     """A rewind would come out wrong; nothing was changed. `reasons` are for people."""
-
-    def __init__(self, reasons: list[str]) -> None:
-        super().__init__("\n".join(reasons))
-        self.reasons = reasons
 
 
 async def rewind(
@@ -125,8 +122,9 @@ async def rewind(
     since = 0 if to is None else int(to.timestamp())
     try:
         if not newest.rewinding:
-            newest = await _sealed(store, newest)
-        newest = await begin_rewind(store, newest, since, int(now))
+            newest = await _sealed(store, newest, clock)
+        said = said_of(clock, f"rewind: to {'trim-horizon' if to is None else to.isoformat()}")
+        newest = await begin_rewind(store, newest, since, int(now), said)
     except LeaseLost:
         raise RewindRefused(
             ["a worker began meanwhile, or somebody else changed the consumer; try again"]
@@ -135,14 +133,14 @@ async def rewind(
     return Rewound(app.name, newest.number, since, dropped, newest.host or WORKERS)
 
 
-async def _sealed(store: CursorStore, newest: Generation) -> Generation:
+async def _sealed(store: CursorStore, newest: Generation, clock: Clock) -> Generation:
     """Let no commit come any more of those who may seem to be dead; look what they have parked.
 
     Raises:
         RewindRefused: they have.
         LeaseLost: the consumer is not as it was read any more.
     """
-    asked = await ask_rewind(store, newest)
+    asked = await ask_rewind(store, newest, said_of(clock, "rewind: asked for"))
     if asked.host != LAMBDA:
         await capture(store, asked, read=False)
     if reasons := await _parked(store):

@@ -3,16 +3,19 @@
 import asyncio
 import itertools
 from contextlib import suppress
+from typing import Annotated
 
 import anyio
 import pytest
 
-from streamkit import Add, App, ConfigurationError, Entity, Inserted
+from streamkit import Add, Aggregate, App, ConfigurationError, Count, Entity, Inserted, Key
 from streamkit.moving import MoveRefused, import_leases
+from streamkit.operating.consumers import delete_consumer, list_consumers
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
+from tests.simulation.lambdas import own_items
 from tests.simulation.movers import Slow
 
 TABLE, LEASES = "Orders", "kcl-leases"
@@ -223,6 +226,71 @@ def test_an_importer_that_was_thought_dead_changes_nothing_once_another_has_fini
     with repeatable(1):
         calls = next(at for at in itertools.count() if not run_virtually(play, at))
     assert calls > 4
+
+
+def counting():
+    app = make_app()
+
+    @app.aggregate
+    class Orders(Aggregate[Order], pk="ORDERS", sk="ORDERS"):
+        orders: Annotated[int, Count()] = 0
+
+        @classmethod
+        def group(cls, _: Order) -> Key["Orders"]:
+            return cls.key()
+
+    return app
+
+
+def test_an_importer_that_wakes_up_after_its_consumer_was_deleted_leaves_no_part_of_one():
+    async def play(at):
+        app = counting()
+        world = a_world(1, app)
+        kcl = Kcl(world)
+        orders(world, range(3))
+        kcl.run(most=3)
+        slow, ended = Slow("slow", at=at), anyio.Event()
+
+        async def be_slow():
+            async with world.clients(slow) as aws:
+                with suppress(ConfigurationError):
+                    await import_leases(app, aws, LEASES, clock=world.clock)
+            ended.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(be_slow)
+            while slow.frozen is None and not ended.is_set():
+                await anyio.sleep(0.5)
+            if ended.is_set():
+                return False
+            await importing(world, app)
+            async with world.clients() as aws:
+                await delete_consumer(aws, TABLE, app.name, clock=world.clock)
+            slow.thaw()
+            await ended.wait()
+        for item in own_items(world, TABLE, "consumer"):  # who stood before it founds one anew
+            assert {"_sk_generation", "_sk_host"} <= item.keys(), at
+        return True
+
+    with repeatable(1):
+        calls = next(at for at in itertools.count() if not run_virtually(play, at))
+    assert calls > 4
+
+
+def test_aggregates_of_an_import_need_a_rebuild_because_they_begin_in_the_middle():
+    async def main():
+        app = counting()
+        world = a_world(1, app)
+        kcl = Kcl(world)
+        orders(world, range(3))
+        kcl.run(most=3)
+        await importing(world, app)
+        async with world.clients() as aws:
+            (consumer,) = await list_consumers(aws, TABLE)
+        assert (consumer.needs_rebuild, consumer.host) == (("Orders",), "workers")
+
+    with repeatable(1):
+        run_virtually(main)
 
 
 def has_host(world):

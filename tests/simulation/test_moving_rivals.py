@@ -1,6 +1,7 @@
 """Whoever else is at work while a consumer moves: slow movers, late functions, frozen workers."""
 
 import itertools
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +21,15 @@ from streamkit import (
     Query,
 )
 from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.cursor import CursorStore
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.hosting import LAMBDA, TO_WORKERS, look, set_host
+from streamkit.fleet.joining import join_generation
 from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
 from streamkit.operating.consumers import pause_consumer, resume_consumer
+from streamkit.operation import operator
 from streamkit.parked.redrive import redrive
+from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
@@ -207,6 +214,85 @@ def test_a_paused_consumer_is_not_moved_to_workers_because_that_would_run_its_ha
             await resume_consumer(app, aws)
         await to_workers(world, app)
         assert tallies(world) == once(0, 1)
+
+    simulated(main)
+
+
+@dataclass
+class Interrupted(Process):
+    """Lets something happen between its look at the consumer and its first write of a mover."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def intercept(self, call, apply):
+        if call.operation == "UpdateItem" and b"mover" in call.payload and self.meanwhile:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return await super().intercept(call, apply)
+
+
+@pytest.mark.parametrize("host", [LAMBDA, TO_WORKERS])
+def test_a_pause_in_the_moment_in_which_a_mover_begins_is_seen_by_it(host):
+    async def main():
+        app = make_app()
+        world = world_with(app, 0)
+        await run_functions(world, app)
+        put(world, 1)
+        async with world.clients() as aws:
+            store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))
+            assert await set_host(store, LAMBDA, host)  # as a mover has left it that was killed
+            mover = Interrupted("m", meanwhile=lambda: pause_consumer(app, aws, clock=world.clock))
+            with pytest.raises(MoveRefused, match="is paused"):
+                await to_workers(world, app, mover)
+            assert mover.meanwhile is None
+            assert (await look(store)).host == host
+        assert tallies(world) == once(0)
+
+    simulated(main)
+
+
+def test_a_roll_out_in_the_moment_in_which_a_mover_begins_is_seen_by_it():
+    async def main():
+        app = make_app()
+        world = world_with(app, 0)
+        await run_functions(world, app)
+        put(world, 1)
+        async with world.clients() as aws:
+            store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))
+
+            async def roll_out():
+                await join_generation(store, "another release", (), take_over=False)
+
+            with pytest.raises(MoveRefused, match="runs other handlers than these"):
+                await to_workers(world, app, Interrupted("m", meanwhile=roll_out))
+        assert tallies(world) == once(0)
+
+    simulated(main)
+
+
+def test_a_move_leaves_a_trail_of_who_moved_the_consumer_and_when():
+    async def main():
+        app = make_app()
+        world = world_with(app, 0)
+        await run_functions(world, app)
+        before = int(world.clock.time())
+        await to_workers(world, app)
+        await to_lambda(world, app)
+        async with world.clients() as aws:
+            store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))
+            trail = (await newest_generation(store)).audit
+        assert [entry.what for entry in trail] == [
+            "move from 'lambda'",
+            "move: to workers",
+            "move: workers",
+            "move: to lambda",
+            "move from 'to lambda'",
+            "move: lambda",
+        ]
+        assert {entry.by for entry in trail} == {operator()}
+        times = [entry.at for entry in trail]
+        assert before <= times[0]
+        assert times == sorted(times)
 
     simulated(main)
 

@@ -208,8 +208,8 @@ def test_a_trail_keeps_the_newest_entries_and_is_read_as_it_was_written():
 
 
 def test_a_refusal_names_every_reason_and_is_none_without_one():
-    Refusal.of([])
+    Refusal.raise_for([])
     with pytest.raises(ConfigurationError) as refused:
-        Refusal.of(reason for reason in ("workers are alive", "changes are parked"))
+        Refusal.raise_for(reason for reason in ("workers are alive", "changes are parked"))
     assert refused.value.reasons == ["workers are alive", "changes are parked"]
     assert str(refused.value) == "workers are alive\nchanges are parked"
