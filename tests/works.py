@@ -14,7 +14,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.processing.outcome import Outcome, Work, resolve
 from streamkit.processing.parking import Failure
 
-SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
+SCHEMA = TableSchema("things", "pk", "sk", "S", "S", {})
 SPACE = ControlSpace.of(SCHEMA, "app", "label")
 CURSOR = Cursor("shard-1", owner="me", epoch=1, position="0".zfill(40))
 

@@ -16,6 +16,7 @@ from tests.mutants import (
     odd,
     operations,
     pairs,
+    replayed,
     shards,
     telemetry,
 )
@@ -36,6 +37,7 @@ MUTANTS = (
     *odd.MUTANTS,
     *operations.MUTANTS,
     *pairs.MUTANTS,
+    *replayed.MUTANTS,
     *telemetry.MUTANTS,
     *engine.MUTANTS,
 )

@@ -142,7 +142,7 @@ def test_a_parked_change_of_a_commuting_handler_holds_nothing():
 
 
 def test_a_read_becomes_a_check_in_the_same_commit():
-    ref = ItemRef("t", ("S", "THING#x"), ("S", "THING#x"))
+    ref = ItemRef("things", ("S", "THING#x"), ("S", "THING#x"))
     reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), expect=is_absent)])
     batch = plan([work(2, reader)])
     (check,) = [a for a in batch.actions if a.ref == ref]
@@ -150,7 +150,7 @@ def test_a_read_becomes_a_check_in_the_same_commit():
 
 
 def test_a_read_that_missed_an_earlier_change_runs_again():
-    ref = ItemRef("t", ("S", "THING#x"), ("S", "THING#x"))
+    ref = ItemRef("things", ("S", "THING#x"), ("S", "THING#x"))
     reader = done(2, Set(Thing.key(name="y"), count=1), reads=[Read(ref, (), expect=is_absent)])
     works = [work(1, done(1, add("x"))), work(2, reader, name="b")]
     batch = plan(works)

@@ -1,0 +1,251 @@
+"""No schedule breaks the rules of lease and commit, naive ones break, and the code is the rules."""
+
+import random
+
+import anyio
+import pytest
+
+from streamkit.actions import CONTROL_PREFIX
+from streamkit.control import START, ControlSpace, Cursor
+from streamkit.cursor import CursorStore, creation
+from streamkit.errors import LeaseLost
+from streamkit.fleet.capture import capture
+from streamkit.fleet.generation import Generation
+from streamkit.model.tables import Tables
+from streamkit.pacing import ByteBudget, Pace, Pacing
+from streamkit.processing import commit as commits
+from streamkit.processing.commit import Applied, Committer
+from streamkit.processing.committing import CommitStage
+from streamkit.processing.fold import fold
+from streamkit.processing.planning import Planner
+from streamkit.processing.transaction import transact
+from streamkit.processing.verdicts import Again
+from tests.models.explorer import LARGE, explore, walks
+from tests.models.leased_commit import (
+    BOUNDS,
+    CHANGES,
+    HANDLED,
+    NAIVE,
+    PARKED,
+    QUEUED,
+    SAFE,
+    SMALL,
+    Bound,
+    Model,
+    Rules,
+)
+from tests.models.replay import replay
+from tests.works import SCHEMA, add, done, failed, work
+
+WALKS = 1000 if LARGE else 100
+LATE_SECONDS = 900
+"""How late a request arrives: no client token is remembered for as long."""
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_no_schedule_of_takes_commits_and_late_requests_goes_wrong(name):
+    found = explore(Model(Rules(), BOUNDS[name]))
+    assert found.broken == {}
+    assert len(found.worlds) > 1000
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_a_commit_that_looks_simpler_breaks(name):
+    rules, bound, breaks = NAIVE[name]
+    assert breaks in explore(Model(rules, bound), until=breaks).broken
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_a_commit_that_differs_leaves_the_same_effects(name):
+    rules, may = SAFE[name]
+    assert explore(Model(rules, SMALL)).broken.keys() <= may
+
+
+class Dispatcher:
+    """Stands behind commits that no handler has led to."""
+
+    def committed(self, one):
+        pass
+
+
+class Driver:
+    """Two workers at one cursor, each with the real store, planner, committer and commit stage.
+
+    A third process raises the cursor. `air` are the requests under way, by their plan's number.
+    """
+
+    def __init__(self, bench, number):
+        self.bench, self.key = bench, f"x{number}"
+        self.space = ControlSpace.of(SCHEMA, f"app{number}", "label")
+        self.stores = [CursorStore(aws.dynamodb, self.space) for aws in bench.aws]
+        self.stages, self.numbers, self.air, self.waits = [None, None], {"-": 0}, {}, [0, 0]
+
+    async def begin(self):
+        dynamodb, actions = self.stores[2].dynamodb, creation(self.space, Cursor("s", generation=1))
+        await self.bench.actors[2].does(
+            transact(dynamodb, {SCHEMA.name: SCHEMA}, fold(actions), random.Random(0))
+        )
+
+    async def close(self):
+        for n in (0, 1):
+            await self.crash(n)
+
+    async def do(self, step):
+        name, *rest = step
+        verb, _, lost = name.partition(", ")
+        await getattr(self, verb.replace(" ", "_"))(*rest, **({"heard": False} if lost else {}))
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    async def take(self, n, *, heard=True):
+        await self.crash(n)
+        store = self.stores[n]
+        read = await store.read("s")
+        self.bench.actors[n].loses = not heard
+        self.stages[n] = self.stage(n, await store.take(read, f"w{n}", read.generation))
+        await self.stages[n].held.load(read.holds)
+
+    def stage(self, n, owned):
+        store, clock, rng = self.stores[n], self.bench.clock, random.Random(0)
+        committer = Committer(store.dynamodb, self.space, owned, {SCHEMA.name: SCHEMA}, rng)
+        planner, pacing = Planner(self.space, clock, "s"), Pacing(Pace(), rng)
+        tables, budget = Tables(SCHEMA), ByteBudget()
+        return CommitStage(Dispatcher(), planner, committer, store, tables, pacing, budget, clock)
+
+    async def crash(self, n):
+        await self.bench.actors[n].dies()
+        self.stages[n], self.waits[n] = None, 0
+
+    async def release(self, n):
+        await self.stores[n].release(self.stages[n].cursor)
+        await self.crash(n)
+
+    async def up(self):
+        """Raise the cursor."""
+        cursor = await self.stores[2].read("s")
+        newest = Generation(cursor.generation + 1, "f", ("f",), {}, frozenset())
+        await self.bench.actors[2].does(capture(self.stores[2], newest, read=False))
+
+    async def send(self, n, outcomes):
+        stage, actor = self.stages[n], self.bench.actors[n]
+        first = int(stage.start.position) if stage.start.position != START else 0
+        stage.works.clear()
+        stage.works.extend(
+            self.work(number, outcome) for number, outcome in enumerate(outcomes, first + 1)
+        )
+        await stage.held.learn_tails(stage.works)
+        plan = stage.loop.planner.plan(stage.works, stage.start)
+        self.numbers[plan.id] = number = len(self.numbers)
+        self.waits[n] = number
+        await actor.begins(self.commit(stage, plan))
+        self.air[number] = actor.waiting
+
+    def work(self, number, outcome):
+        """Make a pending change; whether one is queued is for the planner to say."""
+        made = failed() if outcome == PARKED else done(number, add(f"{self.key}-{number}"))
+        return work(number, made, name=self.key if number != 2 else f"{self.key}-other")
+
+    @staticmethod
+    async def commit(stage, plan):
+        verdict = await stage.commit(plan, stage.works)
+        if isinstance(verdict, Applied):
+            await stage.loop.adopt(verdict.batch)
+        return verdict
+
+    async def arrives(self, number, *, heard=True):
+        held = self.air.pop(number)
+        if number not in self.waits:  # long after its sender has given it up
+            await anyio.sleep(LATE_SECONDS)
+            held.apply()
+        elif not heard:
+            held.apply()
+        else:
+            n = self.waits.index(number)
+            held.arrives()
+            await self.settle(n)
+
+    async def lost(self, number):
+        del self.air[number]
+
+    async def time_out(self, n):
+        """Let a worker give a request up; sent again, something else is at the cursor."""
+        actor = self.bench.actors[n]
+        actor.waiting.breaks()
+        await actor.settles()
+        actor.waiting.conflicts()
+        await self.settle(n)
+
+    async def settle(self, n):
+        actor = self.bench.actors[n]
+        self.waits[n] = 0
+        try:
+            verdict = await actor.ends()
+        except LeaseLost:
+            await self.crash(n)
+        else:
+            assert isinstance(verdict, Applied | Again)
+
+    # -- what is ----------------------------------------------------------------------------------
+
+    async def state(self):
+        cursor = await self.stores[2].read("s")
+        return self.claim(cursor), self.effects(), tuple(map(self.worker, (0, 1)))
+
+    def claim(self, cursor):
+        owner = None if cursor.owner is None else int(cursor.owner[1:])
+        at = 0 if cursor.position == START else int(cursor.position)
+        return owner, cursor.epoch, cursor.generation, at, self.numbers[cursor.commit]
+
+    def effects(self):
+        prefix = f"{CONTROL_PREFIX}{self.space.consumer}#"
+        parked = {int(item["_sk_position"]["S"]): item for item in self.kind("parked", prefix)}
+        behind = {int(item["_sk_next"]["S"]) for item in parked.values() if "_sk_next" in item}
+        found = []
+        for number in range(1, CHANGES + 1):
+            (item,) = self.bench.items(f"THING#{self.key}-{number}") or [{}]
+            times = int(item.get("count", {"N": "0"})["N"])
+            aside = (QUEUED if number in behind else PARKED) if number in parked else ""
+            found.append(HANDLED * times + aside)
+        return tuple(found)
+
+    def kind(self, kind, prefix):
+        return [i for i in self.bench.items(prefix) if i.get("_sk_kind") == {"S": kind}]
+
+    def worker(self, n):
+        stage = self.stages[n]
+        if stage is None:
+            return None
+        return self.claim(stage.cursor), bool(stage.held.lanes), self.waits[n]
+
+
+def seen(world):
+    """Return what a driver's `state` says of the code."""
+    workers = (w and (tuple(w.claim), w.queues, w.waits) for w in world.workers)
+    return tuple(world.cursor), world.effects, tuple(workers)
+
+
+@pytest.fixture(autouse=True)
+def _remembers_as_the_model(monkeypatch):
+    monkeypatch.setattr(commits, "_SENT_MAX", Rules().remembers)
+
+
+def replayed(bound, traces):
+    return replay(Model(Rules(), bound), traces, Driver, seen, actors=3)
+
+
+def often(step):
+    """Prefer what makes a trace long: few workers die."""
+    return {"crash": 0.15, "release": 0.2, "lost": 0.3, "take": 0.5}.get(step[0], 1.0)
+
+
+def test_the_code_goes_where_random_schedules_go():
+    bound = Bound(takes=4, plans=9, air=2, raises=1)
+    traces = walks(Model(Rules(), bound), WALKS, 30, weigh=often)
+    assert replayed(bound, traces) > 10 * WALKS
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_the_code_is_not_led_astray_by_what_breaks_a_naive_commit(name):
+    rules, bound, breaks = NAIVE[name]
+    trace = explore(Model(rules, bound), until=breaks).broken[breaks]
+    assert replayed(bound, [trace]) >= 4
