@@ -122,8 +122,11 @@ class Model:
         elif self.next_change(world):
             yield from self.plans(world)
         elif world.shard == "parent":
-            yield ("finishes", "with its child"), self.child(world)
-            yield ("finishes", "alone"), world._replace(shard="finished")
+            finished = world._replace(
+                shard="finished", named=world.named and world.queue is not None
+            )
+            yield ("finishes", "with its child"), self.child(finished)
+            yield ("finishes", "alone"), finished
         elif world.shard == "finished":
             yield ("lists",), self.child(world)
         if world.shard != "finished":
@@ -140,11 +143,14 @@ class Model:
         return world.passed + 1 if world.passed < last else 0
 
     def plans(self, world: World) -> Iterator[tuple[Step, World]]:
-        """An owner reads the tail of a queue that it has not read yet, and sends a commit."""
+        """An owner reads the tail of a queue that it has not read yet, and sends a commit.
+
+        A change that goes behind others is not run, so that it does not fail.
+        """
         if world.knows == UNREAD:
             world = world._replace(knows=world.queue.tail if world.queue else 0)
         yield ("runs",), world._replace(plan=self.planned(world))
-        if world.failures < self.bound.failures:
+        if world.failures < self.bound.failures and not world.knows:
             plan = self.planned(world, fails=True)
             yield ("fails",), world._replace(plan=plan, failures=world.failures + 1)
 
@@ -183,7 +189,7 @@ class Model:
 
     def child(self, world: World) -> World:
         """The child's cursor is made from its parent's, and its owner begins."""
-        named = self.rules.inherits and world.named and world.queue is not None
+        named = self.rules.inherits and world.named
         return self.load(world._replace(shard="child", named=named))
 
     # -- redrivers ---------------------------------------------------------------------------------

@@ -10,14 +10,26 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
+from streamkit.actions import Action
 from streamkit.aws import Aws, connect
+from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Call, Response, session_class
+from streamkit.model.tables import Tables
+from streamkit.pacing import ByteBudget, Pace, Pacing
+from streamkit.processing.commit import Committer
+from streamkit.processing.committing import CommitStage
+from streamkit.processing.fold import fold
+from streamkit.processing.outcome import Work
+from streamkit.processing.planning import Planner
+from streamkit.processing.tracing import NO_TRACING
+from streamkit.processing.transaction import transact
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.sightings import WRITES
 from tests.models.explorer import follow
@@ -126,10 +138,11 @@ class Bench:
     actors: Sequence[Actor]
     aws: Sequence[Aws]
 
-    def items(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the items whose partition keys begin so, control items included."""
+    def items(self, prefix: str, kind: str | None = None) -> list[dict[str, Any]]:
+        """Return the items whose partition keys begin so, or the control items of a kind."""
         _, body = self.engine.call("dynamodb", "Scan", {"TableName": SCHEMA.name})
-        return [item for item in body["Items"] if item["pk"]["S"].startswith(prefix)]
+        found = [item for item in body["Items"] if item["pk"]["S"].startswith(prefix)]
+        return [i for i in found if kind is None or i.get("_sk_kind") == {"S": kind}]
 
     def clear(self) -> None:
         """Delete every item: what a trace leaves would slow the next one down."""
@@ -170,6 +183,30 @@ async def _clients(engine: Engine, actors: Sequence[Actor]) -> AsyncIterator[lis
         for client in (aws.dynamodb, aws.streams, aws.beats):
             shorten(client)
         yield [aws, *others]
+
+
+class Dispatcher:
+    """Stands behind commits that no handler has led to."""
+
+    tracing = NO_TRACING
+
+    def committed(self, one: Work) -> None:
+        """Count nothing."""
+
+
+def stage_of(place: Bench, store: CursorStore, owned: Cursor) -> CommitStage:
+    """Return the commit stage of a cursor that an actor has taken."""
+    space, rng, idle = store.space, random.Random(0), cast(Any, Dispatcher())
+    committer = Committer(store.dynamodb, space, owned, {SCHEMA.name: SCHEMA}, rng)
+    planner, pacing = Planner(space, place.clock, owned.name), Pacing(Pace(), rng)
+    tables, budget = Tables(SCHEMA), ByteBudget()
+    return CommitStage(idle, planner, committer, store, tables, pacing, budget, place.clock)
+
+
+async def write(store: CursorStore, actions: Sequence[Action]) -> None:
+    """Apply some actions, all of them, which nothing refuses."""
+    schemas = {SCHEMA.name: SCHEMA}
+    assert await transact(store.dynamodb, schemas, fold(actions), random.Random(0)) is None
 
 
 class Driver(Protocol):

@@ -1,24 +1,15 @@
 """No schedule breaks the rules of lease and commit, naive ones break, and the code is the rules."""
 
-import random
-
 import anyio
 import pytest
 
-from streamkit.actions import CONTROL_PREFIX
 from streamkit.control import START, ControlSpace, Cursor
 from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.generation import Generation
-from streamkit.model.tables import Tables
-from streamkit.pacing import ByteBudget, Pace, Pacing
 from streamkit.processing import commit as commits
-from streamkit.processing.commit import Applied, Committer
-from streamkit.processing.committing import CommitStage
-from streamkit.processing.fold import fold
-from streamkit.processing.planning import Planner
-from streamkit.processing.transaction import transact
+from streamkit.processing.commit import Applied
 from streamkit.processing.verdicts import Again
 from tests.models.explorer import LARGE, explore, walks
 from tests.models.leased_commit import (
@@ -34,7 +25,7 @@ from tests.models.leased_commit import (
     Model,
     Rules,
 )
-from tests.models.replay import replay
+from tests.models.replay import replay, stage_of, write
 from tests.works import SCHEMA, add, done, failed, work
 
 WALKS = 1000 if LARGE else 100
@@ -61,13 +52,6 @@ def test_a_commit_that_differs_leaves_the_same_effects(name):
     assert explore(Model(rules, SMALL)).broken.keys() <= may
 
 
-class Dispatcher:
-    """Stands behind commits that no handler has led to."""
-
-    def committed(self, one):
-        pass
-
-
 class Driver:
     """Two workers at one cursor, each with the real store, planner, committer and commit stage.
 
@@ -81,10 +65,8 @@ class Driver:
         self.stages, self.numbers, self.air, self.waits = [None, None], {"-": 0}, {}, [0, 0]
 
     async def begin(self):
-        dynamodb, actions = self.stores[2].dynamodb, creation(self.space, Cursor("s", generation=1))
-        await self.bench.actors[2].does(
-            transact(dynamodb, {SCHEMA.name: SCHEMA}, fold(actions), random.Random(0))
-        )
+        made = creation(self.space, Cursor("s", generation=1))
+        await self.bench.actors[2].does(write(self.stores[2], made))
 
     async def close(self):
         for n in (0, 1):
@@ -102,15 +84,10 @@ class Driver:
         store = self.stores[n]
         read = await store.read("s")
         self.bench.actors[n].loses = not heard
-        self.stages[n] = self.stage(n, await store.take(read, f"w{n}", read.generation))
+        self.stages[n] = stage_of(
+            self.bench, store, await store.take(read, f"w{n}", read.generation)
+        )
         await self.stages[n].held.load(read.holds)
-
-    def stage(self, n, owned):
-        store, clock, rng = self.stores[n], self.bench.clock, random.Random(0)
-        committer = Committer(store.dynamodb, self.space, owned, {SCHEMA.name: SCHEMA}, rng)
-        planner, pacing = Planner(self.space, clock, "s"), Pacing(Pace(), rng)
-        tables, budget = Tables(SCHEMA), ByteBudget()
-        return CommitStage(Dispatcher(), planner, committer, store, tables, pacing, budget, clock)
 
     async def crash(self, n):
         await self.bench.actors[n].dies()
@@ -197,8 +174,7 @@ class Driver:
         return owner, cursor.epoch, cursor.generation, at, self.numbers[cursor.commit]
 
     def effects(self):
-        prefix = f"{CONTROL_PREFIX}{self.space.consumer}#"
-        parked = {int(item["_sk_position"]["S"]): item for item in self.kind("parked", prefix)}
+        parked = {int(item["_sk_position"]["S"]): item for item in self.bench.items("", "parked")}
         behind = {int(item["_sk_next"]["S"]) for item in parked.values() if "_sk_next" in item}
         found = []
         for number in range(1, CHANGES + 1):
@@ -207,9 +183,6 @@ class Driver:
             aside = (QUEUED if number in behind else PARKED) if number in parked else ""
             found.append(HANDLED * times + aside)
         return tuple(found)
-
-    def kind(self, kind, prefix):
-        return [i for i in self.bench.items(prefix) if i.get("_sk_kind") == {"S": kind}]
 
     def worker(self, n):
         stage = self.stages[n]

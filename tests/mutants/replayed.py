@@ -3,6 +3,8 @@
 from tests.mutants.mutant import Mutant
 
 _LEASE = "tests/models/test_leased_commit.py::test_the_code_goes_where_random_schedules_go"
+_QUEUE = "tests/models/test_parked_queue.py::test_the_code_goes_where_random_schedules_go"
+_LINEAGE = "tests/models/test_lineage.py::test_the_code_goes_where_random_schedules_go"
 
 MUTANTS = (
     Mutant(
@@ -24,5 +26,34 @@ MUTANTS = (
         "            del self._sent[next(reversed(self._sent))]\n",
         "a worker that has sent many plans in doubt forgets the one that it has just sent",
         test=_LEASE,
+    ),
+    Mutant(
+        "behind-the-tail-of-before",
+        "processing/planning.py",
+        "        held[lane] = Hold(hold.chunk, work.position)\n        return queue(",
+        "        held[lane] = Hold(hold.chunk, hold.tail)\n        return queue(",
+        "the second change that goes behind a parked one takes the place of the first",
+        test=_QUEUE,
+    ),
+    Mutant(
+        "gone-and-still-believed-in",
+        "processing/holds.py",
+        """        if item is None:
+            self.lanes.pop(lane, None)
+        else:""",
+        """        if item is None:
+            self.lanes[lane] = Hold(self.lanes[lane].chunk, "0")
+        else:""",
+        "an owner goes on putting changes into a queue that it has seen to be gone",
+        test=_QUEUE,
+    ),
+    Mutant(
+        "parents-without-owner-passed-over",
+        "source/lineage.py",
+        "        if parent is not None and not parent.finished:\n            continue\n",
+        "        if parent is not None and not parent.finished and parent.owner:\n            continue\n",
+        "a child is read before its parent, if no worker reads that at the moment",
+        "B5",
+        test=_LINEAGE,
     ),
 )
