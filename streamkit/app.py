@@ -14,14 +14,14 @@ table. Every mistake raises `DeclarationError` and names the declaration and its
 
 import hashlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 from streamkit.actions import CONTROL_PREFIX
 from streamkit.decode import Router
 from streamkit.entity import Entity
-from streamkit.errors import DeclarationError
+from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.handler import Policy
 from streamkit.model.cascades import Cascades, same_items
 from streamkit.model.declaration import Declaration
@@ -91,7 +91,15 @@ class App(Registration):
         self.declared = Declaration.here(f"App({name!r})")
         self.listeners: dict[str, App] = {}
         self._lifespan: Lifespan | None = None
-        self._parent: App | None = None
+
+    @property
+    def _parent(self) -> "App | None":
+        return None
+
+    def accept_losses(self) -> None:
+        """Go on after a loss in this process, where the app would halt; a hook is still asked."""
+        if self.on_loss == "halt":
+            self.on_loss = "resume"
 
     def listener(
         self,
@@ -124,7 +132,8 @@ class App(Registration):
         ):
             if wrong:
                 raise DeclarationError(f"App({self.name!r}).listener({name!r}): {why}")
-        child = App(
+        child = _Listener(
+            self,
             f"{self.name}.{name}",
             table=self.table,
             type_attribute=self.type_attribute,
@@ -135,7 +144,6 @@ class App(Registration):
             on_loss=on_loss or self.on_loss,
             telemetry=self.telemetry,
         )
-        child._parent = self
         self.listeners[name] = child
         return child
 
@@ -220,3 +228,28 @@ async def _open(lifespan: Lifespan | None) -> AsyncIterator[tuple[Any, ...]]:
         return
     async with asynccontextmanager(lifespan)() as resources:
         yield resources if isinstance(resources, tuple) else (resources,)
+
+
+class _Listener(App):
+    """An app that belongs to another one."""
+
+    def __init__(self, parent: App, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self._head = parent
+
+    @property
+    def _parent(self) -> App | None:
+        return self._head
+
+
+def consumers_of(apps: Sequence[App]) -> list[App]:
+    """Return apps and their listeners, each once; of a table's the first one comes first.
+
+    Raises:
+        ConfigurationError: two consumers of one table have the same name.
+    """
+    found = list(dict.fromkeys(one for app in apps for one in (app, *app.listeners.values())))
+    if len({(app.table, app.name) for app in found}) < len(found):
+        names = ", ".join(sorted(app.name for app in found))
+        raise ConfigurationError(f"two apps of one table have the same name: {names}")
+    return found

@@ -17,74 +17,33 @@ a lease that was lost is refused by the table, whatever this process believes.
 
 import random
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import anyio
 
 from streamkit.activity import first_error
-from streamkit.aggregates.sweeping import Sweeping
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.control import Cursor
-from streamkit.cursor import CursorStore
+from streamkit.crew import IDLE_PAGES, Crew, Place, assemble
 from streamkit.errors import LeaseLost
-from streamkit.fleet.claims import Claims
-from streamkit.fleet.coordinator import Coordinator, Rhythm
-from streamkit.fleet.joining import Founding
-from streamkit.fleet.known import KnownShards
-from streamkit.fleet.leadership import Leadership
-from streamkit.fleet.members import Member, Roster, new_worker_name
-from streamkit.fleet.presence import Presence
-from streamkit.fleet.rollout import Rollout
-from streamkit.fleet.sharing import Anchor, no_anchor
-from streamkit.lease import LeaseWatch
+from streamkit.fleet.members import new_worker_name
+from streamkit.machine import Machine
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
-from streamkit.observe.metrics import Metrics, join
+from streamkit.observe.metrics import join
 from streamkit.observe.repeats import counted_as
-from streamkit.pacing import ByteBudget, Pacing
-from streamkit.parked.retrying import LaneRetries
-from streamkit.polling import PollingPool
-from streamkit.processing.commit import Committer
-from streamkit.processing.dispatch import Dispatcher, Tools
+from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.injection import injector
 from streamkit.processing.tracing import Tracing
 from streamkit.running.preflight import findings, require
-from streamkit.running.shardset import ShardSet
 from streamkit.running.standing import Standing, standing_of
-from streamkit.running.watchdog import watch_stream
 from streamkit.settings import Settings
 from streamkit.sinks.outlets import Outlets, open_outlets
-from streamkit.source.asking import AskRate
-from streamkit.source.lister import Lister
-from streamkit.source.loss import Losses
-from streamkit.source.sharing import SharedReads
 from streamkit.surroundings import Surroundings, survey
-from streamkit.table import Table
 
 log = get_logger("streamkit.worker")
-
-_IDLE_PAGES = 5
-"""Quiet pages in a row, on every shard, after which `until_idle` ends; see `source.reader`."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A worker's place among those of its process.
-
-    `reads` are shared by all of them, `consumers` counts those of the same stream, and `anchor`
-    says which shards the first of these holds. `resources` are what the app's lifespan has yielded
-    already, None if it is the worker's own to run. `metrics` is told what all of them count.
-    """
-
-    reads: SharedReads
-    name: str = field(default_factory=new_worker_name)
-    anchor: Anchor = no_anchor
-    consumers: int = 1
-    resources: tuple[Any, ...] | None = None
-    metrics: Metrics | None = None
 
 
 class Worker:
@@ -110,18 +69,19 @@ class Worker:
     ) -> None:
         self.app = app
         self.dispatcher: Dispatcher | None = None
-        self._aws = aws
+        self._machine = Machine(aws, clock or SystemClock(), rng or random.Random())
         self._settings = settings or Settings()
-        self._clock = clock or SystemClock()
-        self._rng = rng or random.Random()
-        self.place = place or Place(SharedReads(aws, self._clock))
-        self.name = self.place.name
-        self.meters = Meters(join(self.place.metrics, app.telemetry.metrics), app.name)
+        self._place = place or Place()
+        self.meters = Meters(join(self._place.metrics, app.telemetry.metrics), app.name)
         self.tracing = Tracing.of(app.telemetry, app.name)
         self._stop = anyio.Event()
         self._ended = False
-        self._outlets = Outlets()
-        self._crew: _Crew | None = None
+        self._crew: Crew | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the fleet; it takes another one when it was swept."""
+        return self._place.name
 
     def stop(self) -> None:
         """Ask for a graceful end: drain, write positions, release, return from `run`."""
@@ -129,7 +89,7 @@ class Worker:
         if self._crew is not None:
             self._crew.over.set()
 
-    def is_idle(self, pages: int = _IDLE_PAGES) -> bool:
+    def is_idle(self, pages: int = IDLE_PAGES) -> bool:
         """Say whether nobody has anything to do: every shard served so many quiet pages in a row.
 
         That goes for the shards here; the fleet's other workers say so in their heartbeats.
@@ -139,7 +99,7 @@ class Worker:
     def count_anew(self) -> None:
         """Let only pages that are read from now on count for `is_idle`."""
         if self._crew is not None:
-            self._crew.shards.count_anew()
+            self._crew.shards.reading.writes.note()
 
     @property
     def shards(self) -> frozenset[str]:
@@ -160,43 +120,51 @@ class Worker:
             return Standing(self.app.name, "ended" if self._ended else "starting")
         return standing_of(self.app.name, self._crew.leadership, self._crew.shards)
 
-    async def run(self, *, until_idle: bool = False) -> None:
+    async def run(
+        self, *, until_idle: bool = False, resources: tuple[Any, ...] | None = None
+    ) -> None:
         """Work until stopped, or until the stream has nothing more to read here.
+
+        Args:
+            until_idle: end when there is nothing to do.
+            resources: what the app's lifespan has yielded; by default it is run here.
 
         Raises:
             ConfigurationError: the app does not fit its table, or may not use it.
             RetentionLost: records may have been trimmed before they were read.
         """
-        self.meters.used.since = int(self._clock.time())
+        self.meters.used.begin(int(self._machine.clock.time()))
         try:
             with counted_as(self.meters):
-                await self._run(until_idle)
+                await self._run(until_idle, resources)
         finally:
             self._ended = True
 
-    async def _run(self, until_idle: bool) -> None:
-        around = await survey(self.app, self._aws)
-        opened = self.place.resources
+    async def _run(self, until_idle: bool, opened: tuple[Any, ...] | None) -> None:
+        around = await survey(self.app, self._machine.aws)
         async with (
             self.app.resources() if opened is None else nullcontext(opened) as resources,
-            open_outlets(self.app.sinks, self._clock) as self._outlets,
+            open_outlets(self.app.sinks, self._machine.clock) as outlets,
         ):
             require(findings(self.app, around, resources))
-            store = CursorStore(self._aws.dynamodb, around.space(self.app))
-            while not await self._live(around, store, resources, until_idle):
+            while not await self._live(around, resources, outlets, until_idle):
                 # Others swept it, or the generation took a step; a name is never used twice.
-                self.name = new_worker_name()
+                self._place = replace(self._place, name=new_worker_name())
 
     async def _live(
-        self, around: Surroundings, store: CursorStore, resources: tuple[Any, ...], until_idle: bool
+        self,
+        around: Surroundings,
+        resources: tuple[Any, ...],
+        outlets: Outlets,
+        until_idle: bool,
     ) -> bool:
         """Work under one name. Return False if the worker has to begin anew, under another one."""
-        tools = injector(self._aws.dynamodb, around.table, resources, around.schemas, store.space)
-        self.dispatcher = self._make_dispatcher(around, tools)
+        self.dispatcher = self._make_dispatcher(around, resources, outlets)
         try:
             async with anyio.create_task_group() as group:
-                crew = self._crew = _Crew(self, around, store, self.dispatcher, tools, group)
-                await crew.coordinator.presence.join()
+                parts = (self.app, self._machine, around, self.dispatcher, self._settings)
+                crew = self._crew = assemble(*parts, self._place, group)
+                await crew.join()
                 log.info(
                     "worker.started", worker=self.name, app=self.app.name, table=self.app.table
                 )
@@ -217,182 +185,31 @@ class Worker:
         log.info("worker.stopped", worker=self.name)
         return self._stop.is_set() or not superseded
 
-    async def _until_done(self, crew: "_Crew", until_idle: bool) -> None:
+    async def _until_done(self, crew: Crew, until_idle: bool) -> None:
         pause = self._settings.poll_floor if until_idle else None
         while not (self._stop.is_set() or crew.over.is_set()):
-            if until_idle and crew.all_idle(_IDLE_PAGES):
+            if until_idle and crew.all_idle(IDLE_PAGES):
                 return
             with anyio.move_on_after(pause):
                 await crew.over.wait()
 
-    def _make_dispatcher(self, around: Surroundings, tools: Tools) -> Dispatcher:
+    def _make_dispatcher(
+        self, around: Surroundings, resources: tuple[Any, ...], outlets: Outlets
+    ) -> Dispatcher:
+        space = around.space(self.app)
+        dynamodb = self._machine.aws.dynamodb
+        tools = injector(dynamodb, around.table, resources, around.schemas, space)
         return Dispatcher(
             self.app.handlers,
             self.app.router(around.table),
             around.table,
             tools,
-            self._rng,
+            self._machine.rng,
             self._settings.concurrency,
-            clock=self._clock,
-            outlets=self._outlets,
+            clock=self._machine.clock,
+            outlets=outlets,
             tables=around.schemas,
             cascades=self.app.cascades(),
             meters=self.meters,
             tracing=self.tracing,
         )
-
-
-class _Crew:
-    """What runs under one name of a worker."""
-
-    def __init__(
-        self,
-        worker: Worker,
-        around: Surroundings,
-        store: CursorStore,
-        dispatcher: Dispatcher,
-        tools: Tools,
-        group: anyio.abc.TaskGroup,
-    ) -> None:
-        settings = worker._settings  # noqa: SLF001 - one thing in two classes
-        self._worker, self._around, self._store, self._group = worker, around, store, group
-        self._settings = settings
-        self._clock, self._rng, self._aws = worker._clock, worker._rng, worker._aws  # noqa: SLF001
-        self._pool = PollingPool(settings.readers)
-        self._asks = AskRate(lambda: self.coordinator.asks)
-        self._place = worker.place
-        self._losses = Losses(
-            worker.app.on_loss,
-            Table(self._aws.dynamodb, around.table),
-            store,
-            frozenset(h.name for h in worker.app.handlers if h.is_aggregate),
-            worker.meters.lost,
-        )
-        self._retries = LaneRetries.of(
-            worker.app,
-            self._aws,
-            around,
-            tools,
-            rng=self._rng,
-            clock=self._clock,
-            like=dispatcher,
-        )
-        self.shards = ShardSet(
-            self._aws,
-            around,
-            store,
-            dispatcher,
-            ByteBudget(settings.prefetch_bytes),
-            settings.pace,
-            self._clock,
-            self._rng,
-            self._pool,
-            self._losses,
-            group,
-            self._retries,
-            self._asks,
-            self._place.reads,
-            worker.app.telemetry.on_shard,
-        )
-        self.coordinator = self.shards.coordinator = self._make_coordinator(worker.app)
-        sweeping = Sweeping(store, self._clock, self._rng)
-        self.leadership = Leadership(
-            self.coordinator, store, self._make_lister, settings.list_interval, sweeping.once
-        )
-        self.over = anyio.Event()
-        self.coordinator.rollout.renew = self.over.set
-        self._leading = anyio.CancelScope()
-        self._led = anyio.Event()
-
-    def _make_coordinator(self, app: App) -> Coordinator:
-        settings, clock, shards = self._settings, self._clock, self.shards
-        fingerprint, name = app.fingerprint(), self._worker.name
-        follows = self._place.anchor() is not None
-        # A heartbeat that waits between two tries as long as a lease would be late for it.
-        roster = Roster(CursorStore(self._aws.beats, self._store.space, settings.heartbeat / 3))
-        claims = Claims(max(settings.grace, 2 * settings.lease), settings.lease)
-        presence = Presence(
-            roster,
-            Member(name, fingerprint=fingerprint, weight=settings.weight, follows=follows),
-            settings.heartbeat,
-            clock,
-            held=lambda: len(shards.held),
-            claims=lambda: claims.tokens,
-            is_idle=lambda: self.is_idle(_IDLE_PAGES),
-            used=lambda: self._worker.meters.used.text,
-            waits=lambda: shards.dispatcher.failures.waiting,
-            lease_seconds=settings.lease,
-        )
-        founding = Founding(app.table, app.start, clock, self._losses)
-        take_over = (settings.take_over_after, founding, settings.take_over)
-        return Coordinator(
-            roster,
-            KnownShards(self._store),
-            shards,
-            Rollout(self._store, fingerprint, app.handlers, clock, *take_over),
-            LeaseWatch(settings.lease, max(settings.lease / 2, 2 * settings.look_interval)),
-            claims,
-            Rhythm(settings.look_interval, settings.list_interval),
-            clock,
-            presence,
-            self._place.anchor,
-            self._place.consumers,
-        )
-
-    def _make_lister(self, lead: Cursor) -> Lister:
-        control, space = self._around.control, self._store.space
-        joined = self.coordinator.rollout.joined
-        return Lister(
-            self._aws,
-            self._around.table.stream_arn or "",
-            self._store,
-            Committer(self._aws.dynamodb, space, lead, {control.name: control}, self._rng),
-            self._clock,
-            Pacing(self._settings.pace, self._rng),
-            self._asks,
-            joined.since if joined else 0,
-        )
-
-    def start(self) -> None:
-        """Begin everything."""
-        start = self._group.start_soon
-        start(self.coordinator.presence.beat_for_ever)
-        start(self.coordinator.look_for_ever)
-        start(self._pool.run)
-        start(self._retries.run_for_ever)
-        compare = self.shards.dispatcher.shadows.compare_for_ever
-        start(compare, self._aws.dynamodb, self._around.schemas)
-        start(self._lead)
-        silence = 3 * max(self._settings.lease, self._settings.poll_ceiling)
-        start(watch_stream, self.shards, self.coordinator, self._aws, silence)
-
-    async def _lead(self) -> None:
-        with self._leading:
-            await self.leadership.lead_for_ever()
-        self._led.set()
-
-    async def leave(self) -> None:
-        """Drain, give everything back, and take the heartbeat item away."""
-        self.coordinator.presence.say(state="leaving")
-        self._leading.cancel()
-        await self._led.wait()
-        await self.shards.drain()
-        await self.leadership.resign()
-        await self.coordinator.presence.leave()
-
-    def all_idle(self, pages: int) -> bool:
-        """Say whether nobody in the fleet has anything to do."""
-        return self.coordinator.all_idle(idle=self.is_idle(pages))
-
-    def is_idle(self, pages: int) -> bool:
-        """Say whether there is nothing to do here, as far as can be known here.
-
-        Not while a shard is about to be taken or has ended without a child that was listed.
-        """
-        coordinator, lister = self.coordinator, self.leadership.lister
-        enabled = self.shards.enabled and (lister is None or lister.enabled)
-        if not coordinator.settled or (coordinator.me.childless and enabled):
-            return False
-        if coordinator.me.leads and not self.leadership.listed:
-            return False
-        return self.shards.idle(pages) and not self._retries.busy

@@ -111,7 +111,7 @@ class BatchRun:
         some = list(islice(self.todo, count))
         shard, page = self.planner.shard, Page(tuple(some), marked=self.marked)
         works, later, _ = await self.dispatcher.works(page, shard, self.as_run)
-        self.loop.works = deque(works)
+        self._begin(works)
         if later:
             lanes = self.dispatcher.run_lanes(later, works, shard, held=self.held.holds)
             await self.loop.within(lanes)
@@ -122,8 +122,12 @@ class BatchRun:
 
         Whatever their policies are: the change would come again for ever.
         """
-        self.loop.works = deque(self.dispatcher.unrun(self.todo[0], failure, self.as_run))
+        self._begin(self.dispatcher.unrun(self.todo[0], failure, self.as_run))
         return await self._commit(1)
+
+    def _begin(self, works: Iterable[Work]) -> None:
+        self.loop.works.clear()
+        self.loop.works.extend(works)
 
     async def _commit(self, count: int) -> bool:
         """Commit the works, which are of the next `count` records, as far as they are ready."""

@@ -64,8 +64,7 @@ async def run_records(
     Raises:
         ConfigurationError: the table refuses commits.
     """
-    invocation = _Invocation(environment, records, shard, seconds, builds)
-    invocation.batch.marked = marked
+    invocation = _Invocation(environment, records, shard, seconds, builds, marked=marked)
     try:
         with anyio.move_on_after(seconds):
             await invocation.run()
@@ -84,6 +83,8 @@ class _Invocation:
         shard: str | None,
         seconds: float,
         builds: Mapping[str, Build],
+        *,
+        marked: bool,
     ) -> None:
         self._environment = environment
         store, clock = environment.store, environment.clock
@@ -110,6 +111,7 @@ class _Invocation:
             deque(records),
             self.counting.as_run,
             environment.send,
+            marked=marked,
         )
 
     async def run(self) -> None:

@@ -39,7 +39,7 @@ class Runtime:
         self._runner: asyncio.Runner | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._environment: Environment | None = None
-        Logger.prepare = _set_up_logs
+        Logger.prepare_with(_set_up_logs)
 
     def run(self, work: Callable[[Environment], Awaitable[T]]) -> T:
         """Do something in the environment.

@@ -128,17 +128,17 @@ def worker(
     once. With --until-idle it exits with 5 if changes are parked then, 8 if a consumer is paused,
     and 130 if it was stopped before. Durations are seconds.
     """
+    from streamkit.app import consumers_of
     from streamkit.cli.running import apps_named, exit_with, set_up_logs, settings
     from streamkit.cli.running import run as run_async
     from streamkit.cli.workers import run_workers
-    from streamkit.running.workers import consumers_of
 
     chosen = settings(**with_preset(given, latency=latency, cost=cost))
     set_up_logs(chosen, chosen.log_level)
     loaded = apps_named(apps)
     if accept_loss:
         for app in consumers_of(loaded):
-            app.on_loss = "resume" if app.on_loss == "halt" else app.on_loss
+            app.accept_losses()
     exit_with(run_async(lambda: run_workers(loaded, chosen, until_idle=until_idle)))
 
 

@@ -9,7 +9,7 @@ import anyio
 import typer
 
 from streamkit import __version__
-from streamkit.app import App
+from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, connect
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.running import reach
@@ -24,8 +24,8 @@ from streamkit.observe.otel import find_metrics
 from streamkit.observe.registry import Registry
 from streamkit.operating.remaining import read_remaining
 from streamkit.running.standing import sample_for_ever
-from streamkit.running.workers import Workers, consumers_of
 from streamkit.settings import Settings
+from streamkit.workers import Workers
 
 log = get_logger("streamkit.process")
 

@@ -10,13 +10,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streamkit.app import App
+from streamkit.app import App, consumers_of
 from streamkit.aws import Aws
 from streamkit.cost.pricing import DOLLARS
 from streamkit.cursor import CursorStore
 from streamkit.fleet.members import Member, Roster
 from streamkit.observe.usage import Usage
-from streamkit.running.workers import consumers_of
 from streamkit.surroundings import survey
 
 _DAY = 86_400.0

@@ -64,6 +64,14 @@ class _Ahead:
         return some
 
 
+SetAside = Callable[[str, Mapping[str, Hold]], object]
+"""Is told of lanes that a fan-out has begun to hold, by the name of its own lane."""
+
+
+def nothing_aside(fan_out: str, lanes: Mapping[str, Hold]) -> None:
+    """Tell no process: the lanes are found in the table."""
+
+
 @dataclass
 class Broadcaster:
     """Serves audiences for one worker.
@@ -75,7 +83,7 @@ class Broadcaster:
     tables: Tables
     rng: random.Random
     clock: Clock
-    set_aside: Callable[[str, Mapping[str, Hold]], object] = lambda _lane, _lanes: None
+    set_aside: SetAside = nothing_aside
     _paced: dict[str, float] = field(default_factory=dict)
 
     async def advance(

@@ -21,19 +21,17 @@ from dataclasses import dataclass, field
 import anyio
 
 from streamkit.clock import Clock
-from streamkit.control import Cursor
 from streamkit.errors import LeaseLost
 from streamkit.fleet.claims import Claims
-from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, Roster
 from streamkit.fleet.presence import Presence, late_after
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.shards import Shards
 from streamkit.fleet.sharing import Anchor, Sharing, no_anchor
 from streamkit.fleet.starvation import Starvation
+from streamkit.fleet.view import FleetView
 from streamkit.lease import LeaseWatch
 from streamkit.observe.logger import get_logger
-from streamkit.source.asking import asks_a_second
 
 log = get_logger("streamkit.fleet")
 
@@ -60,25 +58,19 @@ class Rhythm:
 class Coordinator:
     """Looks at the others, and shares the shards with them; gives what they claim.
 
-    `consumers` counts those of the same stream in this process, `paused` is since when this one
-    reads nothing (epoch seconds, 0: it reads).
+    `paused` is since when this consumer reads nothing (epoch seconds, 0: it reads).
     """
 
-    roster: Roster
-    known: KnownShards
+    view: FleetView
     shards: Shards
-    rollout: Rollout
     leases: LeaseWatch
     claims: Claims
     rhythm: Rhythm
     clock: Clock
-    presence: Presence
     anchor: Anchor = no_anchor
-    consumers: int = 1
     looked: bool = False
     paused: int = 0
     _when_idle: dict[str, int] = field(default_factory=dict)
-    _look_now: anyio.Event = field(default_factory=anyio.Event)
     _looked_again: anyio.Event = field(default_factory=anyio.Event)
     _verify_at: float = 0.0
     _looked_at: float = 0.0
@@ -88,14 +80,12 @@ class Coordinator:
         lease = self.leases.lease_seconds
         self.starvation = Starvation(lease, late_after(lease, self.presence.beat_seconds))
         self.sharing = Sharing(
-            self.known,
+            self.view,
             self.shards,
-            self.rollout,
-            self.leases.lease_seconds,
             self.claims,
+            lease,
             self.rhythm.refresh,
             self.clock,
-            self.presence,
             self.anchor,
         )
 
@@ -104,38 +94,32 @@ class Coordinator:
     @property
     def me(self) -> Member:
         """What this worker says of itself."""
-        return self.presence.me
+        return self.view.me
+
+    @property
+    def presence(self) -> Presence:
+        """How it says it."""
+        return self.view.presence
+
+    @property
+    def roster(self) -> Roster:
+        """The heartbeat items."""
+        return self.view.presence.roster
+
+    @property
+    def rollout(self) -> Rollout:
+        """Which generation of handlers it runs in."""
+        return self.view.rollout
 
     @property
     def members(self) -> dict[str, Member]:
         """All workers that are alive, this one included."""
-        return self.sharing.members
-
-    def lost(self, name: str) -> None:
-        """A shard could not be taken, or was lost: look again whose it is."""
-        self.sharing.uncertain.add(name)
-
-    def found(self, cursor: Cursor) -> None:
-        """A cursor was created, or changed, by this worker: look whose it is."""
-        self.known.learn(cursor)
-        if not cursor.finished:
-            self.sharing.uncertain.add(cursor.name)
-        self.look_soon()
-
-    def await_children(self, shard: str) -> None:
-        """A shard was read to its end before any child was listed: the leader has to look."""
-        self.presence.await_children(shard)
-        self.look_soon()
+        return self.view.members
 
     @property
     def is_current(self) -> bool:
         """Whether this worker runs the newest roll-out that it knows of."""
         return self.me.generation >= self.rollout.newest
-
-    @property
-    def asks(self) -> int:
-        """How many calls of DescribeStream a second are this worker's."""
-        return asks_a_second(len(self.members), leads=self.me.leads, consumers=self.consumers)
 
     @property
     def settled(self) -> bool:
@@ -160,10 +144,6 @@ class Coordinator:
 
     # -- what it does about the others ---------------------------------------------------------
 
-    def look_soon(self) -> None:
-        """Look again without waiting."""
-        self._look_now.set()
-
     async def next_look(self) -> None:
         """Wait until this worker has looked at the others again."""
         await self._looked_again.wait()
@@ -176,10 +156,8 @@ class Coordinator:
         """
         while True:
             await self.look()
-            waiting = self.sharing.uncertain or self.claims.pending or self.me.childless
-            with anyio.move_on_after(self._rest(eager=bool(waiting))):
-                await self._look_now.wait()
-            self._look_now = anyio.Event()
+            waiting = self.view.uncertain or self.claims.pending or self.me.childless
+            await self.view.news(self._rest(eager=bool(waiting)))
 
     def _rest(self, *, eager: bool) -> float:
         """Return the seconds until the next look.
@@ -206,22 +184,24 @@ class Coordinator:
         well = self.presence.is_well(self.leases.times * self.leases.lease_seconds)
         beats = {name: member.beats for name, member in everyone.items()}
         self.leases.observe(beats, asked=asked, answered=answered, well=well)
-        self.sharing.members = {
-            name: member
-            for name, member in everyone.items()
-            if name == self.me.name or not self.leases.is_abandoned(name)
-        }
+        self.view.see(
+            {
+                name: member
+                for name, member in everyone.items()
+                if name == self.me.name or not self.leases.is_abandoned(name)
+            }
+        )
         self.shards.pause(paused=bool(self.paused))
         await self._verify(asked)
         await self.rollout.refresh(self.rhythm.refresh, leads=self.me.leads)
         self._give()
         if self.me.state in ("joining", "waiting", "active"):
             self.presence.say(**await self.rollout.position(self.me, self.members))
-        self.presence.note_parents(self.known.parents)
+        self.presence.note_parents(self.view.known.parents)
         if self.me.state == "active" and self.is_current:
             await self.sharing.share(everyone)
         else:
-            self.sharing.uncertain.clear()
+            self.view.uncertain.clear()
         self.looked = True
         self._looked_again.set()
         self._looked_again = anyio.Event()
@@ -232,7 +212,8 @@ class Coordinator:
         times = self.starvation.times
         if times > self.leases.times:
             log.warning("fleet.starved", lease_seconds=times * self.leases.lease_seconds)
-        self.leases.times = self.claims.times = times
+        self.leases.stretch(times)
+        self.claims.stretch(times)
 
     async def _verify(self, asked: float) -> None:
         """Look whether this worker still owns its shards.

@@ -147,11 +147,11 @@ class Leadership:
         for name, member in coordinator.members.items():
             if name != coordinator.me.name:
                 awaited |= member.childless
-        return awaited - coordinator.known.parents
+        return awaited - coordinator.view.known.parents
 
     def _spread(self, created: Collection[Cursor]) -> None:
         for cursor in created:
-            self.coordinator.found(cursor)
+            self.coordinator.view.found(cursor)
         if created:
             self.coordinator.presence.tell()
 

@@ -1,8 +1,8 @@
 """Presence: what this worker lets the others know of itself, in its heartbeat.
 
-In: facts, as they become known. Out: one write an interval, and one at once when something is new
-that others wait for. On failure: `LeaseLost`, when the heartbeat item is gone: others swept this
-worker as dead.
+In: facts, as they become known, and those that each beat asks for. Out: one write an interval, and
+one at once when something is new that others wait for. On failure: `LeaseLost`, when the heartbeat
+item is gone: others swept this worker as dead.
 """
 
 import math
@@ -28,13 +28,28 @@ def late_after(lease_seconds: float, beat_seconds: float) -> float:
     return max(lease_seconds / 2, 1.5 * beat_seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a beat says of the moment.
+
+    `held` is how many shards the worker holds, `claims` are the tokens of leases that it claims,
+    `idle` says that its shards have nothing to read. `used` is what its calls have used, `waits`
+    names which handlers hold up which shards, `(handler, shard)`.
+    """
+
+    held: int
+    claims: frozenset[str]
+    idle: bool
+    used: str = ""
+    waits: Collection[tuple[str, str]] = ()
+
+
+Ask = Callable[[], Facts]
+
+
 @dataclass
 class Presence:
     """This worker's member item. What is not said at once is asked for at each beat.
-
-    `held`, `claims` and `is_idle` are asked: how many shards it holds, the tokens of leases that it
-    claims, and whether its shards have nothing to read; `used` what its calls have used, `waits`
-    which handlers hold up which shards, `(handler, shard)`.
 
     It says that it was *late* for four leases of `lease_seconds` after a heartbeat that was.
     """
@@ -43,11 +58,6 @@ class Presence:
     me: Member
     beat_seconds: float
     clock: Clock
-    held: Callable[[], int]
-    claims: Callable[[], frozenset[str]]
-    is_idle: Callable[[], bool]
-    used: Callable[[], str] = str
-    waits: Callable[[], Collection[tuple[str, str]]] = tuple
     lease_seconds: float = math.inf
     _childless: dict[str, float] = field(default_factory=dict)
     _beat_at: float = 0.0
@@ -59,17 +69,20 @@ class Presence:
         if math.isfinite(self.lease_seconds):
             self.me = replace(self.me, lease=self.lease_seconds)
 
-    async def join(self) -> None:
+    async def join(self, ask: Ask) -> None:
         """Make this worker's heartbeat item."""
-        await self.roster.add(self._beaten())
+        await self.roster.add(self._beaten(ask()))
         self._beat_at = self.clock.monotonic()
 
     async def leave(self) -> None:
         """Take it away, after everything is released."""
         await self.roster.remove(self.me.name)
 
-    async def beat_for_ever(self) -> None:
+    async def beat_for_ever(self, ask: Ask) -> None:
         """Raise the counter every interval, and write at once what is new.
+
+        Args:
+            ask: returns the facts of the moment; each beat calls it.
 
         Raises:
             LeaseLost: others swept this worker as dead.
@@ -78,23 +91,23 @@ class Presence:
             with anyio.move_on_after(self.beat_seconds):
                 await self._urgent.wait()
             self._urgent = anyio.Event()
-            await self.roster.write(self._beaten())
+            await self.roster.write(self._beaten(ask()))
             before, self._beat_at = self._beat_at, self.clock.monotonic()
             if self._beat_at - before > late_after(self.lease_seconds, self.beat_seconds):
                 self._late_at = self._beat_at
 
-    def _beaten(self) -> Member:
+    def _beaten(self, facts: Facts) -> Member:
         self.me = replace(
             self.me,
             beats=self.me.beats + 1,
             at=int(self.clock.time()),
-            idle=self.is_idle(),
-            held=self.held(),
-            claims=self.claims(),
+            idle=facts.idle,
+            held=facts.held,
+            claims=facts.claims,
             late=self.clock.monotonic() - self._late_at <= LONGEST * self.lease_seconds,
-            used=self.used(),
+            used=facts.used,
             waits=frozenset(
-                [f"{shard} {name}" for name, shard in sorted(self.waits())[:_NAMED_MAX]]
+                [f"{shard} {name}" for name, shard in sorted(facts.waits)[:_NAMED_MAX]]
             ),
         )
         return self.me

@@ -50,8 +50,8 @@ class Rollout:
     founding: Founding
     take_over: bool = False
     newest: int = 0
-    joined: Generation | None = None
     renew: Callable[[], object] = lambda: None
+    joined: Generation | None = None
     superseded: bool = False
     _told: int = 0
     _unknown: int = 0

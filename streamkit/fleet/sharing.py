@@ -25,8 +25,8 @@ from streamkit.fleet.claims import Claims, token
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member
 from streamkit.fleet.presence import Presence
-from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.shards import Shards
+from streamkit.fleet.view import FleetView
 from streamkit.observe.logger import get_logger
 
 log = get_logger("streamkit.fleet")
@@ -41,28 +41,23 @@ def no_anchor() -> None:
 
 @dataclass
 class Sharing:
-    """Takes and claims shards. `members` are all that are alive, this worker included.
+    """Takes and claims shards.
 
-    `uncertain` are shards to look at again; `refresh_seconds` is how often all are looked for.
-    `unread` are those of which this worker, as the leader, last found that nobody had read them for
-    a while.
+    `refresh_seconds` is how often all shards are looked for. `unread` are those of which this
+    worker, as the leader, last found that no worker had read them for a while.
     """
 
-    known: KnownShards
+    view: FleetView
     shards: Shards
-    rollout: Rollout
-    lease_seconds: float
     claims: Claims
+    lease_seconds: float
     refresh_seconds: float
     clock: Clock
-    presence: Presence
     anchor: Anchor = no_anchor
-    members: dict[str, Member] = field(default_factory=dict)
-    uncertain: set[str] = field(default_factory=set)
     deciding: bool = False
     unread: tuple[Cursor, ...] = ()
     _anchored: frozenset[str] | None = None
-    _view: Any = None
+    _shared: Any = None
     _news: Any = None
     _refresh_at: float = 0.0
     _surveyed_at: float = -math.inf
@@ -74,12 +69,27 @@ class Sharing:
     @property
     def me(self) -> Member:
         """What this worker says of itself."""
-        return self.presence.me
+        return self.view.me
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """All workers that are alive, this one included."""
+        return self.view.members
+
+    @property
+    def known(self) -> KnownShards:
+        """The shards that there are."""
+        return self.view.known
+
+    @property
+    def presence(self) -> Presence:
+        """What this worker lets the others know."""
+        return self.view.presence
 
     @property
     def undecided(self) -> bool:
         """Whether a shard is about to be taken here."""
-        return bool(self.deciding or self.uncertain or self.claims.pending)
+        return bool(self.deciding or self.view.uncertain or self.claims.pending)
 
     async def share(self, everyone: Collection[str]) -> None:
         """Take and claim what is this worker's.
@@ -104,17 +114,17 @@ class Sharing:
         # A claimed shard, or one of which nobody knows, is looked at each time; the rest now and
         # then, because it is read by somebody who would say so.
         pending = self.claims.pending - held.keys()
-        look_at = pending | (wanted if changed else wanted & self.uncertain)
-        self.uncertain.clear()
+        look_at = pending | (wanted if changed else wanted & self.view.uncertain)
+        self.view.uncertain.clear()
         if look_at:
             self.deciding = True
             await self.known.read(look_at)
-            self.uncertain |= self.known.open.keys() - before.keys()
+            self.view.uncertain.update(self.known.open.keys() - before.keys())
             self._decide(look_at, before, everyone)
             self.deciding = False
         if self._anchored is not None:
             await self._follow(self._anchored)
-        elif not self.uncertain:
+        elif not self.view.uncertain:
             await self._claim()
 
     def _whose(self, cursor: Cursor) -> str | None:
@@ -144,12 +154,12 @@ class Sharing:
             await self.known.refresh()
         peers[self.me.name] = self.me.weight
         leaving = frozenset(m.name for m in self.members.values() if m.state == "leaving")
-        view = (frozenset(peers.items()), leaving, self.known.seats, self._anchored)
-        if view == self._view:
+        shared = (frozenset(peers.items()), leaving, self.known.seats, self._anchored)
+        if shared == self._shared:
             return refresh
-        if self._view is None or self._view[0] != view[0]:
+        if self._shared is None or self._shared[0] != shared[0]:
             self.claims.new_view()
-        self._view = view
+        self._shared = shared
         self._targets = assign(self.known.seats, peers)
         return True
 
@@ -171,7 +181,7 @@ class Sharing:
                 continue  # finished: its children were learnt, and are looked at next
             if name not in self.claims.pending and self._whose(cursor) != self.me.name:
                 continue  # who read its parent is there
-            self.rollout.hear(cursor.generation)
+            self.view.rollout.hear(cursor.generation)
             free = self._is_free(cursor, before.get(name), everyone)
             first = claimants.get(token(cursor), self.me.name)
             left = free and (
@@ -180,12 +190,12 @@ class Sharing:
                 or not self._may_take(cursor, now)
             )
             if cursor.generation > self.me.generation or left:
-                self.uncertain.add(name)
+                self.view.uncertain.add(name)
             elif free or self.claims.is_overdue(cursor, now):
                 self.claims.settle(name)
                 self.shards.take(cursor)
             elif not self._is_alive(cursor.owner):
-                self.uncertain.add(name)
+                self.view.uncertain.add(name)
 
     def _may_take(self, cursor: Cursor, now: float) -> bool:
         """Say whether a free shard is not to be left to a process whose anchor holds it."""
@@ -237,7 +247,7 @@ class Sharing:
                 self.claims.claim(cursor, now)
                 self.presence.hurry()
             else:
-                self.uncertain.add(name)
+                self.view.uncertain.add(name)
 
     async def _claim(self) -> None:
         """Claim what this worker lacks from those who hold more than their share.

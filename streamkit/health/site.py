@@ -30,9 +30,9 @@ from streamkit.observe.redaction import name_of
 from streamkit.observe.registry import Registry
 from streamkit.operating.status import read_status
 from streamkit.running.standing import Standing, sample
-from streamkit.running.workers import Workers
 from streamkit.version import __version__
 from streamkit.worker import Worker
+from streamkit.workers import Workers
 
 log = get_logger("streamkit.health")
 

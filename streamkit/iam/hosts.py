@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from streamkit.actions import CONTROL_PREFIX, ENTRY_PREFIX
-from streamkit.app import App
+from streamkit.app import App, consumers_of
 from streamkit.entity import spec_of
 from streamkit.iam.access import (
     READS,
@@ -27,7 +27,6 @@ from streamkit.iam.document import MANAGED_MAX, Policy, Statement, any_key, lite
 from streamkit.iam.place import Place
 from streamkit.iam.sinks import sink_statement
 from streamkit.kinds.contributions import stored_as
-from streamkit.running.workers import consumers_of
 
 Host = Literal["worker", "lambda", "migrate", "operator"]
 

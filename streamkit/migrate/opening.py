@@ -44,7 +44,7 @@ class Opened:
     def adopt(self, view: View, state: State, asked: float) -> None:
         """Take up a state and its limits; `asked` is when it was asked for."""
         view.adopt(state, asked)
-        self.rate.limits = Limits(state.max_reads, state.max_writes)
+        self.rate.limit(Limits(state.max_reads, state.max_writes))
 
     def work_under(self, view: View, state: State) -> Work:
         """Return the work on single items under a state; it writes nothing once that is over."""

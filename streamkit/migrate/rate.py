@@ -136,6 +136,14 @@ class Rate:
         """Whether a call waits, or one was asked for a moment ago."""
         return bool(self._waiting) or self.clock.monotonic() - self._asked_at < _BUSY_SECONDS
 
+    def limit(self, limits: Limits) -> None:
+        """Keep to these limits of the whole migration from now on."""
+        self.limits = limits
+
+    def take(self, share: Share) -> None:
+        """Take this part of the limits from now on."""
+        self.share = share
+
     async def ready(self, kind: Kind, units: float | None = None) -> Reserved:
         """Wait until something of this kind may be spent; return what is set aside for it.
 

@@ -74,19 +74,19 @@ class Shares:
                 wants = (rate.is_busy or starts) and not rate.limits.none
                 due = self._from is None or self.clock.monotonic() - looked >= LOOK_SECONDS
                 if not wants:
-                    rate.share = Share(0.0, 0.0)
+                    rate.take(Share(0.0, 0.0))
                 try:
                     if not wants:
                         await self.leave()
                     elif due:
                         looked = self.clock.monotonic()
-                        rate.share = await self.look()
+                        rate.take(await self.look())
                 except AwsError as error:  # a look that is too old is worth nothing
                     if trouble_of(error) is Trouble.REFUSED:
                         raise ConfigurationError(_REFUSED.format(code_of(error))) from error
                 await anyio.sleep(_TICK_SECONDS)
         finally:
-            rate.share = Share(0.0, 0.0)
+            rate.take(Share(0.0, 0.0))
             with anyio.CancelScope(shield=True), anyio.move_on_after(5), suppress(*AwsError):
                 await self.leave()
 

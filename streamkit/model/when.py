@@ -49,22 +49,33 @@ class When:
             if problem:
                 raise DeclarationError(f"{place}: {self.text}: {problem}")
 
+    @classmethod
+    def _combined(
+        cls,
+        text: str,
+        parts: tuple["When", ...],
+        holds: Callable[[Values | None, Values | None], bool],
+    ) -> "When":
+        fields = _unique(name for part in parts for name in part.fields)
+        expected = tuple(pair for part in parts for pair in part._expected)  # noqa: SLF001
+        return cls(fields, text, holds, expected)
+
     def __and__(self, other: "When") -> "When":
-        return _combined(
+        return self._combined(
             f"({self.text} & {other.text})",
             (self, other),
             lambda old, new: self.holds(old, new) and other.holds(old, new),
         )
 
     def __or__(self, other: "When") -> "When":
-        return _combined(
+        return self._combined(
             f"({self.text} | {other.text})",
             (self, other),
             lambda old, new: self.holds(old, new) or other.holds(old, new),
         )
 
     def __invert__(self) -> "When":
-        return _combined(f"~{self.text}", (self,), lambda old, new: not self.holds(old, new))
+        return self._combined(f"~{self.text}", (self,), lambda old, new: not self.holds(old, new))
 
 
 def changed(*fields: str) -> When:
@@ -131,14 +142,6 @@ def checked(when: object) -> When:
         "when= takes changed(...), became(...) and crossed(...), combined with &, | and ~;"
         " anything else is for the handler's first line"
     )
-
-
-def _combined(
-    text: str, parts: tuple[When, ...], holds: Callable[[Values | None, Values | None], bool]
-) -> When:
-    fields = _unique(name for part in parts for name in part.fields)
-    expected = tuple(pair for part in parts for pair in part._expected)  # noqa: SLF001
-    return When(fields, text, holds, expected)
 
 
 def _unique(names: Any) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import anyio
 
 from streamkit.aws import Aws
 from streamkit.clock import Clock
-from streamkit.control import START
+from streamkit.control import Cursor
 from streamkit.decode import Record
 from streamkit.source.lineage import Shard
 from streamkit.source.listing import is_gone, list_shards
@@ -30,7 +30,7 @@ Take = Callable[[Sequence[Record]], Awaitable[None]]
 
 def open_reader(aws: Aws, arn: str, shard: str, clock: Clock, rng: random.Random) -> ShardReader:
     """Return a reader of a shard that begins at its oldest record, whatever was trimmed before."""
-    return ShardReader(aws, arn, shard, START, 0, clock, rng)
+    return ShardReader(aws, arn, Cursor(shard), clock, rng)
 
 
 @dataclass

@@ -22,6 +22,11 @@ class Logger:
     def __init__(self, name: str) -> None:
         self._name = name
 
+    @classmethod
+    def prepare_with(cls, prepare: Callable[[], None]) -> None:
+        """Let every logger call this before its first line."""
+        cls.prepare = prepare
+
     def often(
         self,
         event: str,

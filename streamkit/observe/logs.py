@@ -117,10 +117,14 @@ def _console_renderer(stream: TextIO) -> Any:
     return structlog.dev.ConsoleRenderer(colors=stream.isatty())
 
 
+class OwnHandler(logging.StreamHandler[TextIO]):
+    """Is known again when logging is set up anew."""
+
+
 def _take_in_other_libraries(
     before: Sequence[Any], renderer: Any, stream: TextIO, level: int
 ) -> None:
-    handler = logging.StreamHandler(stream)
+    handler = OwnHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
@@ -129,9 +133,8 @@ def _take_in_other_libraries(
     )
     root = logging.getLogger()
     for old in list(root.handlers):
-        if getattr(old, "_of_streamkit", False):
+        if isinstance(old, OwnHandler):
             root.removeHandler(old)
-    handler._of_streamkit = True  # type: ignore[attr-defined]  # noqa: SLF001 - marks it as ours
     root.addHandler(handler)
     # Their `info` is noise (found credentials …); their warnings are not.
     root.setLevel(max(level, logging.WARNING))

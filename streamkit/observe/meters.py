@@ -69,7 +69,7 @@ class Meters:
     def throttle(self, operation: str) -> None:
         """Count a call that AWS throttled."""
         self.throttles(operation).add()
-        self.used.throttled += 1
+        self.used.throttle()
 
     def _of_operation(self, name: str, operation: str, known: dict[str, Counter]) -> Counter:
         found = known.get(operation)

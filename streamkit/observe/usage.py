@@ -22,6 +22,10 @@ class Usage:
     stream: float = 0.0
     throttled: int = 0
 
+    def begin(self, since: int) -> None:
+        """Note when counting begins, in epoch seconds."""
+        self.since = since
+
     def add(self, operation: str, units: float) -> None:
         """Count what a call has used."""
         if operation == STREAM_READ:
@@ -30,6 +34,10 @@ class Usage:
             self.read += units
         else:
             self.write += units
+
+    def throttle(self) -> None:
+        """Count a call that AWS throttled."""
+        self.throttled += 1
 
     @property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from streamkit.app import App
+from streamkit.app import App, consumers_of
 from streamkit.aws import Aws, patiently
 from streamkit.changes import ItemKey
 from streamkit.cursor import CursorStore
@@ -36,7 +36,6 @@ from streamkit.operating.sightings import (
     view_item,
 )
 from streamkit.processing.parking import lane_name
-from streamkit.running.workers import consumers_of
 from streamkit.source.listing import list_shards
 from streamkit.surroundings import Surroundings, survey
 

@@ -11,7 +11,7 @@ workers go on queueing meanwhile. The last change takes the lane away IF nothing
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
 from streamkit.decode import Page, Router
 from streamkit.errors import InvariantError, Unavailable
-from streamkit.fan_outs.broadcasting import Broadcaster
+from streamkit.fan_outs.broadcasting import Broadcaster, SetAside, nothing_aside
 from streamkit.fan_outs.serving import FanOutChange
 from streamkit.fleet.hosting import look
 from streamkit.handler import Handler
@@ -32,11 +32,12 @@ from streamkit.pacing import Pace, Pacing
 from streamkit.parked.listing import HeldLane, read_head
 from streamkit.parked.payload import whole_record
 from streamkit.parked.unparking import Head, leave, stay
+from streamkit.processing.attempts import Patience
 from streamkit.processing.dispatch import Dispatcher, Tools
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.loop import CommitLoop
 from streamkit.processing.outcome import Work
-from streamkit.processing.parking import LATE, UNREADABLE, Failure, Hold, Parked, next_due
+from streamkit.processing.parking import LATE, UNREADABLE, Failure, Parked, next_due
 from streamkit.processing.planning import Planner
 from streamkit.processing.tracing import NO_TRACING, Tracing
 from streamkit.sinks.outlets import Outlets
@@ -90,7 +91,8 @@ class Redriver:
 
     By hand (`automatic` is false) it tries every change it is asked for, as often as its handler's
     policy says, and what fails begins its count of tries anew. On its own it only tries what is
-    due, once.
+    due, once. `set_aside` is told of the lanes of recipients that a fan-out parks, by its
+    own lane's name.
     """
 
     app: App
@@ -103,18 +105,16 @@ class Redriver:
     outlets: Outlets = field(default_factory=Outlets)
     meters: Meters = UNMETERED
     tracing: Tracing = NO_TRACING
+    set_aside: SetAside = nothing_aside
     _dispatchers: dict[tuple[str, bool], Dispatcher] = field(default_factory=dict)
     _builds: Mapping[str, Build] = field(default_factory=dict)
     _in_builds: dict[tuple[str, Build], Handler] = field(default_factory=dict)
 
-    def tell(self, set_aside: Callable[[str, Mapping[str, Hold]], object]) -> None:
-        """Tell somebody of the lanes of recipients that a fan-out parks, by its own lane's name."""
-        self._broadcaster.set_aside = set_aside
-
     def __post_init__(self) -> None:
         """Find the consumer's control items."""
         self.store = CursorStore(self.aws.dynamodb, self.around.space(self.app))
-        self._broadcaster = Broadcaster(self.store, self.around.schemas, self.rng, self.clock)
+        parts = (self.store, self.around.schemas, self.rng, self.clock)
+        self._broadcaster = Broadcaster(*parts, self.set_aside)
 
     async def redrive(self, lane: str) -> LaneReport:
         """Run the lane's changes, first to last, until it is empty or one fails or is not due.
@@ -286,11 +286,10 @@ class Redriver:
                 cascades=self.app.cascades(),
                 meters=self.meters,
                 tracing=self.tracing,
+                # On its own it has other lanes to try meanwhile, and comes back to this one. It is
+                # in its lane already, where a slow sink holds up nothing else.
+                patience=Patience(reads=not self.automatic, sink_seconds=math.inf),
             )
-            # On its own it has other lanes to try meanwhile, and comes back to this one.
-            known.attempts = replace(known.attempts, patient=not self.automatic)
-            # It is in its lane already, where a slow sink holds up nothing else.
-            known.sending = replace(known.sending, patience=math.inf)
             self._dispatchers[place] = known
         return known
 

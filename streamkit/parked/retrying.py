@@ -11,10 +11,9 @@ permissions end the worker.
 """
 
 import math
-import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -22,13 +21,13 @@ import anyio
 import anyio.abc
 
 from streamkit.app import App
-from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
-from streamkit.clock import Clock
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.errors import InvariantError, RetryableError
+from streamkit.machine import Machine
 from streamkit.observe.logger import get_logger
 from streamkit.parked.listing import read_lanes
 from streamkit.parked.redriver import LaneReport, Redriver
-from streamkit.processing.dispatch import Dispatcher, Tools
+from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.parking import Hold
 from streamkit.surroundings import Surroundings
 
@@ -64,14 +63,54 @@ class _Holder:
     begun: Callable[[Mapping[str, Hold]], object]
 
 
-class LaneRetries:
-    """Tries the parked changes of one app on one worker. `run_for_ever` may be called once."""
+class Holders:
+    """The shards of one worker that hold lanes."""
 
-    def __init__(self, redriver: Redriver) -> None:
-        self._redriver = redriver
-        redriver.tell(self._set_aside)
+    def __init__(self) -> None:
+        self._shards: dict[str, _Holder] = {}
+
+    def add(self, shard: str, holder: _Holder) -> None:
+        """Note a shard."""
+        self._shards[shard] = holder
+
+    def remove(self, shard: str) -> None:
+        """Forget a shard."""
+        self._shards.pop(shard, None)
+
+    def get(self, shard: str) -> _Holder | None:
+        """Return a shard; None if it is not held here any more."""
+        return self._shards.get(shard)
+
+    @property
+    def lanes(self) -> set[str]:
+        """The lanes that any of the shards holds."""
+        return {name for holder in self._shards.values() for name in holder.lanes()}
+
+    def holds(self, lane: str) -> dict[str, tuple[_Holder, Hold]]:
+        """Return how shards hold a lane at this moment."""
+        held = [(shard, one, one.lanes().get(lane)) for shard, one in self._shards.items()]
+        return {shard: (holder, hold) for shard, holder, hold in held if hold is not None}
+
+    def begin(self, fan_out: str, lanes: Mapping[str, Hold]) -> None:
+        """Let the shards that hold a fan-out's lane hold those of recipients that it parked."""
+        for holder, _ in self.holds(fan_out).values():
+            holder.begun(lanes)
+
+
+class LaneRetries:
+    """Tries the parked changes of one app on one worker. `run_for_ever` may be called once.
+
+    Args:
+        redriver: redrives a lane; it tells the holders of the lanes that a fan-out begins.
+        holders: the shards that hold lanes.
+        wrote: is called when a change of a lane has been committed.
+    """
+
+    def __init__(
+        self, redriver: Redriver, holders: Holders, wrote: Callable[[], object] = lambda: None
+    ) -> None:
+        self._redriver, self._holders, self._wrote = redriver, holders, wrote
         self._clock = redriver.clock
-        self._holders: dict[str, _Holder] = {}
         self._due: dict[str, float] = {}
         self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
         self._handlers: dict[str, str] = {}
@@ -80,7 +119,6 @@ class LaneRetries:
         self._stuck: set[str] = set()
         self._foreign: set[tuple[str, str]] = set()
         self._heard = self._learnt = 0
-        self.wrote: Callable[[], object] = lambda: None
         self._runners: Counter[str] = Counter()
         self._paused = False
         self._woken = anyio.Event()
@@ -89,21 +127,28 @@ class LaneRetries:
     def of(
         cls,
         app: App,
-        aws: Aws,
+        machine: Machine,
         around: Surroundings,
-        tools: Tools,
+        like: Dispatcher,
         *,
-        rng: random.Random,
-        clock: Clock,
-        like: Dispatcher | None = None,
+        wrote: Callable[[], object] = lambda: None,
     ) -> "LaneRetries":
-        """Make one for an app, with what its handlers ask for; it sends and counts as `like`."""
-        redriver = Redriver(app, aws, around, tools, rng, clock, automatic=True)
-        if like is not None:
-            redriver = replace(
-                redriver, outlets=like.outlets, meters=like.meters, tracing=like.tracing
-            )
-        return cls(redriver)
+        """Make one for an app; it reads, sends and counts as the dispatcher `like` does."""
+        holders = Holders()
+        redriver = Redriver(
+            app,
+            machine.aws,
+            around,
+            like.tools,
+            machine.rng,
+            machine.clock,
+            automatic=True,
+            outlets=like.outlets,
+            meters=like.meters,
+            tracing=like.tracing,
+            set_aside=holders.begin,
+        )
+        return cls(redriver, holders, wrote)
 
     def watch(
         self,
@@ -122,7 +167,7 @@ class LaneRetries:
             begun: is called with lanes that the shard holds from now on: of recipients for whom a
                 fan-out has parked its change.
         """
-        self._holders[shard] = _Holder(lanes, emptied, begun)
+        self._holders.add(shard, _Holder(lanes, emptied, begun))
         self.wake()
 
     def wake(self) -> None:
@@ -140,18 +185,16 @@ class LaneRetries:
     @property
     def parked(self) -> int:
         """How many items have parked changes here; audiences that are being served do not count."""
-        held = {name for holder in self._holders.values() for name in holder.lanes()}
-        return len(held - self._serving)
+        return len(self._holders.lanes - self._serving)
 
     @property
     def stuck(self) -> int:
         """How many of them wait for a person, as far as is known here."""
-        held = {name for holder in self._holders.values() for name in holder.lanes()}
-        return len(held & self._stuck)
+        return len(self._holders.lanes & self._stuck)
 
     def unwatch(self, shard: str) -> None:
         """Leave a shard's lanes to its next owner; one that is being tried is finished."""
-        self._holders.pop(shard, None)
+        self._holders.remove(shard)
 
     def pause(self, *, paused: bool) -> None:
         """Begin with no lane any more; or go on."""
@@ -178,7 +221,7 @@ class LaneRetries:
         heard = self._heard
         if self._foreign:
             await self._look_again()
-        held = {name for holder in self._holders.values() for name in holder.lanes()}
+        held = self._holders.lanes
         self._due = {name: due for name, due in self._due.items() if name in held}
         self._handlers = {name: self._handlers[name] for name in self._due.keys() & self._handlers}
         self._serving &= held
@@ -203,7 +246,7 @@ class LaneRetries:
 
     async def _learn(self, unknown: Iterator[str]) -> None:
         """Read when new lanes are due."""
-        began = {name: self._holds(name) for name in islice(unknown, _NEW_MAX)}
+        began = {name: self._holders.holds(name) for name in islice(unknown, _NEW_MAX)}
         if not began:
             return
         found = {lane.name: lane for lane in await read_lanes(self._redriver.store, sorted(began))}
@@ -224,7 +267,7 @@ class LaneRetries:
         try:
             while waiting and not self._paused:
                 lane = waiting.popleft()
-                holds = self._holds(lane)
+                holds = self._holders.holds(lane)
                 if holds:
                     await self._try(lane, holds)
                 if holds and lane in self._serving and self._is_next(lane):
@@ -259,7 +302,7 @@ class LaneRetries:
         """Remember what became of a lane, and say so where it matters."""
         self._serving.discard(report.lane)
         if report.done or report.serving:
-            self.wrote()
+            self._wrote()
         known: dict[str, Any] = {
             "lane": report.lane,
             "handler": report.handler,
@@ -288,11 +331,6 @@ class LaneRetries:
             by = report.handler
             log.often("lane.retried", by=by, every=_TOLD, **known, due=report.due)
 
-    def _set_aside(self, fan_out: str, lanes: Mapping[str, Hold]) -> None:
-        """A fan-out has parked its change for recipients: whoever holds its lane holds theirs."""
-        for holder, _ in self._holds(fan_out).values():
-            holder.begun(lanes)
-
     async def _look_again(self) -> None:
         """Learn which lanes there are beside one that somebody else has taken apart.
 
@@ -309,14 +347,6 @@ class LaneRetries:
             new = {name: Hold(chunk) for name in item["lanes"]["SS"] if name not in known}
             if new:
                 holder.begun(new)
-
-    def _holds(self, lane: str) -> dict[str, tuple[_Holder, Hold]]:
-        """Return how shards hold a lane at this moment."""
-        held = ((shard, holder, holder.lanes().get(lane)) for shard, holder in self._all())
-        return {shard: (holder, hold) for shard, holder, hold in held if hold is not None}
-
-    def _all(self) -> list[tuple[str, _Holder]]:
-        return list(self._holders.items())
 
     def _emptied(self, lane: str, before: Mapping[str, tuple[_Holder, Hold]]) -> None:
         """Tell the shards that hold a lane that it is gone.

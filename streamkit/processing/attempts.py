@@ -14,18 +14,34 @@ from streamkit.errors import PoisonChange, Unavailable
 from streamkit.processing.failures import Failures
 from streamkit.processing.outcome import Outcome, Work
 from streamkit.processing.parking import Failure
+from streamkit.sinks.outlets import SLOW_SECONDS
 
 _BLOCK_PAUSE_MAX = 30.0
 """Seconds between the tries of a blocked change: soon enough to notice a downstream's recovery."""
 
 
 @dataclass(frozen=True)
+class Patience:
+    """How long a host waits for others.
+
+    `reads` says whether it waits for a table that cannot be read. A change that a sink has not
+    taken after `sink_seconds` goes on in its lane, if its handler does not block.
+    """
+
+    reads: bool = True
+    sink_seconds: float = SLOW_SECONDS
+
+
+PATIENT = Patience()
+
+
+@dataclass(frozen=True)
 class Attempts:
-    """Attempts of one worker. If it is `patient` it waits for a table that cannot be read."""
+    """Attempts of one worker."""
 
     failures: Failures
     rng: random.Random
-    patient: bool = True
+    patience: Patience
 
     async def persist(
         self,
@@ -40,7 +56,7 @@ class Attempts:
         The outcome waits afterwards if it cannot succeed now, and `until` was set.
 
         Raises:
-            Unavailable: a table cannot be read just now, and who attempts is not patient.
+            Unavailable: a table cannot be read just now, and the host does not wait for it.
         """
         handler, policy = outcome.handler, outcome.handler.policy
         number, pause, waits = 0, policy.backoff_seconds, False
@@ -51,7 +67,7 @@ class Attempts:
                     await attempt()
                 except Exception as error:  # whatever user code raises is its failure
                     if isinstance(error, Unavailable):
-                        if not self.patient:
+                        if not self.patience.reads:
                             raise
                         number -= 1  # the table's trouble is not the change's: it is not counted
                     hopeless = isinstance(error, PoisonChange) or number >= policy.attempts

@@ -76,14 +76,14 @@ class Committer:
         dynamodb: Any,
         space: ControlSpace,
         cursor: Cursor,
-        schemas: Mapping[str, TableSchema],
+        tables: Mapping[str, TableSchema],
         rng: random.Random,
         meters: Meters = UNMETERED,
     ) -> None:
         self.cursor = cursor
         self._dynamodb = dynamodb
         self._space = space
-        self._schemas = schemas
+        self.tables = tables
         self._rng = rng
         self._meters = meters
         self._sent: dict[str, Batch] = {}
@@ -131,7 +131,7 @@ class Committer:
         cursor = self._cursor_action(batch)
         first = render(cursor, self._space.schema)
         first["Update"]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-        rest = [render(action, self._schemas[action.ref.table]) for action in batch.actions]
+        rest = [render(action, self.tables[action.ref.table]) for action in batch.actions]
         return [first, *rest]
 
     def _cursor_action(self, batch: Batch) -> Action:
@@ -174,7 +174,7 @@ class Committer:
             return await self._invalid(Invalid(effects, verdict.code))
         if isinstance(verdict, Refused):
             actions = [batch.actions[place - 1] for place in verdict.items]
-            sources = await blamed(self._dynamodb, self._schemas, actions)
+            sources = await blamed(self._dynamodb, self.tables, actions)
             return Refused(sources) if sources else Again(throttled=False)
         if verdict is not None:
             return verdict

@@ -16,12 +16,10 @@ from typing import Any
 import anyio
 
 from streamkit.actions import CHILD
-from streamkit.clock import Clock
 from streamkit.control import START, Cursor
-from streamkit.cursor import CursorStore, creation
+from streamkit.cursor import creation
 from streamkit.decode import Record
 from streamkit.errors import InvariantError
-from streamkit.model.tables import Tables
 from streamkit.pacing import ByteBudget, Pacing
 from streamkit.processing.commit import Applied, Batch, Committer, Verdict
 from streamkit.processing.dispatch import Dispatcher
@@ -35,35 +33,34 @@ from streamkit.processing.verdicts import Again, Refused
 
 
 class CommitStage:
-    """Commits what one shard's changes have led to. It is the fence of its own loop."""
+    """Commits what one shard's changes have led to. It is the fence of its own loop.
+
+    `wrote` is called when a commit has written items of the application.
+    """
 
     def __init__(
         self,
         dispatcher: Dispatcher,
         planner: Planner,
         committer: Committer,
-        store: CursorStore,
-        tables: Tables,
+        held: HeldLanes,
         pacing: Pacing,
         budget: ByteBudget,
-        clock: Clock,
+        wrote: Callable[[], object],
     ) -> None:
         self.shard = committer.cursor.name
         self.committer = committer
-        held = HeldLanes(store, planner.holds)
-        self.loop = CommitLoop(self, dispatcher, planner, held, tables, pacing)
+        self.loop = CommitLoop(self, dispatcher, planner, held, committer.tables, pacing)
+        self.dispatcher, self.pacing = dispatcher, pacing
         self.held, self.stopping = held, self.loop.stopping
         self.quiet = anyio.Event()
         self.quiet.set()
-        self.wrote: Callable[[], object] = lambda: None
         self.seen = committer.cursor.seen
-        self._dispatcher = dispatcher
-        self._store = store
-        self._pacing = pacing
+        self._wrote = wrote
         self._budget = budget
-        self._clock = clock
+        self._clock = planner.clock
         self._position, self._dated = committer.cursor.position, committer.cursor.dated
-        self._persisted_at = clock.monotonic()
+        self._persisted_at = self._clock.monotonic()
         self._business_since = False
 
     @property
@@ -90,8 +87,12 @@ class CommitStage:
 
     async def set_aside(self, records: Sequence[Record]) -> None:
         """Set aside the records that cannot be read, before anything behind them is committed."""
-        rng, meters = self._dispatcher.rng, self._dispatcher.meters
-        await set_aside(self._store, records, self.shard, self._clock, rng, meters)
+        rng, meters = self.dispatcher.rng, self.dispatcher.meters
+        await set_aside(self.held.store, records, self.shard, self._clock, rng, meters)
+
+    def note_seen(self, seen: int) -> None:
+        """Note that every record created before `seen` (epoch seconds) was read."""
+        self.seen = max(self.seen, seen)
 
     async def run(self) -> None:
         """Commit until nothing waits, or what waits is to be left to another owner."""
@@ -137,7 +138,7 @@ class CommitStage:
     def adopted(self, won: Batch) -> None:
         """Note that a commit has written the position."""
         if not all(action.is_control for action in won.actions):
-            self.wrote()
+            self._wrote()
         self._persisted_at = self._clock.monotonic()
         self._business_since = bool(self.works)
 
@@ -153,9 +154,9 @@ class CommitStage:
     def persist_due(self) -> float:
         """The seconds until the position has to be written although nothing else is."""
         if self._position == self.cursor.position and self.seen <= self.cursor.seen + 1:
-            return self._pacing.quiet_seconds
+            return self.pacing.quiet_seconds
         seconds = (
-            self._pacing.checkpoint_seconds if self._business_since else self._pacing.quiet_seconds
+            self.pacing.checkpoint_seconds if self._business_since else self.pacing.quiet_seconds
         )
         return self._persisted_at + seconds - self._clock.monotonic()
 
@@ -218,7 +219,7 @@ class CommitStage:
                 if verdict.batch is batch:
                     return
             else:
-                await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))
+                await anyio.sleep(self.pacing.contended(throttled=isinstance(verdict, Again)))
 
     # -- the end of the shard ------------------------------------------------------------------
 
@@ -249,7 +250,7 @@ class CommitStage:
             seen, dated = finished.seen, finished.dates_children
             heirs = [replace(c, holds=finished.holds, seen=seen, dated=dated) for c in children]
             new = [child for child in heirs if child.name not in there]
-            actions = [action for child in new for action in creation(self._store.space, child)]
+            actions = [action for child in new for action in creation(self.held.store.space, child)]
             batch = Batch(finished, fold(actions))
             verdict = await self.committer.commit(batch)
             if isinstance(verdict, Applied):
@@ -259,4 +260,4 @@ class CommitStage:
             elif isinstance(verdict, Refused):
                 there |= {source.handler for source in verdict.sources if source.effect == CHILD}
             else:
-                await anyio.sleep(self._pacing.contended(throttled=isinstance(verdict, Again)))
+                await anyio.sleep(self.pacing.contended(throttled=isinstance(verdict, Again)))

@@ -31,7 +31,7 @@ from streamkit.model.tables import Tables
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.pacing import GIVE_WAY_SECONDS, Turn
-from streamkit.processing.attempts import Attempts
+from streamkit.processing.attempts import PATIENT, Attempts, Patience
 from streamkit.processing.failures import Counts, Failures
 from streamkit.processing.lanes import into_lanes
 from streamkit.processing.outcome import Aim, Outcome, Work, resolve
@@ -84,6 +84,7 @@ class Dispatcher:
     cascades: Cascades = field(default_factory=Cascades)
     meters: Meters = UNMETERED
     tracing: Tracing = NO_TRACING
+    patience: Patience = PATIENT
     _listeners: dict[tuple[type[Entity], Kind], tuple[Handler, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,7 +97,7 @@ class Dispatcher:
         self._typed = TypedChanges(self.handlers, self.schema)
         self.change_of = self._typed.change_of
         self._traced = self.tracing.is_on
-        self.attempts = Attempts(self.failures, self.rng)
+        self.attempts = Attempts(self.failures, self.rng, self.patience)
         self.sending = Sending(self.outlets, self.attempts)
         for handler in self.handlers:
             for kind in handler.kinds:

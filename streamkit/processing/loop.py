@@ -17,7 +17,7 @@ the fence raises, such as `LeaseLost`: drop everything, nothing is lost.
 
 import math
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ import anyio
 
 from streamkit.actions import ITEMS_MAX, READ
 from streamkit.control import Cursor
-from streamkit.model.tables import Tables
+from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pacing
 from streamkit.processing.commit import Applied, Batch, Verdict
@@ -85,7 +85,7 @@ class CommitLoop:
     dispatcher: Dispatcher
     planner: Planner
     held: HeldLanes
-    tables: Tables
+    tables: Mapping[str, TableSchema]
     pacing: Pacing
     deadline: float = math.inf
     patient: bool = True

@@ -18,7 +18,7 @@ from streamkit.changes import ItemKey
 from streamkit.observe.logger import get_logger
 from streamkit.processing.attempts import Attempts
 from streamkit.processing.outcome import Outcome, Work
-from streamkit.sinks.outlets import SLOW_SECONDS, Outlets
+from streamkit.sinks.outlets import Outlets
 from streamkit.sinks.sink import Delivery
 
 log = get_logger("streamkit.dispatch")
@@ -26,15 +26,10 @@ log = get_logger("streamkit.dispatch")
 
 @dataclass(frozen=True)
 class Sending:
-    """Delivers for one worker.
-
-    `patience` is in seconds: a change that is not delivered by then goes on in its lane, if its
-    handler does not block.
-    """
+    """Delivers for one worker."""
 
     outlets: Outlets
     attempts: Attempts
-    patience: float = SLOW_SECONDS
 
     async def send_all(
         self, batch: Iterable[tuple[Work, Outcome]], shard_id: str, until: anyio.Event
@@ -82,8 +77,9 @@ class Sending:
             until: is set when what cannot be delivered now is to be left to another worker.
         """
         blocks = self.attempts.failures.blocks(outcome.handler)
+        seconds = math.inf if blocks else self.attempts.patience.sink_seconds
         slow = any(self.outlets.is_slow(send.sink) for send in outcome.sends)
-        if slow and not blocks and self.patience < math.inf:
+        if slow and seconds < math.inf:
             outcome.defer()
             return
         left = list(deliveries(work, outcome))
@@ -94,7 +90,7 @@ class Sending:
                 del left[0]
             outcome.sent = True
 
-        with anyio.move_on_after(math.inf if blocks else self.patience) as scope:
+        with anyio.move_on_after(seconds) as scope:
             await self.attempts.persist(attempt, work, outcome, shard_id, until)
         if scope.cancelled_caught:
             name = outcome.handler.name

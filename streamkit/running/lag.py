@@ -169,7 +169,7 @@ async def measure(
     known = bound(cursor, now)
     if known.seconds is not None and known.seconds <= _FRESH_SECONDS:
         return Lag(0.0, "measured")
-    reader = _reader(aws, stream_arn, cursor, clock, founded)
+    reader = ShardReader(aws, stream_arn, cursor, clock, random.Random(), founded)
     try:
         unread = await _first_unread(reader, wants)
     except RetentionLost:
@@ -199,7 +199,7 @@ async def has_read(
         RetentionLost: records after the position are gone.
         ClientError: the stream does not answer for now.
     """
-    reader = _reader(aws, stream_arn, cursor, clock, founded)
+    reader = ShardReader(aws, stream_arn, cursor, clock, random.Random(), founded)
     unread = await _first_unread(reader, wants)
     return unread.known if unread.created_at is None else unread.created_at > moment
 
@@ -213,21 +213,6 @@ class _Unread:
 
     created_at: float | None
     known: bool = True
-
-
-def _reader(aws: Aws, stream_arn: str, cursor: Cursor, clock: Clock, founded: float) -> ShardReader:
-    return ShardReader(
-        aws,
-        stream_arn,
-        cursor.name,
-        cursor.position,
-        float(cursor.seen),
-        clock,
-        random.Random(),
-        since=cursor.since,
-        founded=founded,
-        dated=cursor.dated,
-    )
 
 
 async def _first_unread(reader: ShardReader, wants: Callable[[Record], bool]) -> _Unread:

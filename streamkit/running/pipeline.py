@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+import anyio.abc
 
 from streamkit.activity import Activity
 from streamkit.aggregates.turning import Turning
@@ -27,14 +28,12 @@ from streamkit.control import Cursor
 from streamkit.decode import Page, Record
 from streamkit.errors import RetentionLost
 from streamkit.observe.logger import get_logger
-from streamkit.pacing import ByteBudget, Pacing
-from streamkit.polling import PollingPool
 from streamkit.processing.committing import CommitStage
 from streamkit.processing.dispatch import Dispatcher, Run
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure
 from streamkit.running.lag import Behind
-from streamkit.source.loss import Losses
+from streamkit.running.reading import Reading
 from streamkit.source.reader import ShardReader
 from streamkit.source.sharing import SharedReader
 
@@ -51,7 +50,7 @@ _TRIES_MAX = 2
 
 
 class Closing(Protocol):
-    """Who is told of a shard's pages, and how its pipeline closed."""
+    """Is told of a shard's pages, and how its pipeline closed."""
 
     def note_read(self) -> None:
         """A page was read."""
@@ -62,31 +61,34 @@ class Closing(Protocol):
     async def released(self, pipeline: "ShardPipeline") -> None:
         """The shard was given up; what is dispatched is committed."""
 
+    def failed(self, pipeline: "ShardPipeline", error: Exception) -> bool:
+        """Say whether an error ends this shard alone, which is dropped then."""
+
 
 @dataclass
 class ShardPipeline:
-    """Runs one shard for one owner."""
+    """Runs one shard for one owner. `shared` is its reader where other consumers read it, too."""
 
     reader: ShardReader
-    dispatcher: Dispatcher
     stage: CommitStage
-    pool: PollingPool
-    pacing: Pacing
-    budget: ByteBudget
-    losses: Losses
-    closing: Closing
-    alone: anyio.Lock
-    pages: SharedReader
-    behind: Behind
     turning: Turning
-    activity: Activity = field(init=False)
-    quiet_pages: int = 0
+    reading: Reading
+    closing: Closing
+    group: anyio.abc.TaskGroup
+    shared: SharedReader | None = None
+    _quiet_pages: int = 0
+    _quiet_since: int = 0
     _cautious: bool = False
     _processing: bool = False
     _committing: bool = False
     _broken_off: bool = False
     _closed: bool = False
     _reading: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing going on."""
+        self.activity = Activity(self.group, self._failed, self.rested)
+        self.behind = Behind(self.reader.clock, self.cursor.seen)
 
     @property
     def shard(self) -> str:
@@ -97,6 +99,16 @@ class ShardPipeline:
     def cursor(self) -> Cursor:
         """The cursor as it is in the table."""
         return self.stage.cursor
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Runs the handlers."""
+        return self.stage.dispatcher
+
+    @property
+    def quiet_pages(self) -> int:
+        """How many pages without a change came in a row since something was written here."""
+        return self._quiet_pages if self._quiet_since == self.reading.writes.number else 0
 
     @property
     def waits(self) -> bool:
@@ -122,7 +134,7 @@ class ShardPipeline:
         self._cautious = cursor.takes >= _TAKES_MAX or bool(cursor.trying)
         if self._cautious:
             log.warning("shard.suspected", shard=self.shard, takes=cursor.takes, tries=cursor.tries)
-        self.pool.add(self.poll)
+        self.reading.pool.add(self.poll)
 
     def stop(self) -> None:
         """Ask for a graceful end: what is dispatched is committed, then the shard is released.
@@ -133,6 +145,19 @@ class ShardPipeline:
         self._reading.cancel()
         if not self.activity.busy:
             self.rested()
+
+    def end(self) -> None:
+        """End all that goes on, at once, and read no more."""
+        self.activity.cancel()
+        self.leave()
+
+    def leave(self) -> None:
+        """Let go of what other consumers of this process keep for it."""
+        if self.shared is not None:
+            self.shared.close()
+
+    def _failed(self, error: Exception) -> bool:
+        return self.closing.failed(self, error)
 
     def rested(self) -> None:
         """Close, when there is nothing left to do here."""
@@ -165,7 +190,7 @@ class ShardPipeline:
     async def _poll(self) -> float | None:
         if self._closed or self._processing or self.reader.ended or self.stage.stopping.is_set():
             return None
-        if not self.budget.has_room(self.shard):
+        if not self.reading.budget.has_room(self.shard):
             return _FULL_SECONDS
         if self.turning.due(self.reader.seen):
             self._apart(self._turn)
@@ -190,7 +215,7 @@ class ShardPipeline:
             return None
         works, later, business = await self._dispatch(page)
         self._note_traffic(page, business)
-        pause = self.pacing.pause(business, len(page.records))
+        pause = self.stage.pacing.pause(business, len(page.records))
         if later or self.turning.late:
             self._apart(self._process, page, works, later, business, pause)
             return None
@@ -207,11 +232,12 @@ class ShardPipeline:
 
     def _rest(self, pause: float) -> float:
         """Return the pause, or none if the next page is here already, read for another consumer."""
-        return 0.0 if self.pages.ready else pause
+        return 0.0 if self.shared is not None and self.shared.ready else pause
 
     def _note_traffic(self, page: Page, business: int) -> None:
         busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
-        self.quiet_pages = 0 if busy else self.quiet_pages + 1
+        self._quiet_pages = 0 if busy else self.quiet_pages + 1
+        self._quiet_since = self.reading.writes.number
 
     def _apart(self, process: Callable[..., Awaitable[None]], *arguments: object) -> None:
         """Go on in a task, so that a slow handler does not take a place in the pool."""
@@ -239,7 +265,7 @@ class ShardPipeline:
             return
         works, later, business = await self.dispatcher.works(page, self.shard, self.turning.as_run)
         self._note_traffic(page, business)
-        pause = self.pacing.pause(business, len(page.records))
+        pause = self.stage.pacing.pause(business, len(page.records))
         await self._process(page, works, later, business, pause)
 
     async def _run_lanes(self, later: list[Run], works: list[Work]) -> None:
@@ -251,13 +277,13 @@ class ShardPipeline:
     def _go_on(self, pause: float) -> None:
         self._processing = False
         if not self.reader.ended:
-            self.pool.add(self.poll, pause)
+            self.reading.pool.add(self.poll, pause)
 
     def _hand_over(self, page: Page, works: list[Work], business: int) -> None:
         stage = self.stage
-        stage.seen = max(stage.seen, int(self.reader.seen))
+        stage.note_seen(int(self.reader.seen))
         if page.records:
-            self.budget.take(self.shard, page.size)
+            self.reading.budget.take(self.shard, page.size)
             works.append(Work(self.reader.position, self.reader.dated, page_bytes=page.size))
             stage.enqueue(works, business=business > 0)
         if stage.works or stage.persist_due <= 0:
@@ -266,7 +292,7 @@ class ShardPipeline:
     async def _settle(self, lost: RetentionLost) -> None:
         """Do what the app's policy says, once all that was read before is committed; then go on."""
         await self.stage.quiet.wait()
-        pause = await self.losses.settle(lost)
+        pause = await self.reading.losses.settle(lost)
         if pause is None:
             self.reader.resume(lost)
             await self.stage.note_loss(int(self.reader.seen))
@@ -293,7 +319,7 @@ class ShardPipeline:
                 return
             works: list[Work] = []
             # One in all of the worker's shards at a time, so that its end tells which it was.
-            async with self.alone:
+            async with self.reading.alone:
                 if self.dispatcher.wants(record):
                     wanted += 1
                     works = await self._try(record)

@@ -9,38 +9,32 @@ failure: a lost lease ends its own shard at once and is nothing special; what is
 stream or the table ends the worker.
 """
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 import anyio.abc
 
-from streamkit.activity import Activity
 from streamkit.aggregates.turning import Turning
-from streamkit.aws import Aws
-from streamkit.clock import Clock
 from streamkit.control import Cursor, child_of
-from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost, StreamSilent
-from streamkit.fleet.coordinator import Coordinator
+from streamkit.fleet.view import FleetView
+from streamkit.machine import Machine
 from streamkit.model.builds import Build
 from streamkit.observe.logger import get_logger
 from streamkit.observe.shards import ShardEvent, ShardHook, Turn, tell
-from streamkit.pacing import ByteBudget, Pace, Pacing
+from streamkit.pacing import Pacing
 from streamkit.parked.retrying import LaneRetries
-from streamkit.polling import PollingPool
 from streamkit.processing.commit import Committer
 from streamkit.processing.committing import CommitStage
 from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.holds import HeldLanes
 from streamkit.processing.planning import Planner
-from streamkit.running.lag import Behind
 from streamkit.running.pipeline import ShardPipeline
-from streamkit.source.asking import AskRate
+from streamkit.running.reading import Reading
 from streamkit.source.listing import list_children
-from streamkit.source.loss import Losses
 from streamkit.source.reader import ShardReader
-from streamkit.source.sharing import SharedReads
 from streamkit.surroundings import Surroundings
 
 log = get_logger("streamkit.worker")
@@ -50,24 +44,16 @@ _TAKEN_AT_ONCE = 16
 
 @dataclass
 class ShardSet:
-    """Runs pipelines in a task group that the worker owns, in its coordinator's generation."""
+    """Runs pipelines in a task group that the worker owns, in its generation."""
 
-    aws: Aws
+    machine: Machine
     around: Surroundings
-    store: CursorStore
     dispatcher: Dispatcher
-    budget: ByteBudget
-    pace: Pace
-    clock: Clock
-    rng: random.Random
-    pool: PollingPool
-    losses: Losses
-    group: anyio.abc.TaskGroup
+    reading: Reading
     retries: LaneRetries
-    asks: AskRate
-    reads: SharedReads
+    view: FleetView
+    group: anyio.abc.TaskGroup
     hook: ShardHook | None = None
-    coordinator: Coordinator = field(init=False)
     running: dict[str, ShardPipeline] = field(default_factory=dict)
     stopping: bool = False
     paused: bool = False
@@ -76,11 +62,10 @@ class ShardSet:
     _emptied: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self) -> None:
-        """Bound how many shards are taken at once; let what is redriven count as work."""
-        self.retries.wrote = self.count_anew
+        """Bound how many shards are taken at once."""
+        self.store = self.view.known.store
         self._takers = anyio.Semaphore(_TAKEN_AT_ONCE)
-        self._alone = anyio.Lock()
-        self._read_at = self.clock.monotonic()
+        self._read_at = self.machine.clock.monotonic()
 
     # -- what the coordinator asks for ---------------------------------------------------------
 
@@ -108,7 +93,7 @@ class ShardSet:
         mine = pipeline.cursor
         given_up = (mine.epoch, None) == (cursor.epoch, cursor.owner)
         if mine.epoch < cursor.epoch or given_up or mine.generation < cursor.generation:
-            self._failed(pipeline, LeaseLost("another worker has taken it"))
+            self.failed(pipeline, LeaseLost("another worker has taken it"))
 
     def give_all(self) -> None:
         """Begin to release every shard."""
@@ -120,7 +105,7 @@ class ShardSet:
         if paused == self.paused:
             return
         self.paused = paused
-        self.pool.pause(paused=paused)
+        self.reading.pool.pause(paused=paused)
         self.retries.pause(paused=paused)
         if not paused:
             log.info("consumer.resumed", shards=len(self.running))
@@ -140,7 +125,7 @@ class ShardSet:
     def abandon(self) -> None:
         """Let go of what this process shares, of shards that nothing goes on for any more."""
         for pipeline in self.running.values():
-            pipeline.pages.close()
+            pipeline.leave()
 
     # -- what others ask about -----------------------------------------------------------------
 
@@ -154,11 +139,6 @@ class ShardSet:
             for pipeline in self.running.values()
         )
 
-    def count_anew(self) -> None:
-        """Count quiet pages from now on: somebody has written, and wants to see it processed."""
-        for pipeline in self.running.values():
-            pipeline.quiet_pages = 0
-
     @property
     def silence(self) -> float:
         """For how many seconds no page was read, although there are shards to read.
@@ -166,12 +146,12 @@ class ShardSet:
         A shard whose page is with slow handlers is not to be read.
         """
         if self.paused or not any(pipeline.reads for pipeline in self.running.values()):
-            self._read_at = self.clock.monotonic()
-        return self.clock.monotonic() - self._read_at
+            self._read_at = self.machine.clock.monotonic()
+        return self.machine.clock.monotonic() - self._read_at
 
     def note_read(self) -> None:
         """A page was read: the stream answers."""
-        self._read_at = self.clock.monotonic()
+        self._read_at = self.machine.clock.monotonic()
 
     # -- the life of a shard -------------------------------------------------------------------
 
@@ -180,15 +160,14 @@ class ShardSet:
             async with self._takers:
                 if self.stopping:
                     return
-                me = self.coordinator.me
+                me = self.view.me
                 taken = await self.store.take(cursor, me.name, me.generation)
                 if taken.finished:  # by an owner before, after the cursor was read
-                    self.coordinator.found(taken)
+                    self.view.found(taken)
                     return
                 pipeline = self._pipeline(taken)
                 self.running[cursor.name] = pipeline
                 held = pipeline.stage.held
-                held.began = self.retries.wake
                 self.retries.watch(cursor.name, lambda: held.lanes, held.forget, held.begin)
                 log.info("shard.taken", shard=cursor.name, epoch=taken.epoch)
                 self._tell("taken", cursor.name)
@@ -196,72 +175,54 @@ class ShardSet:
                 if self.stopping:
                     pipeline.stop()
         except LeaseLost:
-            self.coordinator.lost(cursor.name)
+            self.view.lost(cursor.name)
         finally:
             del self._taking[cursor.name]
             self._emptied.set()
 
     def _pipeline(self, cursor: Cursor) -> ShardPipeline:
-        space = self.store.space
         arn = self.around.table.stream_arn or ""
-        pacing = Pacing(self.pace, self.rng)
-        stage = CommitStage(
+        stage = self._stage(cursor)
+        turning = Turning(self._builds, lambda: stage.cursor, self.store)
+        shared = None
+        if self.reading.reads is not None:
+            shared = self.reading.reads.join(arn, cursor.name, partial(self._hasten, cursor.name))
+        pages, clock, rng = shared or self.machine.aws, self.machine.clock, self.machine.rng
+        joined = self.view.rollout.joined
+        reader = ShardReader(pages, arn, cursor, clock, rng, joined.founded if joined else 0)
+        return ShardPipeline(reader, stage, turning, self.reading, self, self.group, shared)
+
+    def _stage(self, cursor: Cursor) -> CommitStage:
+        space, rng = self.store.space, self.machine.rng
+        planner = Planner(space, self.machine.clock, cursor.name)
+        return CommitStage(
             self.dispatcher,
-            Planner(space, self.clock, cursor.name),
+            planner,
             Committer(
-                self.aws.dynamodb,
+                self.machine.aws.dynamodb,
                 space,
                 cursor,
                 self.around.schemas,
-                self.rng,
+                rng,
                 self.dispatcher.meters,
             ),
-            self.store,
-            self.around.schemas,
-            pacing,
-            self.budget,
-            self.clock,
+            HeldLanes(self.store, planner.holds, self.retries.wake),
+            Pacing(self.reading.pace, rng),
+            self.reading.budget,
+            self.reading.writes.note,
         )
-        stage.wrote = self.count_anew  # what was written comes back, perhaps in another shard
-        joined = self.coordinator.rollout.joined
-        pages = self.reads.join(arn, cursor.name, lambda: self.pool.hasten(pipeline.poll))
-        reader = ShardReader(
-            pages,
-            arn,
-            cursor.name,
-            cursor.position,
-            cursor.seen,
-            self.clock,
-            self.rng,
-            cursor.since,
-            joined.founded if joined else 0,
-            half_done=bool(cursor.done or cursor.trying),
-            dated=cursor.dated,
-        )
-        pipeline = ShardPipeline(
-            reader,
-            self.dispatcher,
-            stage,
-            self.pool,
-            pacing,
-            self.budget,
-            self.losses,
-            closing=self,
-            alone=self._alone,
-            pages=pages,
-            behind=Behind(self.clock, cursor.seen),
-            turning=Turning(self._builds, lambda: stage.cursor, self.store),
-        )
-        pipeline.activity = Activity(
-            self.group, lambda error: self._failed(pipeline, error), pipeline.rested
-        )
-        return pipeline
+
+    def _hasten(self, shard: str) -> None:
+        """Read a shard at once: another consumer has read a page with records of it."""
+        pipeline = self.running.get(shard)
+        if pipeline is not None:
+            self.reading.pool.hasten(pipeline.poll)
 
     def _builds(self) -> Mapping[str, Build]:
-        joined = self.coordinator.rollout.joined
+        joined = self.view.rollout.joined
         return joined.builds if joined else {}
 
-    def _failed(self, pipeline: ShardPipeline, error: Exception) -> bool:
+    def failed(self, pipeline: ShardPipeline, error: Exception) -> bool:
         """A lost lease ends everything that goes on for its shard; all else ends the worker."""
         if not isinstance(error, LeaseLost):
             return False
@@ -269,7 +230,7 @@ class ShardSet:
             log.info("shard.lost", shard=pipeline.shard, reason=str(error))
             self._tell("lost", pipeline.shard)
             self._drop(pipeline)
-            self.coordinator.lost(pipeline.shard)
+            self.view.lost(pipeline.shard)
         return True
 
     def _tell(self, what: Turn, shard: str) -> None:
@@ -278,9 +239,8 @@ class ShardSet:
     def _drop(self, pipeline: ShardPipeline) -> None:
         del self.running[pipeline.shard]
         self.retries.unwatch(pipeline.shard)
-        self.budget.forget(pipeline.shard)
-        pipeline.activity.cancel()
-        pipeline.pages.close()
+        self.reading.budget.forget(pipeline.shard)
+        pipeline.end()
         self._emptied.set()
 
     # -- how a shard closes --------------------------------------------------------------------
@@ -291,10 +251,10 @@ class ShardSet:
         await self.store.release(cursor)
         log.info("shard.released", shard=cursor.name)
         self._tell("released", cursor.name)
-        self.coordinator.found(replace(cursor, owner=None))
+        self.view.found(replace(cursor, owner=None))
         self._drop(pipeline)
         if not self.stopping:
-            self.coordinator.presence.tell()  # whoever claimed it may want it no more
+            self.view.presence.tell()  # whoever claimed it may want it no more
 
     async def ended(self, pipeline: ShardPipeline) -> None:
         """The shard was read to its end: finish it, and take its children."""
@@ -312,14 +272,14 @@ class ShardSet:
         created = await pipeline.stage.finish(children)
         log.info("shard.finished", shard=parent.name, children=len(children))
         self._tell("drained", parent.name)
-        self.coordinator.found(pipeline.cursor)
+        self.view.found(pipeline.cursor)
         if not created:
-            self.coordinator.await_children(parent.name)
+            self.view.await_children(parent.name)
         for child in created:
-            self.coordinator.found(child)
+            self.view.found(child)
             self.take(child)
         if self.stopping or len(created) > 1:
-            self.coordinator.presence.tell()
+            self.view.presence.tell()
         self._drop(pipeline)
 
     async def _children(self, parent: str) -> list[str]:
@@ -328,11 +288,11 @@ class ShardSet:
         Children that are listed later are found by the leader. It does all of it in a large fleet,
         or when many shards end at once: ten calls a second are allowed for all together.
         """
-        if not self.asks.may_ask():
+        if not self.reading.asks.may_ask():
             return []
         arn = self.around.table.stream_arn or ""
         try:
-            listing = await list_children(self.aws, arn, parent)
+            listing = await list_children(self.machine.aws, arn, parent)
         except StreamSilent:
             return []
         self.enabled = listing.enabled

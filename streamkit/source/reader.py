@@ -24,17 +24,17 @@ Whoever settles a loss calls `resume`; until then each `read` raises it again.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
+from typing import Protocol
 
 import msgspec
 
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.clock import Clock
-from streamkit.control import START
+from streamkit.control import START, Cursor
 from streamkit.decode import Page
 from streamkit.errors import RetentionLost, RetryableError
 from streamkit.observe.logger import get_logger
-from streamkit.source.sharing import Pages
 from streamkit.source.turns import TurnAwaited
 from streamkit.start import RETENTION_SECONDS
 
@@ -57,9 +57,19 @@ _ASKED_MIN = 4
 log = get_logger("streamkit.source")
 
 
+class Pages(Protocol):
+    """Where a reader gets its pages: from the service, or from what others read of it."""
+
+    async def get_iterator(self, **where: str) -> str:
+        """Return an iterator, as `GetShardIterator` does."""
+
+    async def get_records(self, iterator: str) -> Page:
+        """Return a page, as `GetRecords` does."""
+
+
 @dataclass(slots=True)
 class ShardReader:
-    """Reads one shard.
+    """Reads one shard, from where a cursor stands.
 
     `position` is where it has read to, zero-padded to 40 digits or `START`. Every record created
     before `seen` (epoch seconds) has been read, but for those that a settled loss may have taken.
@@ -73,21 +83,28 @@ class ShardReader:
 
     pages: Pages
     stream_arn: str
-    shard_id: str
-    position: str
-    seen: float
+    begin: InitVar[Cursor]
     clock: Clock
     rng: random.Random
-    since: float = 0.0
     founded: float = 0.0
-    half_done: bool = False
-    dated: float = 0.0
-    ended: bool = False
-    _empty: int = 0
-    _asked: int = 0
-    _iterator: str | None = None
-    wait: float = 0.0
-    _pause: float = 0.0
+    ended: bool = field(default=False, init=False)
+    wait: float = field(default=0.0, init=False)
+    shard_id: str = field(init=False)
+    position: str = field(init=False)
+    seen: float = field(init=False)
+    since: float = field(init=False)
+    dated: float = field(init=False)
+    half_done: bool = field(init=False)
+    _empty: int = field(default=0, init=False)
+    _asked: int = field(default=0, init=False)
+    _iterator: str | None = field(default=None, init=False)
+    _pause: float = field(default=0.0, init=False)
+
+    def __post_init__(self, begin: Cursor) -> None:
+        """Stand where the cursor does."""
+        self.shard_id, self.position, self.dated = begin.name, begin.position, begin.dated
+        self.seen, self.since = begin.seen, begin.since
+        self.half_done = bool(begin.done or begin.trying)
 
     async def read(self) -> Page | None:
         """Return the next page, or None if the call has to be made again, after `wait` seconds.

@@ -19,9 +19,7 @@ is and where a shard ends is each reader's own affair, see `reader`.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -31,22 +29,13 @@ from streamkit.clock import Clock
 from streamkit.decode import Page
 from streamkit.decode.envelope import POSITION_DIGITS
 from streamkit.errors import RetryableError
+from streamkit.source.reader import Pages
 from streamkit.source.turns import Turns
 
 _KEPT_BYTES = 32_000_000
 _END = "the end of the shard"
 _EMPTY_BYTES = 500
 """What an empty page takes in memory, about."""
-
-
-class Pages(Protocol):
-    """Where a reader gets its pages: from the service, or from what others read of it."""
-
-    async def get_iterator(self, **where: str) -> str:
-        """Return an iterator, as `GetShardIterator` does."""
-
-    async def get_records(self, iterator: str) -> Page:
-        """Return a page, as `GetRecords` does."""
 
 
 @dataclass
@@ -66,8 +55,6 @@ class SharedReads:
         shard = self._shards.setdefault(place, _Shard(self))
         reader = SharedReader(self, place, shard, wake)
         shard.readers.add(reader)
-        if len(shard.readers) > 1 and shard.company is None:
-            shard.company = _Company()
         return reader
 
     def leave(self, reader: "SharedReader") -> None:
@@ -133,6 +120,14 @@ class SharedReader:
         self.shard.trim()
         return page
 
+    async def call(self, iterator: str) -> Page:
+        """Ask the service for a page, for all; `calling` says meanwhile that it does."""
+        self.calling = True
+        try:
+            return await self.shared.source.get_records(iterator)
+        finally:
+            self.calling = False
+
     def close(self) -> None:
         """Read no more."""
         self.shared.leave(self)
@@ -140,7 +135,7 @@ class SharedReader:
 
 @dataclass(eq=False, slots=True)
 class _Company:
-    """What a shard with several readers needs: who opens it, reads at its tail, or apart."""
+    """How the readers of a shard take turns: to open it, to read at its tail, or apart."""
 
     opening: anyio.Lock = field(default_factory=anyio.Lock)
     tail: anyio.Lock = field(default_factory=anyio.Lock)
@@ -162,14 +157,14 @@ class _Shard:
     low: str | None = None
     high: str = ""
     from_horizon: bool = False
-    company: "_Company | None" = None
+    company: _Company = field(default_factory=_Company)
 
     # -- open ----------------------------------------------------------------------------------
 
     async def open(self, reader: SharedReader, where: dict[str, str]) -> str:
         """Return an iterator of the others, or a new one."""
         kind = where["ShardIteratorType"]
-        async with self.company.opening if self.company else nullcontext():
+        async with self.company.opening:
             known = self._at(reader.position, horizon=kind == "TRIM_HORIZON")
             if known is not None:
                 return known
@@ -213,7 +208,7 @@ class _Shard:
         """Return the next page, from memory if it is there."""
         iterator, _ = self.ahead(iterator)
         if iterator == self.tail:
-            async with self.company.tail if self.company else nullcontext():
+            async with self.company.tail:
                 if iterator == self.tail:
                     return await self._read_tail(reader, iterator)
             iterator, _ = self.ahead(iterator)
@@ -245,8 +240,7 @@ class _Shard:
         common = self._at(reader.position, horizon=False)
         if common is not None:
             return await self.read(reader, common)
-        if self.company is not None:
-            self.company.turns.take(reader)
+        self.company.turns.take(reader)
         begin = reader.position
         return self._joined(await self._call(reader, iterator), begin)
 
@@ -266,11 +260,7 @@ class _Shard:
         return page
 
     async def _call(self, reader: SharedReader, iterator: str) -> Page:
-        reader.calling = True
-        try:
-            page = await self.shared.source.get_records(iterator)
-        finally:
-            reader.calling = False
+        page = await reader.call(iterator)
         if page.records:
             return page
         return msgspec.structs.replace(page, read_at=self.shared.clock.time())
@@ -318,8 +308,7 @@ class _Shard:
     def leave(self, reader: SharedReader) -> None:
         """Keep nothing for a reader any more."""
         self.readers.discard(reader)
-        if self.company is not None:
-            self.company.turns.leave(reader)
+        self.company.turns.leave(reader)
         if self.readers:
             self.trim()
         else:

@@ -26,6 +26,7 @@ import structlog
 
 from streamkit.cli import main
 from streamkit.iam.place import Place
+from streamkit.observe.logs import OwnHandler
 from tests.permissions import ACCOUNT, REGION, commanded, noted
 
 DEADLINE = 180.0
@@ -183,7 +184,7 @@ def client_of(server):
 def forget_logging():
     structlog.reset_defaults()
     logging.getLogger().handlers = [
-        h for h in logging.getLogger().handlers if not getattr(h, "_of_streamkit", False)
+        h for h in logging.getLogger().handlers if not isinstance(h, OwnHandler)
     ]
 
 

@@ -409,8 +409,8 @@ MUTANTS = (
     Mutant(
         "retries-wait-for-a-table",
         "parked/redriver.py",
-        "            known.attempts = replace(known.attempts, patient=not self.automatic)\n",
-        "",
+        "Patience(reads=not self.automatic, ",
+        "Patience(",
         "lanes whose changes cannot read the table keep all others of the handler from being tried",
         test="tests/simulation/test_failures.py::test_what_cannot_be_read_for_some_changes_holds_up_no_retries_of_others",
     ),

@@ -216,8 +216,8 @@ MUTANTS = (
     Mutant(
         "starvation-not-judged-by",
         "fleet/coordinator.py",
-        "        self.leases.times = self.claims.times = times\n",
-        "        self.claims.times = times\n",
+        "        self.leases.stretch(times)\n",
+        "",
         "a worker knows that its fleet is starved, and takes others for dead all the same",
         test="tests/simulation/test_starvation.py::test_workers_that_are_short_of_cpu_in_turn_take_no_shards_from_each_other_and_go_on",
     ),
@@ -300,9 +300,9 @@ MUTANTS = (
     ),
     Mutant(
         "beats-through-the-data-client",
-        "worker.py",
-        "CursorStore(self._aws.beats, ",
-        "CursorStore(self._aws.dynamodb, ",
+        "crew.py",
+        "CursorStore(machine.aws.beats, ",
+        "CursorStore(machine.aws.dynamodb, ",
         "heartbeats have a client of their own, and nobody uses it",
         "peers",
         test="tests/simulation/test_mutant_gaps.py::test_heartbeats_go_through_their_own_client_and_nothing_else_does",
@@ -319,8 +319,8 @@ MUTANTS = (
     ),
     Mutant(
         "lost-shard-goes-on",
-        "running/shardset.py",
-        "        pipeline.activity.cancel()\n",
+        "running/pipeline.py",
+        "        self.activity.cancel()\n",
         "",
         "what goes on for a shard that was lost is not ended",
         test="tests/simulation/test_mutant_gaps.py::test_a_worker_that_stood_still_stops_reading_what_others_have_taken",
@@ -346,7 +346,7 @@ MUTANTS = (
     Mutant(
         "claims-begin-anew",
         "fleet/sharing.py",
-        "        if self._view is None or self._view[0] != view[0]:\n            self.claims.new_view()\n",
+        "        if self._shared is None or self._shared[0] != shared[0]:\n            self.claims.new_view()\n",
         "        self.claims.new_view()\n",
         "whatever happens to the shards is a new view: claims are repeated, and forget their deadline",
         "E1",
@@ -593,7 +593,7 @@ MUTANTS = (
     ),
     Mutant(
         "idle-beside-unread-shards",
-        "worker.py",
+        "crew.py",
         "        return self.coordinator.all_idle(idle=self.is_idle(pages))\n",
         "        return self.is_idle(pages)\n",
         "`until_idle` ends while another worker's shards are unread",

@@ -38,8 +38,8 @@ MUTANTS = (
     Mutant(
         "everybody-apart-at-once",
         "source/sharing.py",
-        "            self.company.turns.take(reader)\n",
-        "            pass\n",
+        "        self.company.turns.take(reader)\n",
+        "",
         "all that fell behind read a shard at the same time",
         test="tests/unit/test_shared_reads.py::test_of_those_that_fell_behind_one_reads_at_a_time_and_each_has_its_turn",
     ),
@@ -71,8 +71,8 @@ MUTANTS = (
         "follower-claims-its-share",
         "fleet/sharing.py",
         "        if self._anchored is not None:\n            await self._follow(self._anchored)\n"
-        "        elif not self.uncertain:\n",
-        "        if not self.uncertain:\n",
+        "        elif not self.view.uncertain:\n",
+        "        if not self.view.uncertain:\n",
         "a listener's shards are shared without regard to where the app's are read",
         test="tests/unit/fleet/test_coordinator.py::test_a_follower_claims_nothing_for_its_share",
     ),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "paused-and-reading",
         "running/shardset.py",
-        "        self.pool.pause(paused=paused)\n",
+        "        self.reading.pool.pause(paused=paused)\n",
         "",
         "a paused consumer reads on",
         test="tests/simulation/test_listeners.py::test_a_paused_consumer_makes_no_call_for_its_shards_and_nothing_waits_for_it",

@@ -355,9 +355,9 @@ MUTANTS = (
     Mutant(
         "own-records-cause-commits",
         "processing/committing.py",
-        "            self._pacing.checkpoint_seconds if self._business_since"
-        " else self._pacing.quiet_seconds\n",
-        "            self._pacing.checkpoint_seconds\n",
+        "            self.pacing.checkpoint_seconds if self._business_since"
+        " else self.pacing.quiet_seconds\n",
+        "            self.pacing.checkpoint_seconds\n",
         "the position is written for pages of own records, whose write is the next page",
         "peers",
         test="tests/simulation/test_protocol.py::test_no_page_of_own_records_moves_a_position",

@@ -6,11 +6,11 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Put
+from streamkit.app import consumers_of
 from streamkit.errors import ConfigurationError, DeclarationError, RetentionLost
 from streamkit.local.iterators import ShardIterator
 from streamkit.operating.consumers import pause_consumer, resume_consumer
 from streamkit.operating.status import read_status
-from streamkit.running.workers import consumers_of
 from streamkit.settings import Settings
 from streamkit.testing import Harness
 

@@ -2,9 +2,10 @@
 
 import anyio
 
+from streamkit import Inserted
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
-from tests.simulation.shop import TABLE, Traffic, create_table, expected, found, make_app
+from tests.simulation.shop import TABLE, Sale, Traffic, create_table, expected, found, make_app
 
 
 def members(world):
@@ -40,22 +41,29 @@ async def swept_worker():
     create_table(world)
     traffic = Traffic(world, 2)
 
-    async def sweep_then_write(worker):
+    async def sweep_then_write(workers):
         await anyio.sleep(10)
-        first = worker.name
+        first = {worker.name for worker in workers.workers}
         for item in world.items(TABLE):
             if item.get("_sk_kind") == {"S": "member"}:
                 key = {name: item[name] for name in ("PK", "SK")}
                 world.engine.call("dynamodb", "DeleteItem", {"TableName": TABLE, "Key": key})
         await anyio.sleep(30)
-        assert worker.name != first
-        shared = worker.place.reads._shards.values()
-        assert {len(shard.readers) for shard in shared} == {1}, "those of before are gone"
+        assert first.isdisjoint({worker.name for worker in workers.workers})
+        shared = workers.workers[0]._place.reads
+        readers = {len(shard.readers) for shard in shared._shards.values()}
+        assert readers == {2}, "those of before are gone"
         traffic.write(20)
         await anyio.sleep(10)
-        worker.stop()
+        workers.stop()
 
-    assert await world.run_worker(make_app(), until_idle=False, started=sweep_then_write)
+    app = make_app()
+
+    @app.listener("beside").on
+    def beside(change: Inserted[Sale]) -> None:
+        pass
+
+    assert await world.run_worker(app, until_idle=False, started=sweep_then_write)
     assert found(world) == expected(traffic)
 
 

@@ -20,16 +20,16 @@ from streamkit.health.checks import alive, ready
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
 from streamkit.parked.redriver import LaneReport
-from streamkit.parked.retrying import LaneRetries
+from streamkit.parked.retrying import Holders, LaneRetries
 from streamkit.processing.parking import Hold
 from streamkit.running.standing import Standing, sample
-from streamkit.running.workers import Workers
 from streamkit.settings import Settings
 from streamkit.source.loss import Losses
 from streamkit.testing.faults import Interceptor, inflict
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.world import Process, World
+from streamkit.workers import Workers
 from tests.simulation.memory import Memory
 
 DAY = 86_400
@@ -182,12 +182,9 @@ class Nobody:
 
     clock = VirtualClock()
 
-    def tell(self, _):
-        """Hear of nobody."""
-
 
 async def test_an_item_is_stuck_until_a_person_lets_it_be_tried_again():
-    retries = LaneRetries(Nobody())
+    retries = LaneRetries(Nobody(), Holders())
     retries.watch("shard", lambda: {"lane": Hold("chunk")}, lambda _: None, lambda _: None)
     counts = []
     for report in (

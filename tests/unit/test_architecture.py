@@ -27,7 +27,7 @@ LAYERS = (
     ("model", "actions changes control effects entity handler model"),
     ("records", "decode"),
     # Above `decode`: the clients answer `GetRecords` with decoded pages.
-    ("service", "aws"),
+    ("service", "aws machine"),
     ("outside", "sinks"),
     ("state", "cursor"),
     # With the gateway for reads: it shows the pending effects of outcomes.
@@ -38,7 +38,7 @@ LAYERS = (
     ("public", "streamkit"),
     (
         "hosts",
-        "aggregates aws_lambda cost fan_outs health iam migrate moving operating parked running worker",
+        "aggregates aws_lambda cost fan_outs health iam migrate moving operating parked running worker workers crew",
     ),
     ("command line", "cli __main__"),
 )
@@ -65,6 +65,39 @@ ONLY_IN = {
     "opentelemetry": {"observe"},
 }
 """Libraries that only these packages may use."""
+
+RECORDS = {
+    "actions.Action": "an effect fills it while it is rendered",
+    "aggregates.census.Counts": "numbers that count",
+    "iam.access.Access": "what is found of one app, handler after handler",
+    "migrate.in_place.Tally": "numbers that count",
+    "migrate.sampling.Part": "what is read of a segment, page after page",
+    "processing.commit.Batch": "the planner fills it, the fence completes its cursor",
+    "processing.failures.Counts": "numbers that count",
+    "processing.outcome.Outcome": "what one run of a handler came to, run after run",
+    "processing.outcome.Work": "a pending change, as it becomes known",
+    "processing.planning.Draft": "the commit that is being filled",
+    "processing.shadow.ShadowCounts": "numbers that count",
+    "testing.crew.Mortal": "a scenario tells it where it dies",
+    "testing.hosts.Function": "a scenario tells it what happens next",
+    "testing.trial.Ran": "what a trial found, step after step",
+    "testing.world.Process": "a scenario tells it where it dies",
+}
+"""Classes whose fields others may set: data that one step after another fills, without rules of its
+own. Beside them, a module may set the fields of its own private classes, and nothing else."""
+
+SET_FROM_OUTSIDE = {
+    "info.default": "pydantic has no other way to let a field be left out later",
+    "info.default_factory": "the same",
+}
+"""Attributes, as they are written, that are set on objects of others, and why each is."""
+
+PRIVATE_FROM_OUTSIDE = {
+    "os._exit": "its name; the standard library has no other way to end a process at once",
+    "otel_metrics._Gauge": "the type of what a public method returns has no public name",
+    "handle._callback": "the virtual loop orders callbacks by their tasks; asyncio does not say which",
+}
+"""Private attributes that are read outside of their class, and why each is."""
 
 PURE = """
     actions changes control cost.pricing effects entity handler kinds.aggregate kinds.buckets
@@ -178,6 +211,88 @@ def test_no_function_is_too_long():
         for function in functions(module)
     }
     assert {name: n for name, n in lengths.items() if n > FUNCTION_LINES_MAX} == {}
+
+
+def assigned(module):
+    """Yield each attribute that is assigned, as an object and a name, with its line."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        else:
+            targets = []
+        for target in targets:
+            for one in target.elts if isinstance(target, ast.Tuple | ast.List) else [target]:
+                if isinstance(one, ast.Attribute):
+                    yield one
+
+
+def own_fields(definition):
+    """Return the names that a class annotates, or that it sets on `self`."""
+    annotated = {s.target.id for s in definition.body if isinstance(s, ast.AnnAssign)}
+    named = {t.id for s in definition.body if isinstance(s, ast.Assign) for t in s.targets}
+    walked = [n for n in ast.walk(definition) if isinstance(n, ast.Attribute)]
+    return annotated | named | {n.attr for n in walked if ast.unparse(n.value) == "self"}
+
+
+def classes(module):
+    return [node for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)]
+
+
+@functools.cache
+def fields_of_records():
+    found = set()
+    for name in RECORDS:
+        where, _, record = name.rpartition(".")
+        (module,) = [module for module in modules() if module.name == where]
+        (definition,) = [one for one in classes(module) if one.name == record]
+        found |= own_fields(definition)
+    return found
+
+
+def test_no_object_is_completed_from_outside():
+    """An object is complete when it is constructed, and only its own methods change it.
+
+    Not in the engine: a server's tables and shards are its data, all through.
+    """
+    found = set()
+    for module in modules():
+        if module.package == "local":
+            continue
+        private = [own_fields(one) for one in classes(module) if one.name.startswith("_")]
+        allowed = fields_of_records().union(*private)
+        for target in assigned(module):
+            owner = ast.unparse(target.value)
+            if owner in ("self", "cls") or target.attr in allowed | {"__signature__"}:
+                continue
+            found.add((module.name, ast.unparse(target)))
+    assert {text for _, text in found} == set(SET_FROM_OUTSIDE), sorted(found)
+
+
+def test_no_private_attribute_is_read_outside_of_its_class():
+    """Not in the engine, which takes the place of the SDK's inside."""
+    found = set()
+    for module in modules():
+        if module.package == "local":
+            continue
+        within = {}
+        for definition in classes(module):
+            own = own_fields(definition) | {
+                f.name
+                for f in definition.body
+                if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+            for node in ast.walk(definition):
+                within.setdefault(id(node), set()).update(own)
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Attribute) or not node.attr.startswith("_"):
+                continue
+            of_python = node.attr.endswith("__") or node.attr == "_replace"
+            own = ast.unparse(node.value) in ("self", "cls", "super()")
+            if not (of_python or own or node.attr in within.get(id(node), ())):
+                found.add((module.name, ast.unparse(node)))
+    assert {text for _, text in found} == set(PRIVATE_FROM_OUTSIDE), sorted(found)
 
 
 def test_no_module_is_called_after_nothing():

@@ -9,6 +9,7 @@ from streamkit.control import START, Cursor
 from streamkit.pacing import ByteBudget
 from streamkit.processing.commit import Batch
 from streamkit.processing.committing import CommitStage
+from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Work
 
 SHARD = "shard"
@@ -16,11 +17,11 @@ SHARD = "shard"
 
 def make_stage(budget: ByteBudget) -> CommitStage:
     """Return a stage for which nothing was dispatched yet."""
-    planner: Any = SimpleNamespace(holds={}, shard=SHARD)
-    committer: Any = SimpleNamespace(cursor=Cursor(SHARD))
+    planner: Any = SimpleNamespace(holds={}, shard=SHARD, clock=SystemClock())
+    committer: Any = SimpleNamespace(cursor=Cursor(SHARD), tables={})
     nothing: Any = None
     return CommitStage(
-        nothing, planner, committer, nothing, nothing, nothing, budget, SystemClock()
+        nothing, planner, committer, HeldLanes(nothing), nothing, budget, lambda: None
     )
 
 

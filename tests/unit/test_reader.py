@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from streamkit.control import START
+from streamkit.control import START, Cursor
 from streamkit.decode import parse_page
 from streamkit.errors import RetentionLost
 from streamkit.source.reader import ShardReader
@@ -72,8 +72,10 @@ class Stream:
         return parse_page(msgspec.json.encode(answer))
 
 
-def reader(stream, position=START, seen=0.0, **options):
-    return ShardReader(stream, "arn", "shard", position, seen, Clock(), random.Random(0), **options)
+def reader(stream, position=START, seen=0.0, founded=0.0, half_done=False, **options):
+    trying = padded(9) if half_done else ""
+    begin = Cursor("shard", position=position, seen=seen, trying=trying, **options)
+    return ShardReader(stream, "arn", begin, Clock(), random.Random(0), founded)
 
 
 async def positions(subject, reads):

@@ -9,9 +9,11 @@ import structlog
 
 from streamkit import Add, App, Entity, Inserted, Modified, Policy
 from streamkit.local.transport import Response
+from streamkit.machine import Machine
 from streamkit.parked.listing import held_lanes, read_lanes
 from streamkit.parked.redriver import LaneReport
-from streamkit.parked.retrying import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, LaneRetries
+from streamkit.parked.retrying import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, Holders, LaneRetries
+from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.injection import injector
 from streamkit.processing.parking import Hold, lane_name
 from streamkit.settings import Settings
@@ -66,14 +68,13 @@ class Shop:
 
     def retries(self, aws=None):
         aws = aws or self.aws
-        return LaneRetries.of(
-            self.app,
-            aws,
-            self.around,
-            injector(aws.dynamodb, self.around.table, ()),
-            rng=random.Random(1),
-            clock=self.world.clock,
-        )
+        machine = Machine(aws, self.world.clock, random.Random(1))
+        return LaneRetries.of(self.app, machine, self.around, self.dispatcher(machine))
+
+    def dispatcher(self, machine):
+        schema = self.around.table
+        tools = injector(machine.aws.dynamodb, schema, ())
+        return Dispatcher((), self.app.router(schema), schema, tools, machine.rng)
 
     async def held(self):
         """The holds of a shard that has just read its chunks."""
@@ -311,7 +312,7 @@ async def test_a_fan_out_under_way_ends_here_when_its_shard_is_given_away():
         await shop.put(Order(number=1))
         await shop.work()
         busy = Busy(shop.retries()._redriver)
-        retries = LaneRetries(busy)
+        retries = LaneRetries(busy, Holders())
         busy.after = lambda: retries.unwatch("s")
         watching(retries, await shop.held())
         async with running(retries):

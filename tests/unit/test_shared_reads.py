@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from streamkit.control import START
+from streamkit.control import START, Cursor
 from streamkit.decode import parse_page
 from streamkit.errors import RetentionLost
 from streamkit.source.reader import ShardReader
@@ -113,9 +113,8 @@ class Consumer:
         self.pages = world.shared.join("arn", "shard", self.wake)
         position = padded(after) if after else START
         seen = clock.time() if seen is None else seen
-        self.reader = ShardReader(
-            self.pages, "arn", "shard", position, seen, clock, random.Random(after)
-        )
+        begin = Cursor("shard", position=position, seen=seen)
+        self.reader = ShardReader(self.pages, "arn", begin, clock, random.Random(after))
 
     def wake(self):
         self.woken += 1

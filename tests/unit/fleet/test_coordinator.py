@@ -16,6 +16,7 @@ from streamkit.fleet.coordinator import Coordinator, Rhythm
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Attendance, Member
 from streamkit.fleet.presence import Presence
+from streamkit.fleet.view import FleetView
 from streamkit.lease import LeaseWatch
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
@@ -110,18 +111,10 @@ class Fleet:
         self.table, self.clock = Table(*shards), Clock()
         self.shards, self.claims = Shards(self.table), Claims(25.0, LEASE)
         self.silent, self.hides = set(), {}
-        presence = Presence(
-            Roster(self.table),
-            Member("me"),
-            3.0,
-            self.clock,
-            held=lambda: len(self.shards.held),
-            claims=lambda: self.claims.tokens,
-            is_idle=lambda: False,
-        )
+        presence = Presence(Roster(self.table), Member("me"), 3.0, self.clock)
+        self.view = FleetView(presence, KnownShards(self.table), Rollout())
         self.me = Coordinator(
-            Roster(self.table), KnownShards(self.table), self.shards, Rollout(), LeaseWatch(LEASE, BLIND),
-            self.claims, Rhythm(0.5, REFRESH), self.clock, presence,
+            self.view, self.shards, LeaseWatch(LEASE, BLIND), self.claims, Rhythm(0.5, REFRESH), self.clock
         )  # fmt: skip
         for name in others:
             self.join(name)
@@ -204,7 +197,7 @@ async def test_the_children_of_a_finished_shard_are_found_without_a_new_listing(
     fleet.table.cursors["s0"] = replace(
         fleet.table.cursors["s0"], state="finished", children=frozenset({"c"})
     )
-    fleet.me.lost("s0")
+    fleet.view.lost("s0")
     await fleet.looks(1)
     assert fleet.shards.taken == ["s0", "c"]
 
@@ -326,7 +319,7 @@ async def test_a_claimed_shard_is_given_and_left_to_its_claimant_for_a_lease():
     del fleet.shards.held["s0"]
     fleet.table.free("s0")
     del fleet.table.members["other"]  # it dies before it comes
-    fleet.me.found(fleet.table.cursors["s0"])
+    fleet.view.found(fleet.table.cursors["s0"])
     await fleet.looks(LEASE - 1)
     assert fleet.shards.taken.count("s0") == 1
     await fleet.looks(2)
@@ -383,9 +376,9 @@ async def test_a_worker_that_stands_by_does_not_look_in_a_hurry():
     fleet = Fleet("other")
     await fleet.looks(1)
     fleet.me.rollout.newest = 2
-    fleet.me.found(fleet.table.cursors["s0"])
+    fleet.view.found(fleet.table.cursors["s0"])
     await fleet.looks(1)
-    assert not fleet.me.sharing.uncertain
+    assert not fleet.view.uncertain
 
 
 # -- for the leader --------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ async def test_a_shard_that_waits_for_its_children_is_not_lacked():
     fleet.table.own("b", NAMES[4])
     fleet.join("a", held=4)
     fleet.join("b", held=1)
-    fleet.me.await_children("ended")  # with its child there are two shards for each
+    fleet.view.await_children("ended")  # with its child there are two shards for each
     await fleet.looks(1.0)
     assert len(fleet.claims.pending) == 1
 

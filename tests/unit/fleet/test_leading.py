@@ -209,9 +209,9 @@ def test_a_lost_lease_is_normal_and_no_error_is_logged():
         running={"s": pipeline},
         _tell=lambda what, shard: None,
         _drop=lambda pipeline: None,
-        coordinator=SimpleNamespace(lost=lost.append),
+        view=SimpleNamespace(lost=lost.append),
     )
     with capture_logs() as logs:
-        assert ShardSet._failed(shards, pipeline, LeaseLost("another worker has taken it"))
+        assert ShardSet.failed(shards, pipeline, LeaseLost("another worker has taken it"))
     assert ([log["log_level"] for log in logs], lost) == (["info"], ["s"])
-    assert not ShardSet._failed(shards, pipeline, InvariantError("a bug"))
+    assert not ShardSet.failed(shards, pipeline, InvariantError("a bug"))

@@ -17,35 +17,23 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import anyio
 
-from streamkit.app import App
+from streamkit.app import App, consumers_of
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.errors import ConfigurationError, RetentionLost
-from streamkit.fleet.members import new_worker_name
+from streamkit.crew import Place
+from streamkit.errors import RetentionLost
 from streamkit.fleet.sharing import Anchor
 from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import Metrics
 from streamkit.settings import Settings
 from streamkit.source.sharing import SharedReads
-from streamkit.worker import Place, Worker
+from streamkit.worker import Worker
 
 log = get_logger("streamkit.worker")
-
-
-def consumers_of(apps: Sequence[App]) -> list[App]:
-    """Return apps and their listeners, each once; of a table's the first one comes first.
-
-    Raises:
-        ConfigurationError: two consumers of one table have the same name.
-    """
-    found = list(dict.fromkeys(one for app in apps for one in (app, *app.listeners.values())))
-    if len({(app.table, app.name) for app in found}) < len(found):
-        names = ", ".join(sorted(app.name for app in found))
-        raise ConfigurationError(f"two apps of one table have the same name: {names}")
-    return found
 
 
 class Workers:
@@ -69,11 +57,12 @@ class Workers:
         self.stopping = anyio.Event()
         self.workers: list[Worker] = []
         clock, rng = clock or SystemClock(), rng or random.Random()
-        place = Place(SharedReads(aws, clock), new_worker_name(), metrics=metrics)
+        place, reads = Place(metrics=metrics), SharedReads(aws, clock)
         consumers = consumers_of(apps)
         anchors: dict[str, Worker] = {}
         for app in consumers:
-            mine = replace(place, consumers=sum(other.table == app.table for other in consumers))
+            sharers = sum(other.table == app.table for other in consumers)
+            mine = replace(place, consumers=sharers, reads=reads if sharers > 1 else None)
             if app.table in anchors:
                 mine = replace(mine, anchor=_held_by(anchors[app.table]))
             own = random.Random(rng.random())
@@ -117,18 +106,18 @@ class Workers:
             ConfigurationError: an app does not fit its table, or may not use it.
             RetentionLost: records may have been trimmed before they were read.
         """
-        async with self._resources(), anyio.create_task_group() as group:
+        async with self._resources() as opened, anyio.create_task_group() as group:
             for worker in self.workers:
-                group.start_soon(self._one, worker)
+                group.start_soon(self._one, worker, opened.get(worker))
             if until_idle:
                 await self._until_idle()
                 self.stop()
         if self.errors:
             raise self.errors[0]
 
-    async def _one(self, worker: Worker) -> None:
+    async def _one(self, worker: Worker, resources: tuple[Any, ...] | None) -> None:
         try:
-            await worker.run()
+            await worker.run(resources=resources)
         except Exception as error:  # noqa: BLE001 - raised again when the others are drained
             self._ended(worker, error)
 
@@ -146,17 +135,17 @@ class Workers:
                 await self.stopping.wait()
 
     @asynccontextmanager
-    async def _resources(self) -> AsyncIterator[None]:
-        """Run a lifespan that several apps share once for all of them."""
+    async def _resources(self) -> AsyncIterator[dict[Worker, tuple[Any, ...]]]:
+        """Run a lifespan that several apps share once for all of them; return what it yields."""
+        found: dict[Worker, tuple[Any, ...]] = {}
         owners = [worker.app.resourceful for worker in self.workers]
         async with AsyncExitStack() as stack:
             for owner in dict.fromkeys(owners):
                 sharers = [w for w in self.workers if w.app.resourceful is owner]
                 if len(sharers) > 1:
                     opened = await stack.enter_async_context(owner.resources())
-                    for worker in sharers:
-                        worker.place = replace(worker.place, resources=opened)
-            yield
+                    found |= dict.fromkeys(sharers, opened)
+            yield found
 
 
 def _held_by(anchor: Worker) -> Anchor:

@@ -1,0 +1,41 @@
+"""What the shards of one worker share for being read."""
+
+from dataclasses import dataclass, field
+
+import anyio
+
+from streamkit.pacing import ByteBudget, Pace
+from streamkit.polling import PollingPool
+from streamkit.source.asking import AskRate
+from streamkit.source.loss import Losses
+from streamkit.source.sharing import SharedReads
+
+
+@dataclass
+class Writes:
+    """Counts the writes that come back as changes, perhaps in another shard of this worker."""
+
+    number: int = 0
+
+    def note(self) -> None:
+        """Count a write: what was quiet until now has to be seen quiet again."""
+        self.number += 1
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The means of reading, one for all shards of a worker.
+
+    `pool` has places for some at a time, `budget` bytes for all together, `pace` says how often,
+    `asks` how often their lineage may be asked for. `alone` is held for a change that may kill its
+    worker. `reads` are there if other consumers of this process read the same shards.
+    """
+
+    pool: PollingPool
+    budget: ByteBudget
+    pace: Pace
+    asks: AskRate
+    losses: Losses
+    reads: SharedReads | None = None
+    writes: Writes = field(default_factory=Writes)
+    alone: anyio.Lock = field(default_factory=anyio.Lock)
