@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "alone-and-shared",
+        "workers.py",
+        "reads=reads if sharers > 1 else None",
+        "reads=reads",
+        "a single worker reads its pages through what is for several",
+        test="tests/simulation/test_listeners.py::test_pages_are_shared_only_where_several_consumers_read_them",
+    ),
+    Mutant(
         "joined-before-what-is-kept",
         "source/sharing.py",
         "        if self.low is None or not self.low <= position <= self.high:\n",

@@ -13,6 +13,7 @@ from streamkit.operating.consumers import pause_consumer, resume_consumer
 from streamkit.operating.status import read_status
 from streamkit.settings import Settings
 from streamkit.testing import Harness
+from streamkit.workers import Workers
 
 HOUR = 3600
 
@@ -50,6 +51,13 @@ def make_app(listeners=("search", "mail"), gates=None, names=None):
             return Put(Seen(by=by, number=change.new.number))
 
     return app
+
+
+@pytest.mark.parametrize("listeners", [(), ("mail",)])
+def test_pages_are_shared_only_where_several_consumers_read_them(listeners):
+    app = make_app(listeners)
+    shared = [worker._place.reads is not None for worker in Workers([app], None).workers]
+    assert shared == [bool(listeners)] * (1 + len(listeners))
 
 
 class AtOnce:
