@@ -10,7 +10,6 @@ On failure: see `serving`; a fan-out that cannot go on says why, and stays where
 
 import math
 import random
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -165,7 +164,7 @@ class Broadcaster:
         planner = RecipientPlanner(space, self.clock, shard, **known, lost=lost)
         held = HeldLanes(self.store, planner.holds)
         loop = CommitLoop(place, dispatcher, planner, held, self.tables, pacing, patient=False)
-        loop.works = deque(works)
+        loop.works.extend(works)
         await loop.run()
         return loop
 
