@@ -23,11 +23,11 @@ from streamkit.decode import Router
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.handler import Policy
-from streamkit.model.cascades import Cascades, same_items
 from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
 from streamkit.observe.traces import Telemetry
 from streamkit.registration import Registration
+from streamkit.relations.cascades import Cascades, same_items
 from streamkit.source.loss import OnLoss, check_on_loss
 from streamkit.start import Start, check_start
 

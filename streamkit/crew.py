@@ -31,10 +31,10 @@ from streamkit.lease import LeaseWatch
 from streamkit.machine import Machine
 from streamkit.observe.metrics import Metrics
 from streamkit.pacing import ByteBudget, Pacing
-from streamkit.parked.retrying import LaneRetries
 from streamkit.polling import PollingPool
 from streamkit.processing.commit import Committer
 from streamkit.processing.dispatch import Dispatcher
+from streamkit.retries.automatic import LaneRetries
 from streamkit.running.reading import Reading
 from streamkit.running.shardset import ShardSet
 from streamkit.running.watchdog import watch_stream

@@ -16,7 +16,7 @@ from streamkit.aws import Aws, AwsError, Trouble, code_of, connect, patiently, t
 from streamkit.control import ControlSpace
 from streamkit.errors import ConfigurationError
 from streamkit.model.schema import TableSchema
-from streamkit.model.tables import Tables
+from streamkit.relations.tables import Tables
 from streamkit.table import Table
 
 

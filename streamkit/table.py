@@ -24,8 +24,10 @@ from streamkit.errors import DecodeError, Unavailable
 from streamkit.model.codec import encode_key
 from streamkit.model.copies import COPY
 from streamkit.model.keys import Index, Key, Query, Scan
-from streamkit.model.matching import Matcher
-from streamkit.model.querying import (
+from streamkit.model.schema import TableSchema
+from streamkit.processing.reading import ReadTracker, Sight, applied
+from streamkit.relations.matching import Matcher
+from streamkit.relations.querying import (
     group_ref,
     in_bounds,
     part_of,
@@ -33,9 +35,7 @@ from streamkit.model.querying import (
     sort_value,
     widened,
 )
-from streamkit.model.schema import TableSchema
-from streamkit.model.tables import Tables
-from streamkit.processing.reading import ReadTracker, Sight, applied
+from streamkit.relations.tables import Tables
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")

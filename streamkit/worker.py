@@ -29,15 +29,15 @@ from streamkit.clock import Clock, SystemClock
 from streamkit.crew import IDLE_PAGES, Crew, Place, assemble
 from streamkit.errors import LeaseLost
 from streamkit.fleet.members import new_worker_name
+from streamkit.injection import injector
 from streamkit.machine import Machine
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import join
 from streamkit.observe.repeats import counted_as
+from streamkit.preflight import findings, require
 from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.injection import injector
 from streamkit.processing.tracing import Tracing
-from streamkit.running.preflight import findings, require
 from streamkit.running.standing import Standing, standing_of
 from streamkit.settings import Settings
 from streamkit.sinks.outlets import Outlets, open_outlets

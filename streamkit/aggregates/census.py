@@ -48,7 +48,6 @@ from streamkit.model.codec import decode
 from streamkit.model.conditions import absent
 from streamkit.model.copies import COPY
 from streamkit.model.keys import Key
-from streamkit.model.tables import Tables
 from streamkit.pacing import Turn
 from streamkit.processing.commit import Applied
 from streamkit.processing.ledger import entry_ref, written
@@ -56,6 +55,7 @@ from streamkit.processing.planning import Draft
 from streamkit.processing.reading import ReadTracker
 from streamkit.processing.transaction import transact
 from streamkit.processing.verdicts import Invalid, Refused
+from streamkit.relations.tables import Tables
 from streamkit.scanning.pages import Pages, Reply, patient
 from streamkit.scanning.segment import LeasedSegment
 from streamkit.table import Table

@@ -23,11 +23,11 @@ from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.contributions import stored_as
 from streamkit.kinds.measures import adds_up
 from streamkit.model.conditions import Attr, present
-from streamkit.model.tables import Tables
-from streamkit.parked.listing import held_lanes, read_head
-from streamkit.parked.unparking import leave
+from streamkit.parked.head import leave
+from streamkit.parked.lanes import held_lanes, read_head
 from streamkit.processing.transaction import transact
 from streamkit.processing.verdicts import Invalid, Refused
+from streamkit.relations.tables import Tables
 from streamkit.scanning.pages import Pages, Reply, patient
 from streamkit.scanning.segment import Segment
 from streamkit.table import Table

@@ -29,7 +29,7 @@ from streamkit.actions import Action
 from streamkit.activity import first_error
 from streamkit.aggregates.census import Census, Counts, left_out
 from streamkit.aggregates.clearing import Clearing
-from streamkit.aggregates.listing import aggregate_named
+from streamkit.aggregates.facts import aggregate_named
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock

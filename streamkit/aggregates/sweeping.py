@@ -47,7 +47,7 @@ from streamkit.model.builds import (
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.operation import Step
-from streamkit.parked.listing import held_lanes, list_parked
+from streamkit.parked.lanes import held_lanes, list_parked
 from streamkit.processing.ledger import PARTITIONS, ledger_kind
 from streamkit.scanning.pages import PAGE_ITEMS, Pages, Reply, patient
 from streamkit.scanning.scan import TableScan

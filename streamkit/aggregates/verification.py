@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from streamkit.actions import item_ref
-from streamkit.aggregates.listing import aggregate_named
+from streamkit.aggregates.facts import aggregate_named
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -32,7 +32,7 @@ from streamkit.model.copies import COPY
 from streamkit.model.keys import Key
 from streamkit.model.parts import without_suffix
 from streamkit.pacing import Turn
-from streamkit.parked.listing import held_lanes
+from streamkit.parked.lanes import held_lanes
 from streamkit.running.catching_up import CatchUp
 from streamkit.scanning.pages import Pages, Reply, patient
 from streamkit.scanning.places import strided

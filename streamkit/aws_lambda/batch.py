@@ -20,7 +20,6 @@ from streamkit.aws_lambda.marks import Marks
 from streamkit.changes import ItemKey
 from streamkit.control import Cursor
 from streamkit.decode import Page, Record
-from streamkit.model.tables import Tables
 from streamkit.pacing import Pace, Pacing
 from streamkit.processing.commit import Applied, Batch, Verdict
 from streamkit.processing.dispatch import AsRun, Dispatcher, as_registered
@@ -32,6 +31,7 @@ from streamkit.processing.parking import Failure, Hold, lane_name
 from streamkit.processing.planning import Planner
 from streamkit.processing.transaction import Send, transact
 from streamkit.processing.verdicts import Invalid
+from streamkit.relations.tables import Tables
 
 _START = Cursor("batch")
 """A batch has no cursor: what is done of its changes is left out before planning begins."""

@@ -20,18 +20,18 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA, Hosted, claim
 from streamkit.fleet.joining import Founding, join_generation
+from streamkit.injection import injector
 from streamkit.observe.emf import EmfMetrics
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import join
-from streamkit.parked.redriver import Redriver
+from streamkit.preflight import findings, require
 from streamkit.processing.dispatch import Dispatcher, Tools
-from streamkit.processing.injection import injector
 from streamkit.processing.parking import LAMBDA_CHUNKS
 from streamkit.processing.tracing import Tracing
 from streamkit.processing.transaction import Send
 from streamkit.processing.unreadable import set_aside
-from streamkit.running.preflight import findings, require
+from streamkit.retries.redriver import Redriver
 from streamkit.sinks.outlets import Outlets, open_outlets
 from streamkit.source.loss import Losses
 from streamkit.surroundings import Surroundings, survey

@@ -20,9 +20,9 @@ from streamkit.aws_lambda.environment import Environment, check_version
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.fleet.hosting import LAMBDA, Hosted, look
 from streamkit.observe.logger import get_logger
-from streamkit.parked.listing import held_lanes
-from streamkit.parked.redriver import LaneReport, Redriver
-from streamkit.parked.retrying import AT_ONCE, PASSING
+from streamkit.parked.lanes import held_lanes
+from streamkit.retries.automatic import AT_ONCE, PASSING
+from streamkit.retries.redriver import LaneReport, Redriver
 
 log = get_logger("streamkit.lambda")
 

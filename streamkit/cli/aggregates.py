@@ -33,7 +33,7 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     when it has missed changes; left out some, when items did not fit that its last rebuild met; not
     started.
     """
-    from streamkit.aggregates.listing import list_aggregates
+    from streamkit.aggregates.facts import list_aggregates
     from streamkit.cli.printing import print_json, say
     from streamkit.cli.printing import table as print_table
     from streamkit.cli.running import app_named, with_aws

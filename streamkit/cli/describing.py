@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from streamkit.cli.printing import moment, say, seconds, table
-from streamkit.fan_outs.listing import FanOutStatus
 from streamkit.fleet.hosting import LAMBDA
+from streamkit.operating.fan_outs import FanOutStatus
 from streamkit.operating.inspection import Inspection
 from streamkit.operating.status import ShardStatus, Status, WorkerStatus
-from streamkit.parked.listing import HeldLane
-from streamkit.parked.redrive import LaneReport
+from streamkit.parked.lanes import HeldLane
 from streamkit.processing.parking import Parked
+from streamkit.retries.by_hand import LaneReport
 
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 

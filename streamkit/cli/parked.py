@@ -11,8 +11,8 @@ import typer
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
 
 if TYPE_CHECKING:
-    from streamkit.parked.listing import Selection
-    from streamkit.parked.redrive import LaneReport
+    from streamkit.parked.lanes import Selection
+    from streamkit.retries.by_hand import LaneReport
 
 parked = typer.Typer(
     help="List, show, redrive or discard parked changes.",
@@ -84,7 +84,7 @@ def _selection(
     filters: dict[str, Any], *, required: bool = False, every: bool = True
 ) -> "Selection":
     """Turn the options into a selection; redrive and discard want one, or `--all`."""
-    from streamkit.parked.listing import Selection
+    from streamkit.parked.lanes import Selection
 
     if required and not (every or any(filters.values())):
         raise typer.BadParameter("say which: --lane, --handler, another filter, or --all")
@@ -117,7 +117,7 @@ def list_(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.parked.listing import HeldLane, list_parked, open_store
+    from streamkit.parked.lanes import HeldLane, list_parked, open_store
     from streamkit.processing.parking import Parked
 
     loaded = app_named(app, listener)
@@ -155,8 +155,8 @@ def show(
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
     from streamkit.decode.envelope import POSITION_DIGITS
-    from streamkit.parked.listing import open_store
-    from streamkit.parked.listing import show as read_one
+    from streamkit.parked.lanes import open_store
+    from streamkit.parked.lanes import show as read_one
     from streamkit.processing.parking import Parked
 
     loaded = app_named(app, listener)
@@ -191,7 +191,7 @@ def redrive(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.parked.redrive import redrive as redrive_lanes
+    from streamkit.retries.by_hand import redrive as redrive_lanes
 
     chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app, listener)
@@ -226,7 +226,7 @@ def discard(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.parked.redrive import discard as discard_lanes
+    from streamkit.retries.by_hand import discard as discard_lanes
 
     chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app, listener)

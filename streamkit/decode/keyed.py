@@ -18,7 +18,7 @@ from streamkit.entity import Entity, attribute_names, built_key, spec_of, stored
 from streamkit.model.keys import StoredKey, wire_key
 from streamkit.model.parts import without_suffix
 from streamkit.model.schema import TableSchema
-from streamkit.model.unbuilding import unbuilder
+from streamkit.relations.unbuilding import unbuilder
 
 
 class KeyedFields:

@@ -1,1 +1,1 @@
-"""Fan-outs under way: page by page beside the shards, listed and cancelled."""
+"""Fan-outs under way: page by page beside the shards."""

@@ -24,7 +24,6 @@ from streamkit.fan_outs.place import Place
 from streamkit.fan_outs.serving import TOGETHER, FanOutChange, RecipientPlanner
 from streamkit.handler import AUDIENCE, Broadcast
 from streamkit.kinds.audience import AudiencePage, Recipient
-from streamkit.model.tables import Tables
 from streamkit.observe.logger import get_logger
 from streamkit.pacing import Pace, Pacing
 from streamkit.processing.dispatch import Dispatcher, Run
@@ -32,6 +31,7 @@ from streamkit.processing.holds import HeldLanes
 from streamkit.processing.loop import CommitLoop
 from streamkit.processing.parking import Failure, Hold
 from streamkit.processing.reading import ReadTracker
+from streamkit.relations.tables import Tables
 
 Progress = Literal["served", "more", "overtaken"]
 """Everybody is served; there are more; or another worker serves this audience."""

@@ -19,7 +19,7 @@ from streamkit.effects import Guard
 from streamkit.kinds.audience import Recipient
 from streamkit.model.conditions import Attr, ConditionBase
 from streamkit.model.schema import TableSchema
-from streamkit.parked.listing import HeldLane
+from streamkit.parked.lanes import HeldLane
 from streamkit.processing.commit import Applied, Batch, Verdict
 from streamkit.processing.loop import Overtaken
 from streamkit.processing.outcome import Work

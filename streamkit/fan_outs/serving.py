@@ -21,7 +21,7 @@ from streamkit.fan_outs.place import Place
 from streamkit.handler import Broadcast, Handler, OnFailure
 from streamkit.kinds.audience import Recipient
 from streamkit.kinds.fan_out import serving
-from streamkit.parked.listing import HeldLane
+from streamkit.parked.lanes import HeldLane
 from streamkit.processing.breaker import LEAST
 from streamkit.processing.commit import Batch
 from streamkit.processing.outcome import Outcome, Work

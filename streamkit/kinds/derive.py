@@ -31,7 +31,7 @@ from streamkit.handler import AUDIENCE, Handler, Policy
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent, any_of, attribute
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
-from streamkit.model.writes import ANY_KIND, named_entities
+from streamkit.relations.writes import ANY_KIND, named_entities
 from streamkit.table import Table
 
 OWNER = "_sk_of"

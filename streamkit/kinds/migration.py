@@ -36,7 +36,7 @@ from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key, Query
-from streamkit.model.writes import named_entities
+from streamkit.relations.writes import named_entities
 
 Item = Mapping[str, Any]
 """An item's plain values, by attribute name: what a function may take instead of fields."""

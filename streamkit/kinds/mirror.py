@@ -46,7 +46,7 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Scan, wire_key
 from streamkit.model.schema import TableSchema
 from streamkit.model.when import When
-from streamkit.model.writes import ANY_KIND
+from streamkit.relations.writes import ANY_KIND
 from streamkit.table import Table
 
 Gone = Literal["keep", "delete"]

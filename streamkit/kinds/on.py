@@ -15,7 +15,7 @@ from streamkit.errors import DeclarationError
 from streamkit.handler import Delivery, Handler, Policy, Shadow
 from streamkit.model.declaration import Declaration
 from streamkit.model.when import When, checked
-from streamkit.model.writes import Writes, declared_writes, named_entities, read_writes
+from streamkit.relations.writes import Writes, declared_writes, named_entities, read_writes
 
 
 def function_handler(

@@ -50,7 +50,7 @@ from streamkit.kinds.extremes import (
 from streamkit.model.codec import encode_key
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key, Query
-from streamkit.model.querying import in_bounds
+from streamkit.relations.querying import in_bounds
 from streamkit.table import Table
 
 Ranked = type[Aggregate[Any]]

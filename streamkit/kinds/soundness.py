@@ -14,7 +14,7 @@ from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.measures import Avg, Count, Sum
 from streamkit.model.declaration import Declaration
-from streamkit.model.unbuilding import unbuilder
+from streamkit.relations.unbuilding import unbuilder
 
 
 def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration) -> None:

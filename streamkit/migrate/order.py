@@ -12,7 +12,7 @@ from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.state import State
-from streamkit.model.cascades import same_items
+from streamkit.relations.cascades import same_items
 
 _UNBEGUN = frozenset({"new", "rolled back"})
 _PAST = frozenset({"done", "rolled back"})

@@ -37,7 +37,7 @@ from streamkit.migrate.rate import Rate
 from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_sample
 from streamkit.migrate.trials import Trial, Trials, moods_of
 from streamkit.migrate.work import Schemas
-from streamkit.model.matching import Matcher
+from streamkit.relations.matching import Matcher
 from streamkit.scanning.places import place_text
 
 SAMPLE = Wanted(items=1000)

@@ -38,9 +38,9 @@ from streamkit.migrate.writes import (
     whole,
 )
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.model.matching import Matcher
-from streamkit.model.querying import query_request
 from streamkit.processing.verdicts import Refused
+from streamkit.relations.matching import Matcher
+from streamkit.relations.querying import query_request
 
 _PARTS_MAX = 90
 """Parts of one source that a change of one of them can be checked against."""

@@ -20,8 +20,8 @@ from streamkit.model.codec import decode_item, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key
-from streamkit.model.matching import Matcher
 from streamkit.model.schema import TableSchema
+from streamkit.relations.matching import Matcher
 
 ITEM_BYTES_MAX = 400 * 1024
 """What an item may be at most, names and values together."""

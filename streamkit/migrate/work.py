@@ -26,9 +26,9 @@ from streamkit.migrate.transform import Transform, plain, reversed_migration, vi
 from streamkit.migrate.writes import update
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
 from streamkit.model.copies import BASE, COPY, FROM
-from streamkit.model.matching import Matcher
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
+from streamkit.relations.matching import Matcher
 
 TOUCH = "_sk_touch"
 """The mark of `touch`: different for each run, so that it changes the item."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from streamkit.entity import Entity
+from pydantic import BaseModel
+
 from streamkit.errors import DeclarationError
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
@@ -32,7 +33,7 @@ class When:
         """Whether a change between these values meets the condition; `None` is no image."""
         return self._holds(old, new)
 
-    def check(self, entity: type[Entity], declaration: Declaration | None = None) -> None:
+    def check(self, entity: type[BaseModel], declaration: Declaration | None = None) -> None:
         """Check the condition against an entity's fields.
 
         Raises:
@@ -152,7 +153,7 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def _expectation_problem(entity: type[Entity], name: str, value: Any) -> str | None:
+def _expectation_problem(entity: type[BaseModel], name: str, value: Any) -> str | None:
     if value is None:
         return None
     try:

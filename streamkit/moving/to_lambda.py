@@ -29,7 +29,7 @@ from streamkit.moving.moved import OVERTAKEN, Moved, MoveRefused, unfit
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
 from streamkit.operation import said_of
-from streamkit.parked.listing import HeldLane, held_lanes, show
+from streamkit.parked.lanes import HeldLane, held_lanes, show
 from streamkit.processing.mark import item_of
 from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.processing.verdicts import Invalid

@@ -28,7 +28,7 @@ from streamkit.moving.passage import Passage
 from streamkit.moving.positions import replace_cursors
 from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
-from streamkit.parked.listing import held_lanes
+from streamkit.parked.lanes import held_lanes
 from streamkit.processing.parking import LAMBDA_CHUNKS
 from streamkit.surroundings import survey
 

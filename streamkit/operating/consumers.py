@@ -34,10 +34,10 @@ from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
 from streamkit.fleet.pausing import set_paused
 from streamkit.model.conditions import Attr, absent
-from streamkit.parked.listing import HeldLane, held_lanes, list_parked, show
+from streamkit.parked.lanes import HeldLane, held_lanes, list_parked, show
+from streamkit.preflight import Finding
 from streamkit.processing.mark import item_of, path_of
 from streamkit.processing.parking import LAMBDA_CHUNKS
-from streamkit.running.preflight import Finding
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import start_text
 from streamkit.surroundings import describe, survey

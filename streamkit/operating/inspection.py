@@ -19,12 +19,12 @@ from streamkit.errors import ConfigurationError
 from streamkit.handler import Handler
 from streamkit.iam.place import Place
 from streamkit.iam.sinks import sink_statement
+from streamkit.injection import OWN
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
 from streamkit.operating.consumers import start_findings
 from streamkit.operating.sample import sample_findings
-from streamkit.processing.injection import OWN
-from streamkit.running.preflight import Finding, findings
+from streamkit.preflight import Finding, findings
 from streamkit.surroundings import Surroundings, survey
 
 

@@ -11,7 +11,7 @@ from streamkit.aws import Aws
 from streamkit.clock import SystemClock
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
-from streamkit.parked.listing import held_lanes, list_parked, open_store
+from streamkit.parked.lanes import held_lanes, list_parked, open_store
 
 
 @dataclass(frozen=True, slots=True)

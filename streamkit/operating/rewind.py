@@ -45,7 +45,7 @@ from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.handler import Handler
 from streamkit.operation import Refusal, said_of
-from streamkit.parked.listing import held_lanes
+from streamkit.parked.lanes import held_lanes
 from streamkit.surroundings import survey
 from streamkit.table import Table
 

@@ -17,10 +17,10 @@ from streamkit.decode.keyed import trouble_of_key
 from streamkit.errors import DecodeError
 from streamkit.model.codec import key_digest
 from streamkit.model.copies import COPY
-from streamkit.model.matching import Matcher
-from streamkit.model.overlaps import most_specific
 from streamkit.model.schema import TableSchema
-from streamkit.running.preflight import Finding
+from streamkit.preflight import Finding
+from streamkit.relations.matching import Matcher
+from streamkit.relations.overlaps import most_specific
 
 SAMPLE = 200
 """Items at most that are looked at: one request."""

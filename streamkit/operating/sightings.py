@@ -21,7 +21,7 @@ from streamkit.fleet.members import Roster
 from streamkit.handler import Handler
 from streamkit.model.origin import read_mark as read_origin
 from streamkit.operating.status import waits_by_shard
-from streamkit.parked.listing import HeldLane, held_lanes, list_parked, read_lanes
+from streamkit.parked.lanes import HeldLane, held_lanes, list_parked, read_lanes
 from streamkit.processing.mark import Mark, path_of, read_mark
 from streamkit.processing.parking import Parked, lane_name
 from streamkit.source.lineage import Shard

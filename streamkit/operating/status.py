@@ -17,14 +17,14 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
-from streamkit.fan_outs.listing import FanOutStatus, fan_outs
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.members import Member, Roster
 from streamkit.observe.usage import Usage
+from streamkit.operating.fan_outs import FanOutStatus, fan_outs
 from streamkit.operating.unread import Unread
-from streamkit.parked.listing import HeldLane, held_lanes, list_parked
+from streamkit.parked.lanes import HeldLane, held_lanes, list_parked
 from streamkit.processing.parking import Parked
 from streamkit.running.lag import Lag, listens, time_to_loss
 from streamkit.surroundings import survey

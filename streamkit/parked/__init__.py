@@ -1,1 +1,1 @@
-"""Parked changes: found and listed, their payload, and how they leave their lanes."""
+"""Parked changes: the lanes they wait in, their payload, and how they leave a lane."""

@@ -24,10 +24,8 @@ from streamkit.effects import Effect, Result, Send, as_effects
 from streamkit.entity import Entity
 from streamkit.errors import RetryableError
 from streamkit.handler import DEFER, Defer, Handler
-from streamkit.model.cascades import Cascades
 from streamkit.model.origin import UNMARKED, Mark, read_mark
 from streamkit.model.schema import TableSchema
-from streamkit.model.tables import Tables
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.pacing import GIVE_WAY_SECONDS, Turn
@@ -41,6 +39,8 @@ from streamkit.processing.sending import Sending
 from streamkit.processing.shadow import Shadows
 from streamkit.processing.tracing import NO_TRACING, UNTRACED, Tracing
 from streamkit.processing.typed import TypedChanges, source_of
+from streamkit.relations.cascades import Cascades
+from streamkit.relations.tables import Tables
 from streamkit.sinks.outlets import Outlets
 
 log = get_logger("streamkit.handler")

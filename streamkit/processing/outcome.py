@@ -23,15 +23,15 @@ from streamkit.decode import Record
 from streamkit.effects import Completed, Effect, Guard, Noted, Send
 from streamkit.entity import Entity
 from streamkit.handler import Handler
-from streamkit.model.cascades import Cascades
 from streamkit.model.conditions import Condition
 from streamkit.model.origin import UNMARKED, Mark
 from streamkit.model.schema import TableSchema
-from streamkit.model.tables import Tables
-from streamkit.model.writes import check_writes, entity_of
 from streamkit.processing.completion import completion
 from streamkit.processing.fold import merge_within
 from streamkit.processing.parking import Failure
+from streamkit.relations.cascades import Cascades
+from streamkit.relations.tables import Tables
+from streamkit.relations.writes import check_writes, entity_of
 
 Version = tuple[str, str, int]
 """Which run of which handler wrote an item: position, handler, run."""

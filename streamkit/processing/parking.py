@@ -9,7 +9,7 @@ key) held: later changes of the item for that handler queue behind it, every oth
     holds item    set of lanes; the cursor names the chunk, its children inherit the name
 
 A hold is an upper bound: a lane that was redriven empty is gone, and its owner finds out when it
-next queues. Shapes and actions only; `planning` decides when, `redrive` takes lanes apart.
+next queues. Shapes and actions only; `planning` decides when, `retries` takes lanes apart.
 """
 
 import hashlib

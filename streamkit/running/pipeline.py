@@ -23,17 +23,17 @@ import anyio
 import anyio.abc
 
 from streamkit.activity import Activity
-from streamkit.aggregates.turning import Turning
 from streamkit.control import Cursor
 from streamkit.decode import Page, Record
 from streamkit.errors import RetentionLost
 from streamkit.observe.logger import get_logger
-from streamkit.processing.committing import CommitStage
 from streamkit.processing.dispatch import Dispatcher, Run
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import Failure
+from streamkit.processing.stage import CommitStage
 from streamkit.running.lag import Behind
 from streamkit.running.reading import Reading
+from streamkit.running.turning import Turning
 from streamkit.source.reader import ShardReader
 from streamkit.source.sharing import SharedReader
 

@@ -16,7 +16,6 @@ from functools import partial
 import anyio
 import anyio.abc
 
-from streamkit.aggregates.turning import Turning
 from streamkit.control import Cursor, child_of
 from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.view import FleetView
@@ -25,14 +24,15 @@ from streamkit.model.builds import Build
 from streamkit.observe.logger import get_logger
 from streamkit.observe.shards import ShardEvent, ShardHook, Turn, tell
 from streamkit.pacing import Pacing
-from streamkit.parked.retrying import LaneRetries
 from streamkit.processing.commit import Committer
-from streamkit.processing.committing import CommitStage
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.planning import Planner
+from streamkit.processing.stage import CommitStage
+from streamkit.retries.automatic import LaneRetries
 from streamkit.running.pipeline import ShardPipeline
 from streamkit.running.reading import Reading
+from streamkit.running.turning import Turning
 from streamkit.source.listing import list_children
 from streamkit.source.reader import ShardReader
 from streamkit.surroundings import Surroundings

@@ -14,7 +14,7 @@ from streamkit.effects import Put
 from streamkit.entity import Entity, spec_of
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.extremes import extremes_of
-from streamkit.model.tables import Tables
+from streamkit.relations.tables import Tables
 from streamkit.table import Table
 from streamkit.testing.recording import Recorder
 

@@ -24,9 +24,9 @@ from streamkit.aws import Aws
 from streamkit.cursor import CursorStore
 from streamkit.entity import Entity
 from streamkit.model.keys import Key, Query
-from streamkit.parked.listing import list_parked
-from streamkit.parked.redrive import redrive
+from streamkit.parked.lanes import list_parked
 from streamkit.processing.parking import Parked
+from streamkit.retries.by_hand import redrive
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
 from streamkit.surroundings import Surroundings, survey

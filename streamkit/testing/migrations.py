@@ -31,8 +31,8 @@ from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
 from streamkit.migrate.steps import contract, rollback, switch
 from streamkit.migrate.transform import visible
-from streamkit.model.matching import Matcher
 from streamkit.model.schema import TableSchema
+from streamkit.relations.matching import Matcher
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
 from streamkit.surroundings import Surroundings, survey

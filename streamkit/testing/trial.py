@@ -21,8 +21,8 @@ import anyio.abc
 from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.parked.listing import Selection
-from streamkit.parked.redrive import redrive
+from streamkit.parked.lanes import Selection
+from streamkit.retries.by_hand import redrive
 from streamkit.shape import TableShape, entities_of
 from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table

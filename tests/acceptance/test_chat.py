@@ -9,7 +9,7 @@ from handlers.chat.entities import EmailLogin, Membership, Message, NameLogin, U
 from handlers.chat.handlers import SHAPE, ChatActivity, ServerMembers, app
 from handlers.chat.traffic import Traffic
 from streamkit.local.engine import CallRecord
-from streamkit.running.preflight import findings
+from streamkit.preflight import findings
 from streamkit.testing import Harness, trial
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)

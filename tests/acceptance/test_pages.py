@@ -12,7 +12,7 @@ import typer
 from streamkit import App
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.program import program
-from streamkit.running.preflight import findings
+from streamkit.preflight import findings
 from streamkit.settings import Settings
 from streamkit.surroundings import survey
 from streamkit.testing.harness import table_of

@@ -21,15 +21,15 @@ from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Call, Response, session_class
-from streamkit.model.tables import Tables
 from streamkit.pacing import ByteBudget, Pace, Pacing
 from streamkit.processing.commit import Committer
-from streamkit.processing.committing import CommitStage
 from streamkit.processing.fold import fold
 from streamkit.processing.outcome import Work
 from streamkit.processing.planning import Planner
+from streamkit.processing.stage import CommitStage
 from streamkit.processing.tracing import NO_TRACING
 from streamkit.processing.transaction import transact
+from streamkit.relations.tables import Tables
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.sightings import WRITES
 from tests.models.explorer import follow

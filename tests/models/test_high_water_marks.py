@@ -26,9 +26,9 @@ from streamkit.aws_lambda.late import process_late
 from streamkit.changes import ItemKey
 from streamkit.cursor import CursorStore
 from streamkit.operating.consumers import delete_consumer
-from streamkit.parked.redrive import redrive
 from streamkit.processing.mark import path_of, read_mark
 from streamkit.processing.parking import LATE
+from streamkit.retries.by_hand import redrive
 from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

@@ -12,9 +12,9 @@ from streamkit.changes import ItemKey
 from streamkit.control import START, Cursor, child_of
 from streamkit.cursor import CursorStore, creation
 from streamkit.decode import Record
-from streamkit.parked.redrive import open_redriver
 from streamkit.processing.outcome import Outcome, Work, resolve
 from streamkit.processing.parking import Failure, lane_name
+from streamkit.retries.by_hand import open_redriver
 from streamkit.surroundings import survey
 from tests.models.explorer import LARGE, explore, stuck, walks
 from tests.models.parked_queue import (

@@ -216,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "left-out-in-silence",
-        "aggregates/listing.py",
+        "aggregates/facts.py",
         "        elif left.get(name):\n",
         "        elif name in left and not left[name]:\n",
         "an aggregate is called live although its rebuild left items out",
@@ -314,7 +314,7 @@ MUTANTS = (
     ),
     Mutant(
         "live-shard-takes-no-notice-of-old-changes",
-        "aggregates/turning.py",
+        "running/turning.py",
         "            if record.created_at <= build.scanned + GUARD_SECONDS:\n",
         "            if record.created_at < 0:\n",
         "a change that was published very late is counted twice in silence",

@@ -218,7 +218,7 @@ MUTANTS = (
     # -- redriving ---------------------------------------------------------------------------------
     Mutant(
         "hold-lifted-with-a-queued-change",
-        "parked/unparking.py",
+        "parked/head.py",
         "    action.guards.append((Guard(is_first & is_last), source))\n",
         "    action.guards.append((Guard(is_first), source))\n",
         "a lane is lifted while a change queues behind it",
@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         "redrive-checks-neither",
-        "parked/unparking.py",
+        "parked/head.py",
         "        everything = [advance, *unhold, *removal, *effects]\n",
         "        for action in (advance, *removal):\n"
         "            action.guards.clear()\n"
@@ -238,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         "large-redrive-ignores-the-head",
-        "parked/unparking.py",
+        "parked/head.py",
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
         "    advance.guards.clear()\n"
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
@@ -248,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         "redrive-in-two-transactions",
-        "parked/unparking.py",
+        "parked/head.py",
         "        if len(everything) > ACTIONS_MAX or size > BYTES_MAX:\n",
         "        if effects:\n"
         "            sent = await transact(store.dynamodb, schemas, effects, rng)\n"
@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "chunk-cleared-while-held",
-        "parked/unparking.py",
+        "parked/head.py",
         "        unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was held again\n",
         "        del gone\n",
         "a lane held again meanwhile is taken off its holds after a large redrive",

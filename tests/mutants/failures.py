@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "late-failure-written-again",
-        "parked/unparking.py",
+        "parked/head.py",
         "    change.guards += [(Guard(present), source), (Guard(as_read), source)]\n",
         "    change.guards += [(Guard(present), source)]\n",
         "a failure that is written down late makes a lane stuck that has been tried since",
@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "killer-never-parked",
-        "processing/committing.py",
+        "processing/stage.py",
         "        tries = 1 + (self.cursor.tries if self.cursor.trying == position else 0)\n",
         "        tries = 1\n",
         "a change that kills its worker kills the next one, for ever",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "healthy-change-parked",
-        "processing/committing.py",
+        "processing/stage.py",
         "        tries = 1 + (self.cursor.tries if self.cursor.trying == position else 0)\n",
         "        tries = 1 + self.cursor.tries\n",
         "tries count across changes: the third healthy one in a row is taken for a killer",
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "tries-survive-progress",
-        "processing/committing.py",
+        "processing/stage.py",
         '        return replace(then, takes=0, trying="", tries=0)\n',
         "        return then\n",
         "a shard that goes on is suspected for ever",
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "seen-ahead-of-works",
-        "processing/committing.py",
+        "processing/stage.py",
         "        return self.cursor.seen if self.works else self.seen\n",
         "        return self.seen\n",
         "a position written alone says that everything read is done, while works wait",
@@ -164,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "stuck-lane-is-retried",
-        "parked/redriver.py",
+        "retries/redriver.py",
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.due > self.clock.time():\n",
         "a lane that waits for a person is tried on its own",
@@ -172,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         "retried-before-it-is-due",
-        "parked/redriver.py",
+        "retries/redriver.py",
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.stuck:\n",
         "the next change of a lane, or another owner's, is tried before it is due",
@@ -384,7 +384,7 @@ MUTANTS = (
     # -- what would hold up everything else --------------------------------------------------------
     Mutant(
         "served-without-a-shard",
-        "parked/retrying.py",
+        "retries/automatic.py",
         "                if holds and lane in self._serving and self._is_next(lane):\n",
         "                if lane in self._serving and self._is_next(lane):\n",
         "a worker whose shard is given away while a fan-out is under way spins, and does no more",
@@ -392,7 +392,7 @@ MUTANTS = (
     ),
     Mutant(
         "pause-between-lanes-unheard",
-        "parked/retrying.py",
+        "retries/automatic.py",
         "            while waiting and not self._paused:\n",
         "            while waiting:\n",
         "a worker whose consumer was paused goes on with all the lanes that were due",
@@ -400,7 +400,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-queue-for-all-lanes",
-        "parked/retrying.py",
+        "retries/automatic.py",
         '            self._waiting[self._handlers.get(name, "")].append(name)\n',
         '            self._waiting[""].append(name)\n',
         "lanes of a handler whose sink is slow keep those of others from being tried",
@@ -408,7 +408,7 @@ MUTANTS = (
     ),
     Mutant(
         "retries-wait-for-a-table",
-        "parked/redriver.py",
+        "retries/redriver.py",
         "Patience(reads=not self.automatic, ",
         "Patience(",
         "lanes whose changes cannot read the table keep all others of the handler from being tried",
@@ -424,7 +424,7 @@ MUTANTS = (
     ),
     Mutant(
         "nothing-skipped-in-a-lane",
-        "parked/redriver.py",
+        "retries/redriver.py",
         "        return skips and self.automatic and head.error is None\n",
         "        return False\n",
         "what a slow sink set aside holds its item for good, although failures are to be skipped",

@@ -47,7 +47,7 @@ MUTANTS = (
     # -- what a key says ---------------------------------------------------------------------------
     Mutant(
         "ambiguous-key-guessed",
-        "model/unbuilding.py",
+        "relations/unbuilding.py",
         "        if not one_way and places != _ends(",
         "        if one_way and places != _ends(",
         "a key that could be split in two ways is read in the first of them",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "descending-number-read-ascending",
-        "model/unbuilding.py",
+        "relations/unbuilding.py",
         "    if placeholder.is_descending:\n",
         "    if not placeholder.spec:\n",
         "descending numbers are not read from keys",
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "key-shapes-disagree",
-        "model/unbuilding.py",
+        "relations/unbuilding.py",
         "        if known is None or other is None:",
         "        if known is None and other is None:",
         "of two keys that say different things one is believed",
@@ -195,7 +195,7 @@ MUTANTS = (
     ),
     Mutant(
         "overlaps-by-length",
-        "model/overlaps.py",
+        "relations/overlaps.py",
         "        if not (_all_in(first, second) or _all_in(second, first)):",
         "        if not (_all_in(first, second) or _all_in(second, first) or len(first) > 1):",
         "entities that nothing tells apart start without a word",

@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "shared-directory-unsaid",
-        "running/preflight.py",
+        "preflight.py",
         "            if spec_of(copy).indexes:\n",
         "            if not spec_of(copy).indexes:\n",
         "nobody hears that copies over an index stay stale on a table without a sort key",
@@ -194,7 +194,7 @@ MUTANTS = (
     ),
     Mutant(
         "cancel-looks-again",
-        "fan_outs/listing.py",
+        "operating/fan_outs.py",
         "discard_lane(store, held[0], ",
         "discard_lane(store, (await held_lanes(store))[0], ",
         "a cancel that was overtaken cancels the next fan-out of its item",

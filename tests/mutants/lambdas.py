@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-outlives-its-lane",
-        "parked/unparking.py",
+        "parked/head.py",
         "    return [action, *await let_go(store, head, clock.time())]\n",
         "    return [action]\n",
         "the marks of items that were parked once stay in the table for ever",
@@ -325,7 +325,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-is-applied",
-        "parked/redriver.py",
+        "retries/redriver.py",
         "        if head.error == LATE:\n",
         "        if head.error == LATE and not held.stuck:\n",
         "a person who redrives all applies what may have been applied",

@@ -277,7 +277,7 @@ MUTANTS = (
     ),
     Mutant(
         "seen-too-early",
-        "processing/committing.py",
+        "processing/stage.py",
         "        seen = self.seen if plan.changes == len(works) else self.cursor.seen\n",
         "        seen = self.seen\n",
         "a cursor says that its shard is read to the tip while read changes are not committed",

@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "entity-of-any-template",
-        "model/matching.py",
+        "relations/matching.py",
         "return self._fits(spec, pk, sk) and not self._is_nearer(pk, sk)",
         "return self._fits(spec, pk, sk)",
         "items of an entity with longer keys are rewritten, too",

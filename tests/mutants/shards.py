@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "children-created-after-the-finish",
-        "processing/committing.py",
+        "processing/stage.py",
         "            batch = Batch(finished, fold(actions))\n"
         "            verdict = await self.committer.commit(batch)\n",
         """            batch = Batch(finished, [])
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "hold-lost-at-a-split",
-        "processing/committing.py",
+        "processing/stage.py",
         "            heirs = [replace(c, holds=finished.holds, seen=seen, dated=dated) for c in children]\n",
         "            heirs = [replace(c, holds=frozenset(), seen=seen, dated=dated) for c in children]\n",
         "a child made by its parent's end does not inherit its holds",
@@ -329,7 +329,7 @@ MUTANTS = (
     ),
     Mutant(
         "early-trim-said-for-ever",
-        "processing/committing.py",
+        "processing/stage.py",
         "        self.seen, self._dated = max(self.seen, seen), 0\n",
         "        self.seen = max(self.seen, seen)\n",
         "a loss that was settled stops the next worker again",
@@ -354,7 +354,7 @@ MUTANTS = (
     # -- positions without effects -----------------------------------------------------------------
     Mutant(
         "own-records-cause-commits",
-        "processing/committing.py",
+        "processing/stage.py",
         "            self.pacing.checkpoint_seconds if self._business_since"
         " else self.pacing.quiet_seconds\n",
         "            self.pacing.checkpoint_seconds\n",
@@ -374,7 +374,7 @@ MUTANTS = (
     ),
     Mutant(
         "position-written-for-every-page",
-        "processing/committing.py",
+        "processing/stage.py",
         "        return self._persisted_at + seconds - self._clock.monotonic()\n",
         "        return min(seconds, 0.0)\n",
         "each page moves the position at once, whatever is in it",
@@ -383,7 +383,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropped-by-number",
-        "processing/committing.py",
+        "processing/stage.py",
         "        while position != START and works and works[0].position <= position:\n",
         "        number = iter(range(plan.changes))\n"
         "        while works and next(number, None) is not None:\n",

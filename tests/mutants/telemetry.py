@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         "stuck-for-ever",
-        "parked/retrying.py",
+        "retries/automatic.py",
         "        self._stuck.discard(report.lane)\n",
         "",
         "an item that a person has helped counts as stuck until its lane is empty",

@@ -16,7 +16,7 @@ import anyio
 from streamkit import Add, App, Entity, Inserted, Modified, Policy, Set
 from streamkit.activity import first_error
 from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
-from streamkit.parked.redrive import redrive
+from streamkit.retries.by_hand import redrive
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults

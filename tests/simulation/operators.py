@@ -12,7 +12,6 @@ import anyio
 
 from streamkit import App, Entity, Inserted, Modified, Put, Query
 from streamkit.errors import ConfigurationError
-from streamkit.fan_outs.listing import cancel_fan_out, list_fan_outs
 from streamkit.fleet.hosting import LAMBDA, WORKERS
 from streamkit.migrate import commands, mending, steps
 from streamkit.migrate.aggregates import run_aggregate
@@ -20,6 +19,7 @@ from streamkit.migrate.passing import Pace
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.moving import move_to_lambda, move_to_workers
+from streamkit.operating.fan_outs import cancel_fan_out, list_fan_outs
 from streamkit.settings import Settings
 from tests.simulation import migrating
 from tests.simulation.lambdas import own_items

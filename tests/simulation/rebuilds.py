@@ -11,7 +11,7 @@ import anyio
 
 from streamkit import Aggregate, App, Count, Entity, Key, Policy, Sum
 from streamkit.aggregates import census
-from streamkit.aggregates.listing import list_aggregates
+from streamkit.aggregates.facts import list_aggregates
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.cursor import CursorStore
 from streamkit.fleet.cursors import every_cursor

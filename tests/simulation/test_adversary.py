@@ -38,7 +38,7 @@ from streamkit.errors import RetentionLost
 from streamkit.lease import LeaseWatch
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
-from streamkit.parked.redrive import redrive
+from streamkit.retries.by_hand import redrive
 from streamkit.settings import Settings
 from streamkit.testing.faults import Faults, inflict
 from streamkit.testing.loop import EPOCH, run_virtually

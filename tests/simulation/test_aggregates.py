@@ -29,7 +29,7 @@ from streamkit import (
     bucket,
 )
 from streamkit.model.parts import is_part
-from streamkit.running.preflight import findings, require
+from streamkit.preflight import findings, require
 from streamkit.testing import Harness, every_crash
 
 TABLE = "Shop"

@@ -14,20 +14,20 @@ import pytest
 from typer.main import get_command
 
 from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Key, Modified, Policy, Put
-from streamkit.aggregates.listing import list_aggregates
+from streamkit.aggregates.facts import list_aggregates
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.cli.program import program
 from streamkit.errors import ConfigurationError
-from streamkit.fan_outs import listing as fan_out_listing
-from streamkit.fan_outs.listing import cancel_fan_out
+from streamkit.operating import fan_outs
 from streamkit.operating.consumers import (
     delete_consumer,
     list_consumers,
     pause_consumer,
     resume_consumer,
 )
+from streamkit.operating.fan_outs import cancel_fan_out
 from streamkit.operating.rewind import RewindRefused, rewind
-from streamkit.parked.redrive import discard, redrive
+from streamkit.retries.by_hand import discard, redrive
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from tests.simulation import (
@@ -343,7 +343,7 @@ def test_a_pause_or_resume_that_arrives_after_the_next_command_does_nothing(late
 
 def test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone(monkeypatch):
     """Another one cancels between its look and its write."""
-    look = fan_out_listing.list_parked
+    look = fan_outs.list_parked
     overtaken = []
 
     async def faster(store, lanes):
@@ -352,7 +352,7 @@ def test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone(m
             overtaken.append(await harness_cancels())
         return found
 
-    monkeypatch.setattr(fan_out_listing, "list_parked", faster)
+    monkeypatch.setattr(fan_outs, "list_parked", faster)
     with of(lambda: operators.telling(PATIENT, DOWN))() as harness:
         app, clock = harness.app, harness.world.clock
         DOWN["fans"] = 1

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from streamkit.moving.marking import Marking
-from streamkit.parked import unparking
+from streamkit.parked import head
 from tests.simulation.deploys import run
 
 SEEDS = range(3)
@@ -22,15 +22,15 @@ def test_deploys_moves_and_redrives_count_each_change_once_and_in_order():
 
 def redrive_checks_neither(monkeypatch):
     """Two persons who redrive at once both apply a change (rows C2 and C4 of the model)."""
-    advance, removal = unparking._advance, unparking._removal
+    advance, removal = head._advance, head._removal
 
     def unguarded(action):
         action.guards.clear()
         return action
 
-    monkeypatch.setattr(unparking, "_advance", lambda *args: unguarded(advance(*args)))
+    monkeypatch.setattr(head, "_advance", lambda *args: unguarded(advance(*args)))
     monkeypatch.setattr(
-        unparking, "_removal", lambda *args: [unguarded(action) for action in removal(*args)]
+        head, "_removal", lambda *args: [unguarded(action) for action in removal(*args)]
     )
 
 

@@ -17,7 +17,7 @@ from streamkit import (
     Table,
 )
 from streamkit.local.transport import Response
-from streamkit.parked.retrying import AT_ONCE
+from streamkit.retries.automatic import AT_ONCE
 from streamkit.settings import Settings
 from streamkit.testing import Harness
 from tests.orders import Journal, Order

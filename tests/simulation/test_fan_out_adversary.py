@@ -20,12 +20,12 @@ from streamkit import (
 )
 from streamkit.fan_outs import broadcasting
 from streamkit.fan_outs.broadcasting import AHEAD
-from streamkit.fan_outs.listing import cancel_fan_out, list_fan_outs
 from streamkit.operating.consumers import delete_consumer
+from streamkit.operating.fan_outs import cancel_fan_out, list_fan_outs
 from streamkit.operating.rewind import RewindRefused, rewind
 from streamkit.operating.status import read_status
-from streamkit.parked.redrive import redrive
-from streamkit.parked.retrying import AT_ONCE
+from streamkit.retries.automatic import AT_ONCE
+from streamkit.retries.by_hand import redrive
 from tests.simulation.memory import Memory
 from tests.simulation.watchers import (
     Deal,

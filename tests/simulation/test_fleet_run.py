@@ -14,8 +14,8 @@ from streamkit.effects import Guard
 from streamkit.model.conditions import Attr
 from streamkit.pacing import Pacing
 from streamkit.processing import commit
-from streamkit.processing.committing import CommitStage
 from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.stage import CommitStage
 from streamkit.running.pipeline import ShardPipeline
 from streamkit.running.shardset import ShardSet
 from streamkit.source.reader import ShardReader

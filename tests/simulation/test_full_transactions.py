@@ -20,8 +20,8 @@ from streamkit import (
 )
 from streamkit.aws_lambda.host import process_batch
 from streamkit.moving import move_to_workers
-from streamkit.parked.listing import list_parked, open_store
-from streamkit.parked.redrive import redrive
+from streamkit.parked.lanes import list_parked, open_store
+from streamkit.retries.by_hand import redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import Stream, environment_of, event, own_items, world_of

@@ -12,7 +12,7 @@ from streamkit.migrate.in_place import Tally
 from streamkit.migrate.pairs import Pairs
 from streamkit.moving.marking import Marking
 from streamkit.moving.moved import MoveRefused
-from streamkit.parked.listing import list_parked, open_store
+from streamkit.parked.lanes import list_parked, open_store
 from streamkit.processing.verdicts import Invalid
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

@@ -12,7 +12,7 @@ import pytest
 
 from streamkit import Aggregate, ConfigurationError, Count, Inserted, Key, Modified
 from streamkit.aggregates import sweeping
-from streamkit.aggregates.listing import list_aggregates
+from streamkit.aggregates.facts import list_aggregates
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.aws_lambda.host import maintain, process_batch
 from streamkit.aws_lambda.late import process_late
@@ -23,8 +23,8 @@ from streamkit.iam.hosts import policy_for
 from streamkit.iam.place import Place
 from streamkit.migrate import commands
 from streamkit.model.builds import OUTLASTED_SECONDS, SWEPT_SECONDS
-from streamkit.parked.listing import Selection, held_lanes
-from streamkit.parked.redrive import redrive
+from streamkit.parked.lanes import Selection, held_lanes
+from streamkit.retries.by_hand import redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamkit.aggregates.turning import Turning
 from streamkit.model.builds import Build
+from streamkit.running.turning import Turning
 from tests.simulation.rebuilds import (
     BROKEN,
     FAST,

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 
 from streamkit import Aggregate, App, Count, Entity, Key, Policy
-from streamkit.aggregates.listing import list_aggregates
+from streamkit.aggregates.facts import list_aggregates
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.aggregates.sweeping import Sweeping
 from streamkit.aggregates.verification import verify_aggregate

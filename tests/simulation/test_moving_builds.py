@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key
-from streamkit.aggregates.listing import list_aggregates
+from streamkit.aggregates.facts import list_aggregates
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.cursor import CursorStore
 from streamkit.errors import StreamSilent

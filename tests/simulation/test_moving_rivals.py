@@ -28,7 +28,7 @@ from streamkit.fleet.joining import join_generation
 from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
 from streamkit.operating.consumers import pause_consumer, resume_consumer
 from streamkit.operation import operator
-from streamkit.parked.redrive import redrive
+from streamkit.retries.by_hand import redrive
 from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of

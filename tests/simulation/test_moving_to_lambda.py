@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, Count, Entity, Key, Policy
-from streamkit.aggregates.listing import list_aggregates
+from streamkit.aggregates.facts import list_aggregates
 from streamkit.fleet.hosting import TO_LAMBDA, WORKERS
 from streamkit.moving import MoveRefused, move_to_lambda
-from streamkit.parked.redrive import redrive
 from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
+from streamkit.retries.by_hand import redrive
 from streamkit.surroundings import survey
 from streamkit.testing.trial import open_shards
 from streamkit.testing.world import CrashPoint, Process, World

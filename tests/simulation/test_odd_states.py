@@ -11,7 +11,7 @@ from streamkit.aws_lambda.host import process_batch
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.operating.status import read_status
-from streamkit.parked.listing import list_parked, open_store
+from streamkit.parked.lanes import list_parked, open_store
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

@@ -16,7 +16,6 @@ from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.aggregates.verification import verify_aggregate
 from streamkit.cost.budget import read_estimate
 from streamkit.cost.spending import read_spending
-from streamkit.fan_outs.listing import list_fan_outs
 from streamkit.iam.hosts import policy_for
 from streamkit.iam.place import Place
 from streamkit.moving import MoveRefused, import_leases, move_to_lambda, move_to_workers
@@ -27,11 +26,12 @@ from streamkit.operating.consumers import (
     resume_consumer,
 )
 from streamkit.operating.explanation import explain_item
+from streamkit.operating.fan_outs import list_fan_outs
 from streamkit.operating.inspection import inspect_app
 from streamkit.operating.rewind import RewindRefused, rewind
 from streamkit.operating.status import read_status
-from streamkit.parked.listing import Selection, list_parked, open_store
-from streamkit.parked.redrive import discard, redrive
+from streamkit.parked.lanes import Selection, list_parked, open_store
+from streamkit.retries.by_hand import discard, redrive
 from streamkit.settings import Settings
 from streamkit.testing import recording, trial
 from streamkit.testing.hosts import Functions

@@ -7,7 +7,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Send
 from streamkit.errors import DeclarationError
-from streamkit.parked.retrying import AT_ONCE
+from streamkit.retries.automatic import AT_ONCE
 from streamkit.testing import Harness, every_crash
 from tests.simulation.memory import Memory
 

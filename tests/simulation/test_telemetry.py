@@ -19,9 +19,9 @@ from streamkit.cost.metering import meter
 from streamkit.health.checks import alive, ready
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
-from streamkit.parked.redriver import LaneReport
-from streamkit.parked.retrying import Holders, LaneRetries
 from streamkit.processing.parking import Hold
+from streamkit.retries.automatic import Holders, LaneRetries
+from streamkit.retries.redriver import LaneReport
 from streamkit.running.standing import Standing, sample
 from streamkit.settings import Settings
 from streamkit.source.loss import Losses

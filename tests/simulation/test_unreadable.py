@@ -14,8 +14,8 @@ from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.moving import move_to_workers
 from streamkit.observe.registry import Registry
-from streamkit.parked.listing import held_lanes, list_parked, open_store
-from streamkit.parked.redrive import discard, redrive
+from streamkit.parked.lanes import held_lanes, list_parked, open_store
+from streamkit.retries.by_hand import discard, redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process

@@ -23,7 +23,7 @@ from streamkit import (
     Top,
     Until,
 )
-from streamkit.aggregates.listing import list_aggregates
+from streamkit.aggregates.facts import list_aggregates
 from streamkit.aggregates.verification import verify_aggregate
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response

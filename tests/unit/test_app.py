@@ -30,8 +30,8 @@ from streamkit.changes import Kind
 from streamkit.decode import ImageDecoder, parse_page
 from streamkit.kinds.aggregate import contributions, difference
 from streamkit.model.schema import TableSchema
+from streamkit.preflight import findings
 from streamkit.processing.dispatch import Dispatcher
-from streamkit.running.preflight import findings
 from streamkit.surroundings import Surroundings
 
 

@@ -18,34 +18,20 @@ ROOT = Path(__file__).parents[2]
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 
-LAYERS = (
-    # From the bottom to the top: a module imports its own layer and those above it in this list.
-    (
-        "foundation",
-        "activity address clock errors lease observe pacing polling settings start version",
-    ),
-    ("model", "actions changes control effects entity handler model"),
-    ("records", "decode"),
-    # Above `decode`: the clients answer `GetRecords` with decoded pages.
-    ("service", "aws machine"),
-    ("outside", "sinks"),
-    ("state", "cursor"),
-    # With the gateway for reads: it shows the pending effects of outcomes.
-    ("commit", "processing table"),
-    ("operations", "operation"),
-    ("parts", "fleet kinds scanning source"),
-    ("app", "app registration shape surroundings"),
-    ("public", "streamkit"),
-    (
-        "hosts",
-        "aggregates aws_lambda cost fan_outs health iam migrate moving operating parked running worker workers crew",
-    ),
-    ("command line", "cli __main__"),
-)
-"""The layers; a package stands for all of its modules. `local` and `testing` are beside them."""
-
-EXCEPTIONS: dict[tuple[str, str], str] = {}
-"""Imports against the direction, and why each is there."""
+ORDER = """
+    errors version observe clock lease pacing polling address settings start activity
+    model entity changes effects actions handler relations control
+    decode aws machine sinks cursor
+    processing operation table injection
+    source fleet scanning kinds
+    registration app shape surroundings streamkit
+    parked fan_outs preflight retries running aggregates
+    iam operating crew worker workers cost migrate aws_lambda moving health
+    cli __main__
+"""
+"""The packages, each in its own place: a module imports its own package and those named before it,
+also inside of functions. A name stands for all modules of a package. `local` and `testing` are
+beside the order."""
 
 SDK = {"aioboto3", "aiobotocore", "boto3", "botocore"}
 SDK_IMPORTERS = {
@@ -102,8 +88,8 @@ PRIVATE_FROM_OUTSIDE = {
 PURE = """
     actions changes control cost.pricing effects entity handler kinds.aggregate kinds.buckets
     kinds.contributions kinds.entries kinds.extremes kinds.measures kinds.options
-    kinds.recount kinds.soundness model.builds model.cascades model.keys model.origin
-    model.parts model.querying model.schema model.spec model.templates model.when model.writes
+    kinds.recount kinds.soundness model.builds relations.cascades model.keys model.origin
+    model.parts relations.querying model.schema model.spec model.templates model.when relations.writes
     processing.fold processing.lanes processing.outcome processing.parking processing.planning
     lease processing.reading sinks.body sinks.envelope sinks.notes sinks.versions source.lineage
     start
@@ -182,14 +168,6 @@ def modules():
 def functions(module):
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return [node for node in ast.walk(module.tree) if isinstance(node, kinds)]
-
-
-def level(package):
-    """The number of a package's or module's layer; None for what is beside the layers."""
-    for number, (_, members) in enumerate(LAYERS):
-        if package in members.split():
-            return number
-    return None
 
 
 BESIDE = ("local", "testing")
@@ -300,29 +278,27 @@ def test_no_module_is_called_after_nothing():
     assert nouns.isdisjoint({"utils", "util", "helpers", "common", "misc", "base"})
 
 
-def test_every_module_has_its_layer():
-    names = [name for _, members in LAYERS for name in members.split()]
+def test_every_package_has_its_place():
+    names = ORDER.split()
     assert len(names) == len(set(names))
     packages = {m.package for m in modules()} - set(BESIDE)
-    assert packages == set(names), "say in LAYERS where a new module belongs"
+    assert packages == set(names), "say in ORDER where a new package belongs"
 
 
-def test_imports_go_one_way_down_the_layers():
+def test_imports_go_one_way_from_package_to_package():
+    place = {name: number for number, name in enumerate(ORDER.split())}
     upwards = {
         (module.name, imported)
         for module in modules()
         for imported in module.own_imports
         if module.package not in BESIDE and imported.partition(".")[0] not in BESIDE
-        if level(imported.partition(".")[0]) > level(module.package)
+        if place[imported.partition(".")[0]] > place[module.package]
     }
-    assert upwards == set(EXCEPTIONS)
+    assert upwards == set()
 
 
 def test_imports_make_no_circle():
-    graph = {
-        module.name: {name for name in module.own_imports if (module.name, name) not in EXCEPTIONS}
-        for module in modules()
-    }
+    graph = {module.name: module.own_imports for module in modules()}
     list(graphlib.TopologicalSorter(graph).static_order())
 
 
@@ -335,17 +311,6 @@ def test_the_local_engine_knows_nothing_of_the_rest():
         if imported.partition(".")[0] != "local"
     }
     assert strangers == set()
-
-
-def test_aggregates_know_nothing_of_migrations():
-    """What both do with a whole table is in `scanning`."""
-    importers = {
-        module.name
-        for module in modules()
-        if module.package == "aggregates"
-        if any(name.partition(".")[0] == "migrate" for name in module.own_imports)
-    }
-    assert importers == set()
 
 
 def test_only_the_command_line_and_the_testing_tools_know_the_local_engine():

@@ -24,9 +24,9 @@ from streamkit import (
     became,
 )
 from streamkit.handler import Handler
-from streamkit.model.cascades import Cascades, cycles, same_items
 from streamkit.model.schema import TableSchema
-from streamkit.running.preflight import findings
+from streamkit.preflight import findings
+from streamkit.relations.cascades import Cascades, cycles, same_items
 from streamkit.surroundings import Surroundings
 
 SCHEMA = TableSchema(

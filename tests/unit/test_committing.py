@@ -8,9 +8,9 @@ from streamkit.clock import SystemClock
 from streamkit.control import START, Cursor
 from streamkit.pacing import ByteBudget
 from streamkit.processing.commit import Batch
-from streamkit.processing.committing import CommitStage
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Work
+from streamkit.processing.stage import CommitStage
 
 SHARD = "shard"
 

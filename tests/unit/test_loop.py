@@ -12,7 +12,6 @@ import pytest
 
 from streamkit.actions import READ, GuardSource
 from streamkit.control import Cursor
-from streamkit.model.tables import Tables
 from streamkit.pacing import Pace, Pacing
 from streamkit.processing import loop as loops
 from streamkit.processing.commit import Applied
@@ -23,6 +22,7 @@ from streamkit.processing.parking import Failure
 from streamkit.processing.planning import Planner
 from streamkit.processing.tracing import NO_TRACING
 from streamkit.processing.verdicts import Again, Invalid, Refused
+from streamkit.relations.tables import Tables
 from streamkit.testing.loop import run_virtually
 from tests.works import SCHEMA, SPACE, Clock, add, done, handler, work
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from streamkit import App, Entity, Inserted, Put
 from streamkit.entity import spec_of
-from streamkit.model.overlaps import undecided
 from streamkit.model.schema import TableSchema
-from streamkit.running.preflight import findings
+from streamkit.preflight import findings
+from streamkit.relations.overlaps import undecided
 from streamkit.surroundings import Surroundings
 
 

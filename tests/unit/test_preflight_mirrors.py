@@ -6,7 +6,7 @@ import pytest
 
 from streamkit import App, Entity, Index, Set
 from streamkit.model.schema import IndexSchema, TableSchema
-from streamkit.running.preflight import Finding, findings
+from streamkit.preflight import Finding, findings
 from streamkit.surroundings import Surroundings
 
 

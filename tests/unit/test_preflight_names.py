@@ -10,7 +10,7 @@ from streamkit import App, Entity, Inserted
 from streamkit.decode import ImageDecoder
 from streamkit.kinds.mirror import CopyEntry
 from streamkit.model.schema import IndexSchema, TableSchema
-from streamkit.running.preflight import findings
+from streamkit.preflight import findings
 from streamkit.surroundings import Surroundings
 
 

@@ -28,8 +28,8 @@ from streamkit.aws import connect
 from streamkit.cursor import CursorStore
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.parked.listing import Selection, held_lanes, open_store
-from streamkit.parked.redrive import discard, list_parked, open_redriver, redrive, show
+from streamkit.parked.lanes import Selection, held_lanes, open_store
+from streamkit.retries.by_hand import discard, list_parked, open_redriver, redrive, show
 from streamkit.settings import Settings
 from streamkit.worker import Worker
 from tests.orders import Journal, Order

@@ -8,14 +8,14 @@ import pytest
 import structlog
 
 from streamkit import Add, App, Entity, Inserted, Modified, Policy
+from streamkit.injection import injector
 from streamkit.local.transport import Response
 from streamkit.machine import Machine
-from streamkit.parked.listing import held_lanes, read_lanes
-from streamkit.parked.redriver import LaneReport
-from streamkit.parked.retrying import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, Holders, LaneRetries
+from streamkit.parked.lanes import held_lanes, read_lanes
 from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.injection import injector
 from streamkit.processing.parking import Hold, lane_name
+from streamkit.retries.automatic import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, Holders, LaneRetries
+from streamkit.retries.redriver import LaneReport
 from streamkit.settings import Settings
 from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually

@@ -7,12 +7,12 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Put
 from streamkit.cost.spending import Spending
-from streamkit.fan_outs.listing import FanOutStatus
 from streamkit.health.checks import Verdict
 from streamkit.health.markup import Markup, duration, element
 from streamkit.health.page import HandlerView, Process, View, render, short
 from streamkit.health.style import CSS, POLICY
 from streamkit.migrate.status import Line
+from streamkit.operating.fan_outs import FanOutStatus
 from streamkit.operating.status import ShardStatus, Status, WorkerStatus
 from streamkit.running.standing import Standing
 

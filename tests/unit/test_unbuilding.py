@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import AwareDatetime
 
 from streamkit.entity import Entity, EpochSeconds
-from streamkit.model.unbuilding import unbuilder
+from streamkit.relations.unbuilding import unbuilder
 
 
 class Color(Enum):

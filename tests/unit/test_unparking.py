@@ -14,8 +14,8 @@ from streamkit.cursor import CursorStore
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
-from streamkit.parked.listing import read_head
-from streamkit.parked.unparking import leave, stay
+from streamkit.parked.head import leave, stay
+from streamkit.parked.lanes import read_head
 from streamkit.processing.fold import fold
 from streamkit.processing.parking import Failure, ParkedRecord, park, queue
 from streamkit.processing.transaction import transact

@@ -20,7 +20,7 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of, present
 from streamkit.model.schema import TableSchema
-from streamkit.parked.listing import HeldLane
+from streamkit.parked.lanes import HeldLane
 from streamkit.processing.commit import Applied, Batch, Verdict
 from streamkit.processing.loop import Overtaken
 from streamkit.processing.mark import let_go

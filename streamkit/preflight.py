@@ -15,14 +15,14 @@ from streamkit.app import App
 from streamkit.changes import Kind
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
+from streamkit.injection import OWN
 from streamkit.kinds.aggregate import Aggregate
 from streamkit.kinds.mirror import CopyEntry
-from streamkit.model.cascades import cycles
-from streamkit.model.overlaps import undecided
 from streamkit.model.schema import TableSchema
-from streamkit.model.unbuilding import unbuilder
 from streamkit.processing.completion import Completions
-from streamkit.processing.injection import OWN
+from streamkit.relations.cascades import cycles
+from streamkit.relations.overlaps import undecided
+from streamkit.relations.unbuilding import unbuilder
 from streamkit.surroundings import Surroundings
 
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
-from streamkit.parked.listing import HeldLane, held_lanes, list_parked, open_store
-from streamkit.parked.redrive import discard_lane
+from streamkit.parked.lanes import HeldLane, held_lanes, list_parked, open_store
 from streamkit.processing.parking import Parked
+from streamkit.retries.by_hand import discard_lane
 
 State = Literal["serving", "failed", "stuck"]
 

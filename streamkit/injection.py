@@ -9,11 +9,11 @@ from typing import Any
 from streamkit.control import ControlSpace
 from streamkit.handler import Handler
 from streamkit.model.schema import TableSchema
-from streamkit.model.tables import Tables
 from streamkit.processing.completion import Completions
 from streamkit.processing.dispatch import Tools
 from streamkit.processing.ledger import Ledger
 from streamkit.processing.reading import ReadTracker
+from streamkit.relations.tables import Tables
 from streamkit.table import Table
 
 OWN = (Table, Completions)

@@ -25,10 +25,10 @@ from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.machine import Machine
 from streamkit.observe.logger import get_logger
-from streamkit.parked.listing import read_lanes
-from streamkit.parked.redriver import LaneReport, Redriver
+from streamkit.parked.lanes import read_lanes
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.parking import Hold
+from streamkit.retries.redriver import LaneReport, Redriver
 from streamkit.surroundings import Surroundings
 
 log = get_logger("streamkit.retrying")

@@ -29,9 +29,9 @@ from streamkit.kinds.fan_out import serving_one
 from streamkit.model.builds import Build
 from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.pacing import Pace, Pacing
-from streamkit.parked.listing import HeldLane, read_head
+from streamkit.parked.head import Head, leave, stay
+from streamkit.parked.lanes import HeldLane, read_head
 from streamkit.parked.payload import whole_record
-from streamkit.parked.unparking import Head, leave, stay
 from streamkit.processing.attempts import Patience
 from streamkit.processing.dispatch import Dispatcher, Tools
 from streamkit.processing.holds import HeldLanes

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from streamkit.entity import Entity
 from streamkit.handler import Handler
 from streamkit.model.origin import Mark
-from streamkit.model.writes import ANY_KIND
+from streamkit.relations.writes import ANY_KIND
 
 Same = Callable[[type[Entity], type[Entity]], bool]
 """Says whether an item of the one entity may be an item of the other."""

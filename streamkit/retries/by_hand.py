@@ -1,7 +1,7 @@
 """Redrive: run the handlers of parked changes again, or drop the changes, as a person asks for it.
 
 In: which lanes. Out: a report a lane: empty again, or its first change failed again and stays
-first. Workers do the same on their own, when lanes are due: see `retrying`.
+first. Workers do the same on their own, when lanes are due: see `automatic`.
 """
 
 import random
@@ -13,12 +13,12 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
-from streamkit.parked.listing import HeldLane, Selection, list_parked, open_store, read_head, show
-from streamkit.parked.redriver import LaneReport, Redriver
-from streamkit.parked.unparking import leave
-from streamkit.processing.injection import injector
+from streamkit.injection import injector
+from streamkit.parked.head import leave
+from streamkit.parked.lanes import HeldLane, Selection, list_parked, open_store, read_head, show
+from streamkit.preflight import findings, require
 from streamkit.processing.tracing import Tracing
-from streamkit.running.preflight import findings, require
+from streamkit.retries.redriver import LaneReport, Redriver
 from streamkit.sinks.outlets import open_outlets
 from streamkit.surroundings import survey
 

@@ -1,0 +1,1 @@
+"""What follows from entities, handlers and tables together: writes, cascades, overlaps, matches."""

@@ -1,0 +1,1 @@
+"""Parked changes tried again: on their own when they are due, and as a person asks for it."""
