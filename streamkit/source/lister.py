@@ -8,6 +8,7 @@ Finished cursors are in no directory. The lister finds them by the names that th
 from child to parent.
 """
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -34,6 +35,8 @@ log = get_logger("streamkit.lister")
 
 NAME = "lister"
 """The lister's cursor; no shard can be called so."""
+_LONG_SECONDS = 2.0
+"""After so long a lister looks again whether it still leads before it asks. No lease is shorter."""
 _KEEP_SECONDS = 48 * 3600
 """Shards were seen listed for up to two days after they closed."""
 _PER_COMMIT = 40
@@ -61,6 +64,7 @@ class Lister:
     cursors: dict[str, Cursor] = field(default_factory=dict)
     enabled: bool = True
     waiting: frozenset[str] = frozenset()
+    _sure_at: float = -math.inf
 
     async def require_lease(self) -> None:
         """Look whether this worker still leads: on a quiet table no commit would tell it.
@@ -72,6 +76,7 @@ class Lister:
         there = await self.store.read(NAME)
         if there is None or (there.owner, there.epoch) != (mine.owner, mine.epoch):
             raise LeaseLost("another worker leads")
+        self._sure_at = self.clock.monotonic()
 
     async def once(self) -> list[Cursor]:
         """List the stream, create every cursor that may exist now, and sweep what can go.
@@ -104,14 +109,24 @@ class Lister:
             return await self._create_all(await self._list())
         shards: list[Shard] = []
         for parent in sorted(parents):
-            await self.asks.turn()
+            await self._turn()
             listing = await list_children(self.aws, self.stream_arn, parent)
             self.enabled = listing.enabled
             shards += listing.shards
         return await self._create_all(Listing(tuple(shards), self.enabled))
 
     async def _list(self) -> Listing:
-        return await list_shards(self.aws, self.stream_arn, turn=self.asks.turn)
+        return await list_shards(self.aws, self.stream_arn, turn=self._turn)
+
+    async def _turn(self) -> None:
+        """Wait for a turn, if this worker still leads.
+
+        While an answer took long, another worker may have begun to lead. If both ask, they ask for
+        more than the service answers.
+        """
+        if self.clock.monotonic() - self._sure_at > _LONG_SECONDS:
+            await self.require_lease()
+        await self.asks.turn()
 
     async def _create_all(self, listing: Listing) -> list[Cursor]:
         self.enabled = listing.enabled

@@ -144,6 +144,14 @@ MUTANTS = (
     ),
     # -- the lister --------------------------------------------------------------------------------
     Mutant(
+        "lister-asks-on-after-a-long-answer",
+        "source/lister.py",
+        "        if self.clock.monotonic() - self._sure_at > _LONG_SECONDS:\n",
+        "        if self.clock.monotonic() < self._sure_at:\n",
+        "a leader that stood still asks beside the next one, for more than the stream answers",
+        test="tests/unit/fleet/test_leading.py::test_a_leader_that_stood_still_while_it_listed_asks_no_more_once_another_leads",
+    ),
+    Mutant(
         "lister-not-fenced",
         "source/lister.py",
         "            verdict = await self.committer.commit(batch)\n",

@@ -19,6 +19,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.processing.commit import Applied, Batch
 from streamkit.processing.verdicts import Refused
 from streamkit.running.shardset import ShardSet
+from streamkit.source.asking import AskRate
 from streamkit.source.lineage import Shard, forgotten
 from streamkit.source.lister import NAME, Lister
 from tests.unit.fleet.test_coordinator import LEASE, Fleet
@@ -128,6 +129,30 @@ async def test_what_is_created_is_sent_again_when_a_plan_that_was_given_up_has_w
     lister = Lister(None, "arn", SimpleNamespace(space=SPACE), commits, clock, None, None)
     await lister._create([Cursor("a", seat="a")])
     assert commits.there == {"a"}
+
+
+async def test_a_leader_that_stood_still_while_it_listed_asks_no_more_once_another_leads():
+    """Else two leaders ask, for more than the ten answers that a stream has in a second."""
+    now, asked = [0.0], []
+
+    async def describe_stream(**request):
+        asked.append(request)
+        assert len(asked) < 3
+        now[0] += 10.0
+        return {"StreamDescription": {"LastEvaluatedShardId": "a"}}
+
+    async def read(name):
+        return Cursor(name, owner="another", epoch=2) if now[0] else commits.cursor
+
+    commits = SimpleNamespace(cursor=Cursor(NAME, owner="me", epoch=1))
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    aws = SimpleNamespace(streams=SimpleNamespace(describe_stream=describe_stream))
+    store = SimpleNamespace(read=read, space=SPACE)
+    lister = Lister(aws, "arn", store, commits, clock, None, AskRate(lambda: 9))
+    await lister.require_lease()
+    with pytest.raises(LeaseLost):
+        await lister.once()
+    assert len(asked) == 1
 
 
 def test_a_tombstone_is_as_old_as_its_shards_end_whenever_it_was_seen_at_its_tip():
