@@ -24,12 +24,12 @@ from streamkit.local.transport import Call, Response, session_class
 from streamkit.pacing import ByteBudget, Pace, Pacing
 from streamkit.processing.commit import Committer
 from streamkit.processing.fold import fold
+from streamkit.processing.holds import HeldLanes
 from streamkit.processing.outcome import Work
 from streamkit.processing.planning import Planner
 from streamkit.processing.stage import CommitStage
 from streamkit.processing.tracing import NO_TRACING
 from streamkit.processing.transaction import transact
-from streamkit.relations.tables import Tables
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.sightings import WRITES
 from tests.models.explorer import follow
@@ -199,8 +199,8 @@ def stage_of(place: Bench, store: CursorStore, owned: Cursor) -> CommitStage:
     space, rng, idle = store.space, random.Random(0), cast(Any, Dispatcher())
     committer = Committer(store.dynamodb, space, owned, {SCHEMA.name: SCHEMA}, rng)
     planner, pacing = Planner(space, place.clock, owned.name), Pacing(Pace(), rng)
-    tables, budget = Tables(SCHEMA), ByteBudget()
-    return CommitStage(idle, planner, committer, store, tables, pacing, budget, place.clock)
+    held = HeldLanes(store, planner.holds)
+    return CommitStage(idle, planner, committer, held, pacing, ByteBudget(), lambda: None)
 
 
 async def write(store: CursorStore, actions: Sequence[Action]) -> None:
