@@ -47,6 +47,7 @@ def describe_status(status: Status) -> None:
     _describe_losses(status)
     if status.needs_rebuild:
         say(f"needs rebuild: {', '.join(status.needs_rebuild)}")
+    _describe_operations(status)
     say()
     if status.workers:
         rows = [
@@ -70,6 +71,22 @@ def describe_status(status: Status) -> None:
         describe_fan_outs(status.fan_outs)
         say()
     table(("shard", "state", "owner", "lag", "position", "parked"), _shard_rows(status.shards))
+    _describe_audit(status)
+
+
+def _describe_operations(status: Status) -> None:
+    for one in status.operations:
+        paused = ", paused" if one.paused else ""
+        say(f"{one.kind} of {one.name} is under way: {one.phase}{paused}")
+    if not status.operations:
+        say("no migration, rebuild, move or rewind is under way")
+
+
+def _describe_audit(status: Status) -> None:
+    if status.audit:
+        rows = [(f"{moment(int(e.at))} UTC", e.by, e.what) for e in status.audit]
+        say()
+        table(("when", "who", "what"), rows)
 
 
 def _describe_losses(status: Status) -> None:

@@ -34,7 +34,6 @@ from streamkit.processing.mark import item_of
 from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.processing.verdicts import Invalid
 from streamkit.source.lister import NAME as LISTER
-from streamkit.source.loss import mark_rebuild
 from streamkit.start import RETENTION_SECONDS
 from streamkit.surroundings import survey
 
@@ -96,15 +95,16 @@ class _Move:
         assert newest is not None  # noqa: S101 - it would have been refused
         await self.marking.raise_all(await every_cursor(self.store))
         if newest.host == TO_LAMBDA:
-            await self._settle_losses()
+            missed = await self._missed()
         else:
+            missed = frozenset[str]()
             await self._until_stopped(wait, lease_seconds)
             try:
                 said = said_of(self.clock, f"move: {TO_LAMBDA}")
                 await begin_move(self.store, newest, TO_LAMBDA, said)
             except LeaseLost:
                 raise MoveRefused(["another generation began meanwhile; try again"]) from None
-        fence = await Fence.raised(self.store, self.clock, self._unfit)
+        fence = await Fence.raised(self.store, self.clock, self._unfit, needs_rebuild=missed)
         newest = fence.began
         log.info("consumer.fenced", host=TO_LAMBDA)
         cursors = await self._take_all(newest)
@@ -147,20 +147,24 @@ class _Move:
             if not c.finished and c.seen and now - c.seen > _BEHIND_SECONDS
         ]
 
-    async def _settle_losses(self) -> None:
-        """Finish a move that was broken off for a day only if a person accepts what that costs.
+    async def _missed(self) -> frozenset[str]:
+        """Return the aggregates that miss changes if a move is finished that was broken off.
 
-        No worker can catch up any more: their consumer is between two hosts.
+        No worker can catch up any more: their consumer is between two hosts. So a person has to
+        accept what a day costs.
+
+        Raises:
+            MoveRefused: nobody has.
         """
         late = await self._late()
+        if not late:
+            return frozenset()
         if not self.accept_loss:
-            MoveRefused.raise_for(
-                f"{reason}; --accept-loss finishes the move all the same" for reason in late
+            raise MoveRefused(
+                f"{one}; --accept-loss finishes the move all the same" for one in late
             )
-        elif late:
-            handlers = self.environment.app.handlers
-            await mark_rebuild(self.store, frozenset(h.name for h in handlers if h.is_aggregate))
-            log.error("retention.lost", shards=len(late), certain=False)
+        log.error("retention.lost", shards=len(late), certain=False)
+        return frozenset(h.name for h in self.environment.app.handlers if h.is_aggregate)
 
     async def _take_all(self, newest: Generation) -> dict[str, Cursor]:
         """Take every cursor, in a generation that no worker is in: their positions are final."""

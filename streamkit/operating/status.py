@@ -23,7 +23,9 @@ from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.members import Member, Roster
 from streamkit.observe.usage import Usage
 from streamkit.operating.fan_outs import FanOutStatus, fan_outs
+from streamkit.operating.operations import OperationStatus, operations
 from streamkit.operating.unread import Unread
+from streamkit.operation import Audit
 from streamkit.parked.lanes import HeldLane, held_lanes, list_parked
 from streamkit.processing.parking import Parked
 from streamkit.running.lag import Lag, listens, time_to_loss
@@ -90,7 +92,9 @@ class Status:
     cursor yet.
     `since` is from when on changes count (0: all), `lost` when the stream as a whole was replaced,
     `paused` since when it is paused (0: it is not). `host` is who runs it: workers, functions, or a
-    move for now; what functions have read is known to their mapping alone.
+    move for now; what functions have read is known to their mapping alone. `operations` are under
+    way; `audit` says who began rebuilds, moves and rewinds, and when, the newest last. Migrations
+    have trails of their own.
     """
 
     consumer: str
@@ -112,6 +116,8 @@ class Status:
     fan_outs: tuple[FanOutStatus, ...]
     host: str = WORKERS
     unread_shards: tuple[str, ...] = ()
+    operations: tuple[OperationStatus, ...] = ()
+    audit: Audit = ()
 
     @property
     def lost_shards(self) -> tuple[str, ...]:
@@ -174,6 +180,8 @@ async def read_status(
             for _, cursor in in_tree_order(cursors)
             if not cursor.finished and cursor.owner not in seen.members
         ),
+        operations=await operations(app, aws, around, generation),
+        audit=generation.audit if generation else (),
     )
 
 

@@ -18,6 +18,7 @@ ANSWERS = {
     "What does it cost?": r"A day, as the workers have counted[\s\S]*shop +1 +\d+ s +[1-9]",
     "Is the count right?": r"every group is what its items say",
     "Is a migration running?": r"shop has no migration",
+    "Is a rebuild, a move or a rewind under way, and who began it?": r"no migration, .* or rewind is under way",
     "May it do what it must?": r"(?m)^ok$",
 }
 OURS = {

@@ -230,8 +230,8 @@ MUTANTS = (
     Mutant(
         "broken-off-move-loses-in-silence",
         "moving/to_lambda.py",
-        "            await self._settle_losses()\n",
-        "            pass\n",
+        "            missed = await self._missed()\n",
+        "            missed = frozenset[str]()\n",
         "a move that is finished a day later passes over what was trimmed, and says nothing",
         test="tests/simulation/test_moving_to_lambda.py::test_a_move_that_was_broken_off_for_a_day_is_finished_only_if_the_loss_is_accepted",
     ),

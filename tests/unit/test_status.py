@@ -3,20 +3,37 @@
 import json
 import random
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Modified, Set, became
 from streamkit.aws import connect
-from streamkit.cli.describing import stems
+from streamkit.cli.describing import describe_status, stems
 from streamkit.control import Cursor
+from streamkit.cursor import CursorStore
+from streamkit.fleet.generation import (
+    ask_rewind,
+    begin_move,
+    begin_rewind,
+    newest_generation,
+    step_builds,
+    withdraw_rewind,
+)
+from streamkit.fleet.hosting import DELETING, TO_LAMBDA
+from streamkit.fleet.joining import join_generation
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
+from streamkit.migrate.state import State, StateBook
+from streamkit.model.builds import Build
+from streamkit.operating.operations import OperationStatus
 from streamkit.operating.status import in_tree_order, read_status
+from streamkit.operation import Entry
 from streamkit.running.lag import bound
 from streamkit.settings import Settings
+from streamkit.surroundings import survey
 from streamkit.worker import Worker
 from tests.tables import streamed
 
@@ -244,3 +261,77 @@ def test_a_cursor_alone_says_at_most_how_far_it_is_behind():
 )
 def test_branches_join_a_node_to_its_parent_and_its_next_sibling(depths, drawn):
     assert stems(depths) == drawn
+
+
+# -- operations ------------------------------------------------------------------------------------
+
+
+async def newest_in(world, app=app):
+    store = CursorStore(world.aws.dynamodb, (await survey(app, world.aws)).space(app))
+    return store, await newest_generation(store)
+
+
+@pytest.mark.parametrize(
+    ("begins", "said"),
+    [
+        (ask_rewind, "rewind of shop is under way: asked for"),
+        (partial(begin_rewind, since=0, now=1), "rewind of shop is under way: decided"),
+        (partial(begin_move, host=TO_LAMBDA), "move of shop is under way: to lambda"),
+        (partial(begin_move, host=DELETING), "deletion of shop is under way: being deleted"),
+        (
+            partial(step_builds, builds={"Sales": Build(2, "scanning"), "Sold": Build(1, "live")}),
+            "rebuild of Sales is under way: scanning",
+        ),
+    ],
+)
+async def test_status_names_an_operation_that_is_under_way_and_who_began_it(
+    world, capsys, begins, said
+):
+    await world.work()
+    assert (await world.status()).operations == ()
+    store, newest = await newest_in(world)
+    await begins(store, newest, said=Entry(1_700_000_000, "ann@host", "rebuild Sales: scanning"))
+    status = await world.status()
+    assert [one.phase for one in status.operations] == [said.rpartition(": ")[2]]
+    describe_status(status)
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert "2023-11-14 22:13:20 UTC  ann@host  rebuild Sales: scanning" in printed
+    json.dumps(status.to_dict())
+
+
+async def test_status_names_migrations_that_are_neither_new_nor_at_their_end(world):
+    migrating = App("shop", table="shop", entities=[Seen])
+    for number in ("0001", "0002", "0003"):
+
+        @migrating.migration(number, Seen)
+        def shout(status: str) -> Set[Seen]:
+            return Set(status=status.upper())
+
+    store, _ = await newest_in(world, migrating)
+    book = StateBook(world.aws.dynamodb, store.space.schema, "shop")
+    await book.write(State("0001"), State("0001", phase="done"))
+    paused = State("0002", phase="contracting", stage="comparing", desired="pause")
+    await book.write(State("0002"), paused)
+    (only,) = (await world.status(migrating)).operations
+    assert only == OperationStatus("migration", "0002", "comparing", paused=True)
+
+
+async def test_a_trail_stays_when_a_worker_of_another_release_starts_a_generation(world):
+    await world.work()
+    store, newest = await newest_in(world)
+    said = Entry(1_700_000_000, "ann@host", "rewind: asked for")
+    await withdraw_rewind(store, await ask_rewind(store, newest, said))
+    await join_generation(store, "another release", (), take_over=False)
+    assert (await newest_generation(store)).fingerprint == "another release"
+    assert (await world.status()).audit == (said,)
+
+
+async def test_a_trail_keeps_ten_entries_so_that_the_consumers_item_stays_small(world):
+    await world.work()
+    store, newest = await newest_in(world)
+    for at in range(15):
+        said = Entry(at, "ann@host", "rebuild Sales: scanning")
+        await step_builds(store, newest, {}, advance=True, said=said)
+        newest = await newest_generation(store)
+    assert [entry.at for entry in newest.audit] == list(range(5, 15))
