@@ -14,6 +14,7 @@ from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Ma
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.fleet.generation import newest_generation, step_builds
 from streamkit.operating.consumers import delete_consumer
+from streamkit.operation import operator as operator_name
 from streamkit.processing.ledger import Entry
 from streamkit.scanning import pages
 from streamkit.settings import Settings
@@ -280,6 +281,18 @@ def test_several_processes_share_one_scan(harness_of):
     counts = [operator.wait().counted for operator in pair]
     assert sum(counts) == 20
     assert is_exact(harness)
+
+
+def test_its_trail_has_each_step_once_however_many_processes_take_part(harness_of):
+    harness = harness_of(app_of(), settings=FAST)
+    open_existing(harness, range(20))
+    pair = [Operator(harness, f"{n}", at_once=1) for n in range(2)]
+    for operator in pair:
+        operator.wait()
+    newest = harness._run(newest_generation(store_of(harness)))
+    states = ("emptying", "building", "scanning", "counting")
+    assert [entry.what for entry in newest.audit] == [f"rebuild Sales: {one}" for one in states]
+    assert newest.audit[0].by == operator_name()
 
 
 def test_shards_turn_live_and_then_nobody_looks_into_the_ledger(harness_of):

@@ -18,6 +18,8 @@ from streamkit.fleet import generation, joining, rollout
 from streamkit.fleet.members import Member, Roster
 from streamkit.operating.consumers import delete_consumer, list_consumers, start_findings
 from streamkit.operating.rewind import RewindRefused, rewind
+from streamkit.operating.status import read_status
+from streamkit.operation import operator
 from streamkit.settings import Settings
 from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
@@ -151,6 +153,20 @@ def test_a_rewind_to_the_trim_horizon_reads_everything_again():
         await back(world, app, None)
         await run(world, app)
         assert app.order == [("x", 1), ("x", 2), ("x", 3)]
+
+    run_virtually(scenario)
+
+
+def test_the_trail_of_a_rewind_says_to_when_and_who_asked_for_it():
+    async def scenario():
+        world, app = make_world(), make_app()
+        second = await written(world, app)
+        await back(world, app, second)
+        await run(world, app)
+        async with world.clients() as aws:
+            trail = (await read_status(app, aws, clock=world.clock)).audit
+        said = ["rewind: asked for", f"rewind: to {second.isoformat()}"]
+        assert [(entry.by, entry.what) for entry in trail] == [(operator(), one) for one in said]
 
     run_virtually(scenario)
 
