@@ -26,7 +26,7 @@ ORDER = """
     source fleet scanning kinds
     registration app shape surroundings streamkit
     parked fan_outs preflight retries running aggregates
-    iam operating crew worker workers cost migrate aws_lambda moving health
+    iam crew worker workers cost migrate aws_lambda moving operating health
     cli __main__
 """
 """The packages, each in its own place: a module imports its own package and those named before it,
