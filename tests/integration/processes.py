@@ -44,14 +44,18 @@ def until(condition, what, seconds=DEADLINE):
 
 
 class WorkerProcess:
-    """One `streamkit worker`, whose log goes to a file."""
+    """One `streamkit worker`, whose log goes to a file; it runs the `streamkit` in a folder."""
 
-    def __init__(self, environment, log, *arguments):
+    def __init__(self, environment, log, *arguments, folder=ROOT):
         self.log = log
         command = [sys.executable, "-m", "streamkit", "worker", *arguments]
         with log.open("wb") as stderr:
             self.process = subprocess.Popen(
-                command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr
+                command,
+                env=environment | {"PYTHONPATH": str(ROOT)},
+                cwd=folder,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
             )
         self.pid = self.process.pid
 
@@ -104,9 +108,9 @@ class Site:
             **{f"STREAMKIT_{name.upper()}": str(value) for name, value in settings.items()},
         }
 
-    def start(self, *arguments):
+    def start(self, *arguments, folder=ROOT):
         log = self.logs / f"worker-{len(self.workers)}.log"
-        worker = WorkerProcess(self.environment, log, *(arguments or (APP,)))
+        worker = WorkerProcess(self.environment, log, *(arguments or (APP,)), folder=folder)
         self.workers.append(worker)
         return worker
 
