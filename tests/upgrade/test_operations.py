@@ -215,7 +215,7 @@ def sample_of(operation, most):
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_a_killed_process_of_one_version_has_begun_the_other_one_ends(operation, first):
     assert list(
-        every_crash(*of(operation, first), part="operation", sample=sample_of(operation, 4))
+        every_crash(*of(operation, first), part="operation", sample=sample_of(operation, 2))
     )
 
 
@@ -223,7 +223,7 @@ def test_what_a_killed_process_of_one_version_has_begun_the_other_one_ends(opera
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_process_that_stands_still_does_no_harm_to_the_other_version(operation, first):
     assert list(
-        every_freeze(*of(operation, first), part="operation", sample=sample_of(operation, 3))
+        every_freeze(*of(operation, first), part="operation", sample=sample_of(operation, 2))
     )
 
 
