@@ -46,8 +46,9 @@ def asked(folder, environment, *commands):
         input=json.dumps([command.split() for command in commands]),
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["package"] == str(folder / "streamkit")
     return answer
