@@ -17,7 +17,6 @@ from streamkit.actions import CONTROL_ATTRIBUTE
 from streamkit.settings import Settings
 from streamkit.testing.harness import Harness
 from streamkit.testing.stops import Operations
-from streamkit.testing.world import World
 from tests.upgrade.versions import VERSIONS
 
 SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
@@ -27,7 +26,7 @@ class Changeover(Harness):
     """A harness of an app of a module, which `first` runs, and then the other version.
 
     Attributes:
-        down: given to the app where it takes it: names whose changes fail.
+        now: the name of the version that runs.
         stored: what is stored in control items, by kind: names of attributes, and what they hold
             if it is a state or a phase.
     """
@@ -54,8 +53,7 @@ class Changeover(Harness):
 
     def _run_worker(self, app, **named):
         world = self.worlds[self.now]
-        run = World.run_worker if world is self.world else type(world).run_worker
-        return run(world, self.apps[self.now], **named)
+        return type(world).run_worker(world, self.apps[self.now], **named)
 
     def _revive(self):
         self.change()

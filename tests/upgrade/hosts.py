@@ -16,7 +16,7 @@ from tests.upgrade.versions import VERSIONS
 
 LEG_SECONDS = 80.0
 """How long a leg lasts: what a killed version had is taken over after a lease, which is 30 s."""
-_CLASSES = {"crew": ("testing.crew", "Crew"), "functions": ("testing.hosts", "Functions")}
+_CLASSES = {"crew": "Crew", "functions": "Functions"}
 
 
 class Market:
@@ -26,7 +26,7 @@ class Market:
     """
 
     def __init__(self, version, module, app, world, met, faults):
-        self.load, self.met, self.faults = version.load, met, faults
+        self.part, self.met, self.faults = version.part, met, faults
         self.world = version.world(world)
         self.app = (
             app if module is version.module_of(module) else self._deployed(version, module, app)
@@ -48,8 +48,7 @@ class Market:
 
     def host(self, kind):
         """Return a `crew` of workers, or `functions`."""
-        module, name = _CLASSES[kind]
-        return getattr(self.load(module), name)(self.app, self.world, self.met, self.faults)
+        return self.part(_CLASSES[kind])(self.app, self.world, self.met, self.faults)
 
 
 def markets(*parts):
@@ -118,8 +117,8 @@ class Handover:
     async def _try(self, dies_at):
         other = {"old": "new", "new": "old"}[self.killed]
         mover = self.markets[other if dies_at is None else self.killed]
-        self.app, self.world, moving = mover.app, mover.world, mover.load("moving")
-        self.commands = {"workers": moving.move_to_workers, "lambda": moving.move_to_lambda}
+        self.app, self.world = mover.app, mover.world
+        self.commands = {to: mover.part(f"move_to_{to}") for to in ("workers", "lambda")}
         return await super()._try(dies_at)
 
 
@@ -142,6 +141,5 @@ class SharedJobs(Jobs):
     async def _invoke(self, number):
         market = self._markets[self._rng.choice(("new", "old"))]
         self._app, self._world = market.app, market.world
-        self._begin = market.load("migrate.commands").begin
-        self._slice = market.load("aws_lambda.migration").process_slice
+        self._begin, self._slice = market.part("begin"), market.part("process_slice")
         return await super()._invoke(number)

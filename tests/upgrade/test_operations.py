@@ -20,15 +20,17 @@ from tests.upgrade.versions import VERSIONS
 LEASE = 30.0
 
 
-def begun(harness, module, name, *args, refused=(), **named):
-    """Let the version whose turn it is call one of its functions."""
+def begun(harness, name, *args, refused=False, **named):
+    """Let the version whose turn it is do one of its operations.
+
+    Where it may be `refused`, the process that stood still was at it, or has done it.
+    """
 
     async def work(version, app, aws):
-        command = getattr(version.load(module), name)
-        refusals = tuple(getattr(version.load("errors"), error) for error in refused)
+        refusals = (version.part("ConfigurationError"),) if refused else ()
         for _ in range(3):
-            with suppress(*refusals):  # the one that stood still was at it, or has done it
-                return await command(app, aws, *args, **named, clock=harness.world.clock)
+            with suppress(*refusals):
+                return await version.part(name)(app, aws, *args, **named, clock=harness.world.clock)
             await anyio.sleep(5)
         return None
 
@@ -42,7 +44,6 @@ def rebuilt(harness):
     harness.put(Things(things=77))
     begun(
         harness,
-        "aggregates.rebuilding",
         "rebuild_aggregate",
         "Things",
         segments=2,
@@ -69,14 +70,7 @@ def rewound(harness):
         harness.settle()
     harness.stop()
     harness.delete(Note.key(name="x"))
-    begun(
-        harness,
-        "operating.rewind",
-        "rewind",
-        None,
-        lease_seconds=LEASE,
-        refused=["ConfigurationError"],
-    )
+    begun(harness, "rewind", None, lease_seconds=LEASE, refused=True)
     harness.put(Thing(name="x", n=3))
     harness.settle()
     assert {note.name: note.n for note in harness.scan(Note)} == {"x": 3}
@@ -93,7 +87,7 @@ def redriven(harness):
     down.clear()
     harness.put(Thing(name="x", n=4))
     harness.settle()
-    begun(harness, "parked.redrive", "redrive")
+    begun(harness, "redrive")
     assert not harness.parked()
     harness.put(Thing(name="x", n=5))
     harness.settle()
@@ -103,15 +97,15 @@ def redriven(harness):
 SLICE = 40.0
 
 
-def step(harness, name, **named):
-    begun(harness, "migrate.steps", name, "0001", **named, refused=["ConfigurationError"])
+def step(harness, name):
+    begun(harness, name, "0001", refused=True)
 
 
 def worked(harness, slices=40):
     """Let invocations of a job work on the migration, until nothing happens by itself."""
 
     async def work(version, app, aws):
-        run = version.load("aws_lambda.migration").process_slice
+        run = version.part("process_slice")
         for _ in range(slices):
             at = await run(app, aws, {"migration": "0001"}, SLICE, clock=harness.world.clock)
             if at.done or at.paused:
@@ -124,9 +118,8 @@ def worked(harness, slices=40):
 
 def begins(harness):
     async def work(version, app, aws):
-        commands = version.load("migrate.commands")
-        with suppress(commands.AlreadyBegun):
-            await commands.begin(
+        with suppress(version.part("AlreadyBegun")):
+            await version.part("begin")(
                 app, aws, app.migrations["0001"], segments=2, by="op", clock=harness.world.clock
             )
 

@@ -13,12 +13,37 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from streamkit import errors
+from streamkit.aggregates.rebuilding import rebuild_aggregate
+from streamkit.aws_lambda.migration import process_slice
+from streamkit.migrate import commands, steps
+from streamkit.moving import move_to_lambda, move_to_workers
+from streamkit.operating.rewind import rewind
+from streamkit.retries.by_hand import redrive
+from streamkit.testing.crew import Crew
+from streamkit.testing.hosts import Functions
 from streamkit.testing.world import World
 
 ARCHIVE = Path(__file__).with_name("baseline.tar.xz")
 NAME = "streamkit_before"
-MOVED = {}
-"""Modules that have another name since the release: the released name, and the one of now."""
+_PARTS = {
+    "Crew": ("testing.crew", Crew),
+    "Functions": ("testing.hosts", Functions),
+    "World": ("testing.world", World),
+    "begin": ("migrate.commands", commands.begin),
+    "move_to_lambda": ("moving", move_to_lambda),
+    "move_to_workers": ("moving", move_to_workers),
+    "process_slice": ("aws_lambda.migration", process_slice),
+    "rebuild_aggregate": ("aggregates.rebuilding", rebuild_aggregate),
+    "redrive": ("parked.redrive", redrive),
+    "rewind": ("operating.rewind", rewind),
+    "AlreadyBegun": ("migrate.commands", commands.AlreadyBegun),
+    "ConfigurationError": ("errors", errors.ConfigurationError),
+} | {
+    name: ("migrate.steps", getattr(steps, name))
+    for name in ("pause", "resume", "switch", "contract", "rollback")
+}
+"""What tests use of both versions, by name: the module that has it in the release, and the one of now."""
 _IMPORTS = re.compile(r"^(\s*(?:from|import)) streamkit\b", re.MULTILINE)
 _NAMES = re.compile(r'"streamkit(?=[".])')
 """What modules say of their own package, in texts: which frames are the user's, for example."""
@@ -56,12 +81,13 @@ def _package():
 
 
 class Now:
-    """The version under test. Modules are asked for by the names that they had in the release."""
+    """The version under test."""
 
     name = "new"
 
-    def load(self, module):
-        return importlib.import_module(f"streamkit.{MOVED.get(module, module)}")
+    def part(self, name):
+        """Return what has a name in `_PARTS`, of this version."""
+        return _PARTS[name][1]
 
     def module_of(self, app):
         """Return the module of an app as this version's users have it."""
@@ -77,9 +103,10 @@ class Before:
 
     name = "old"
 
-    def load(self, module):
+    def part(self, name):
+        """Return what has a name in `_PARTS`, of this version."""
         _package()
-        return importlib.import_module(f"{NAME}.{module}")
+        return getattr(importlib.import_module(f"{NAME}.{_PARTS[name][0]}"), name)
 
     @functools.cache  # noqa: B019 - there is one of this class
     def module_of(self, app):
@@ -89,11 +116,10 @@ class Before:
         importlib.invalidate_caches()
         return importlib.import_module(name)
 
-    def world(self, world: World):
+    def world(self, world):
         """Return a world as this version sees it: clients of its own, the same engine."""
-        made = self.load("testing.world").World
+        made = self.part("World")
         return made(world.engine, world.control, world.clock, world.rng, _clocks=world._clocks)
 
 
-NEW, OLD = Now(), Before()
-VERSIONS = {"new": NEW, "old": OLD}
+VERSIONS = {version.name: version for version in (Now(), Before())}
