@@ -62,7 +62,8 @@ async def join_generation(
         fingerprint: of the handlers.
         handlers: what the app registers.
         take_over: let a known older fingerprint start a generation, because no worker of the
-            newest is alive or an operator said so.
+            newest is alive or an operator said so. If another process starts one meanwhile, that
+            has to be looked at anew: then it stands by.
         founding: what to do if there is none yet; without it all records there are count.
         host: who is going to run the consumer; empty if nobody is.
 
@@ -95,7 +96,10 @@ async def join_generation(
         try:
             await write_generation(store, newest, started)
         except LeaseLost:
-            continue  # another worker started one at the same moment: look again
+            # Another process was at it at the same moment: look again. Which workers are alive was
+            # asked of the generation before, and those of the one that is there now are.
+            take_over = False
+            continue
         return started
 
 

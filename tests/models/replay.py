@@ -36,8 +36,8 @@ from tests.models.explorer import follow
 from tests.tables import streamed
 from tests.works import SCHEMA
 
-_LOOKS_MAX = 100_000
-"""Looks, a hundredth of a virtual second apart, after which an actor is taken to be stuck."""
+_LOOKS_MAX = 1000
+"""Looks, up to a virtual minute apart, after which an actor is taken to be stuck."""
 
 
 @dataclass(eq=False)
@@ -95,8 +95,8 @@ class Actor:
 
     async def settles(self) -> None:
         """Wait until it is done, or has a call that is held."""
-        for _ in range(_LOOKS_MAX):
-            await asyncio.sleep(0.01)
+        for look in range(_LOOKS_MAX):
+            await asyncio.sleep(min(0.01 * 2**look, 60.0))
             if self.task is None or self.task.done() or self.waiting is not None:
                 return
         raise AssertionError("it neither ends nor calls")

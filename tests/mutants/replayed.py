@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 _LEASE = "tests/models/test_leased_commit.py::test_the_code_goes_where_random_schedules_go"
 _QUEUE = "tests/models/test_parked_queue.py::test_the_code_goes_where_random_schedules_go"
+_ROLL_OUTS = "tests/models/test_generations.py::test_the_code_goes_where_random_schedules_go"
 _LINEAGE = "tests/models/test_lineage.py::test_the_code_goes_where_random_schedules_go"
 
 MUTANTS = (
@@ -55,5 +56,23 @@ MUTANTS = (
         "a child is read before its parent, if no worker reads that at the moment",
         "B5",
         test=_LINEAGE,
+    ),
+    Mutant(
+        "taken-over-without-another-look",
+        "fleet/joining.py",
+        "            take_over = False\n            continue\n",
+        "            continue\n",
+        "an older roll-out wipes out the one that began in the moment in which it took over",
+        "D3",
+        test=_ROLL_OUTS,
+    ),
+    Mutant(
+        "the-lister-is-not-raised",
+        "fleet/capture.py",
+        "        behind = [c for c in (lister, *listed) if c is not None and c.generation < number]\n",
+        "        behind = [c for c in listed if c.generation < number]\n",
+        "a lister of an older generation makes a child that its own roll-out reads",
+        "D12",
+        test=_ROLL_OUTS,
     ),
 )

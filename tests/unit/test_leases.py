@@ -271,3 +271,22 @@ async def test_a_left_over_roll_out_stands_by(store):
     assert await join_generation(store, "old", [], take_over=False) is None
     assert (await join_generation(store, "new", [], take_over=False)).number == 2
     assert (await join_generation(store, "old", [], take_over=True)).number == 3
+
+
+async def test_an_older_roll_out_does_not_take_over_what_begins_at_that_moment():
+    raced = []
+
+    async def intercept(call, apply):
+        if racing and call.operation == "UpdateItem" and not raced:
+            raced.append(call)
+            await join_generation(store, "newest", [], take_over=False)
+        return apply()
+
+    racing = False
+    async with opened(intercept=intercept) as store:
+        for fingerprint in ("old", "new"):
+            await join_generation(store, fingerprint, [], take_over=False)
+        racing = True
+        assert await join_generation(store, "old", [], take_over=True) is None
+        assert (await join_generation(store, "newest", [], take_over=False)).number == 3
+        assert (await join_generation(store, "old", [], take_over=True)).number == 4
