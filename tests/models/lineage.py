@@ -3,7 +3,7 @@
 A shard has a record of each of two items, then it splits: each child has the next record of one of
 them. An owner reads the parent and finishes its cursor, with the children's cursors as far as they
 are known then. Listers list what the service shows, read cursors, and create what may be read, each
-of these steps any time later; one leads, the other is a zombie as soon as the lead changes hands.
+of these steps any time later; when the lead changes hands the other one may stand anywhere in between.
 The parent may be listed late, as open, or not at all, and is trimmed in the end; two days later
 nothing lists it any more. Every interleaving is looked at. Checked:
 
@@ -111,7 +111,7 @@ class Model:
         yield from self.owners(world)
         if self.rules.lists:
             for n, lister in enumerate(world.listers):
-                if n == world.lead or world.takes or lister is not None:
+                if n == world.lead or lister is not None:
                     yield from self.lister(world, n, lister)
             if world.takes < self.bound.takes:
                 takes, lead = world.takes + 1, 1 - world.lead

@@ -162,8 +162,6 @@ class Driver:
         self.committers[n] = Committer(dynamodb, self.space, owned, schemas, rng)
 
     def lister(self, n):
-        if self.committers[n] is None:  # it has never led, and does not know the lister's cursor
-            self.committers[n] = Committer(None, self.space, Cursor(NAME), {}, random.Random(0))
         pacing, asks = Pacing(Pace(), random.Random(0)), AskRate(lambda: 1000)
         aws, store, committer = self.bench.aws[n], self.stores[n], self.committers[n]
         return Lister(aws, self.arn, store, committer, self.clock, pacing, asks)
