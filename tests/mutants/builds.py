@@ -393,4 +393,12 @@ MUTANTS = (
         row="G holds its lane, retried as the cursor is",
         test="tests/simulation/test_ledger_rows.py::test_a_change_that_was_parked_while_counting_is_retried_so_when_its_shard_is_live",
     ),
+    Mutant(
+        "segment-behind-what-is-counted",
+        "aggregates/census.py",
+        "            place = last if done else left[taken - 1].key\n",
+        "            place = last if taken else left[taken - 1].key\n",
+        "a segment moves behind items of its page that are not counted yet",
+        test="tests/simulation/test_fences.py::test_a_host_that_is_killed_at_any_write_leaves_what_one_pass_does[segment]",
+    ),
 )

@@ -311,4 +311,12 @@ MUTANTS = (
         "a stream is called silent while a slow handler has its page",
         test="tests/simulation/test_slow_handlers.py::test_a_slow_handler_costs_no_lease_and_no_alarm",
     ),
+    Mutant(
+        "large-result-left-behind",
+        "parked/unparking.py",
+        "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
+        "    sent = await transact(store.dynamodb, schemas, [advance], rng)\n",
+        "a result that leaves room for its lane alone is lost when its change leaves the lane",
+        test="tests/simulation/test_fences.py::test_one_pass_applies_each_result_once_and_leaves_out_what_a_case_says[head-full]",
+    ),
 )

@@ -200,4 +200,12 @@ MUTANTS = (
         "a cancel that was overtaken cancels the next fan-out of its item",
         test="tests/simulation/test_commands.py::test_a_cancel_that_was_overtaken_leaves_the_next_fan_out_of_its_item_alone",
     ),
+    Mutant(
+        "fan-out-place-behind-what-waits",
+        "fan_outs/place.py",
+        "self._tokens[works[plan.changes - 1].position]",
+        "self._tokens[works[-1].position]",
+        "the place written is behind what is not served yet: recipients are left out after a crash",
+        test="tests/simulation/test_fences.py::test_a_host_that_is_killed_at_any_write_leaves_what_one_pass_does[place]",
+    ),
 )

@@ -445,4 +445,12 @@ MUTANTS = (
         "after a rewind every change finds the mark of the first time",
         test="tests/simulation/test_lambda_operations.py::test_after_a_rewind_a_new_mapping_runs_every_change_since_the_moment_again",
     ),
+    Mutant(
+        "mark-behind-what-is-committed",
+        "aws_lambda/batch.py",
+        "            if number < plan.changes:\n",
+        "            if number <= plan.changes:\n",
+        "the first change behind a commit is marked as done with it",
+        test="tests/simulation/test_fences.py::test_a_host_that_is_killed_at_any_write_leaves_what_one_pass_does[marks]",
+    ),
 )

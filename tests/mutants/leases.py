@@ -380,4 +380,12 @@ MUTANTS = (
         "D3",
         test="tests/unit/test_leases.py::test_a_left_over_roll_out_stands_by",
     ),
+    Mutant(
+        "unknown-is-applied",
+        "processing/commit.py",
+        "                await anyio.sleep(pause * (0.5 + self._rng.random()))\n",
+        "                return self._applied(batch)\n",
+        "a commit whose answer never came is taken for applied: its changes are lost",
+        test="tests/simulation/test_fences.py::test_a_commit_that_meets_trouble_is_applied_once[cursor-lost_request]",
+    ),
 )
