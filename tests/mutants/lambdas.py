@@ -451,6 +451,6 @@ MUTANTS = (
         "            if number < plan.changes:\n",
         "            if number <= plan.changes:\n",
         "the first change behind a commit is marked as done with it",
-        test="tests/simulation/test_fences.py::test_a_host_that_is_killed_at_any_write_leaves_what_one_pass_does[marks]",
+        test="tests/simulation/test_fences.py::test_one_pass_applies_each_result_once_and_leaves_out_what_a_case_says[marks-plain]",
     ),
 )
