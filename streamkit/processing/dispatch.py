@@ -316,7 +316,8 @@ class Dispatcher:
         outcome.failure, outcome.omitted = None, frozenset()
 
         async def attempt() -> None:
-            await self._turn.give_way()
+            if not outcome.handler.is_async:
+                await self._turn.give_way()
             outcome.run += 1
             pending = Pending(uncommitted, work.position)
             await self._aim.tables.learning(lambda: self._attempt(work, outcome, pending, shard_id))
@@ -359,6 +360,8 @@ class Dispatcher:
         change = self.change_of(work, handler, shard_id)
         # Not held between attempts: one handler that waits for its downstream stops no other.
         async with self._limiter:
+            # Here, behind all that it waits for: else many pass at once, and run one after another.
+            await self._turn.give_way()
             began = self.clock.monotonic()
             try:
                 with anyio.fail_after(handler.policy.timeout_seconds):

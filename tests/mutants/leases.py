@@ -388,4 +388,12 @@ MUTANTS = (
         "a commit whose answer never came is taken for applied: its changes are lost",
         test="tests/simulation/test_fences.py::test_a_commit_that_meets_trouble_is_applied_once[cursor-lost_request]",
     ),
+    Mutant(
+        "all-have-their-turn-at-once",
+        "processing/dispatch.py",
+        "            await self._turn.give_way()\n            began =",
+        "            began =",
+        "many async handlers that are slow run one after the other, and the worker sends no heartbeat",
+        test="tests/simulation/test_slow_handlers.py::test_heartbeats_go_on_while_a_slow_handler_works_off_a_page",
+    ),
 )

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import anyio
+from streamkit.parked.redrive import redrive
 
 from streamkit import (
     Add,
@@ -37,7 +38,6 @@ from streamkit.changes import ItemKey
 from streamkit.cursor import CursorStore
 from streamkit.fleet.members import new_worker_name
 from streamkit.model.builds import pass_name
-from streamkit.parked.redrive import redrive
 from streamkit.processing.ledger import entry_ref, written
 from streamkit.scanning.scan import TableScan
 from streamkit.settings import Settings

@@ -21,14 +21,17 @@ def spend(seconds):
     asyncio.get_running_loop().spend(seconds)
 
 
-def make_app(seconds):
+def make_app(seconds, *, waits=False):
     app = App("slow", table=TABLE)
 
-    @app.on
     def slow(change: Inserted[Thing]) -> Add[Note]:
         spend(seconds)
         return Add(Note.key(name=change.new.name), n=1)
 
+    async def slow_and_async(change: Inserted[Thing]) -> Add[Note]:
+        return slow(change)
+
+    app.on(slow_and_async if waits else slow)
     return app
 
 
@@ -41,7 +44,7 @@ def beats(world):
     ]
 
 
-def worked_off(seconds, changes, workers=1):
+def worked_off(seconds, changes, workers=1, *, waits=False):
     """Work a backlog off; return when heartbeats were written, and how often the shard was taken."""
     found = {}
 
@@ -52,7 +55,8 @@ def worked_off(seconds, changes, workers=1):
         async with anyio.create_task_group() as group:
             for worker in range(workers):
                 process = Process(f"w{worker}")
-                group.start_soon(lambda p=process: world.run_worker(make_app(seconds), process=p))
+                app = make_app(seconds, waits=waits)
+                group.start_soon(lambda p=process, a=app: world.run_worker(a, process=p))
         assert notes(world) == {f"n{number}": 1 for number in range(changes)}
         found["beats"] = beats(world)
 
@@ -61,8 +65,9 @@ def worked_off(seconds, changes, workers=1):
     return found | {"logs": logs, "events": {line["event"] for line in logs}}
 
 
-def test_heartbeats_go_on_while_a_slow_handler_works_off_a_page():
-    found = worked_off(0.05, 700)
+@pytest.mark.parametrize("waits", [False, True], ids=["pure", "async"])
+def test_heartbeats_go_on_while_a_slow_handler_works_off_a_page(waits):
+    found = worked_off(0.05, 700, waits=waits)
     assert found["beats"][-1] - found["beats"][0] > 700 * 0.05 - SETTINGS.heartbeat
     assert max(b - a for a, b in pairwise(found["beats"])) < SETTINGS.heartbeat + 0.5
 
