@@ -13,7 +13,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import anyio
-from streamkit.parked.redrive import redrive
 
 from streamkit import (
     Add,
@@ -39,6 +38,7 @@ from streamkit.cursor import CursorStore
 from streamkit.fleet.members import new_worker_name
 from streamkit.model.builds import pass_name
 from streamkit.processing.ledger import entry_ref, written
+from streamkit.retries.by_hand import redrive
 from streamkit.scanning.scan import TableScan
 from streamkit.settings import Settings
 from streamkit.worker import Worker
