@@ -313,7 +313,7 @@ MUTANTS = (
     ),
     Mutant(
         "large-result-left-behind",
-        "parked/unparking.py",
+        "parked/head.py",
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
         "    sent = await transact(store.dynamodb, schemas, [advance], rng)\n",
         "a result that leaves room for its lane alone is lost when its change leaves the lane",
