@@ -64,7 +64,7 @@ def make_app(version: int, on_loss: str = "halt") -> App:
         sale = change.new or change.old
         return Put(Newest(number=sale.number, amount=sale.amount if change.new else -1))
 
-    @app.on
+    @app.on(timeout=shop.UNTIMED)
     async def trail(change: Change[shop.Sale], table: Table) -> Set[Trail]:
         """Depend on the order of an item's changes: each step multiplies what was there."""
         sale = change.new or change.old

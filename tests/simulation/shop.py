@@ -56,6 +56,10 @@ class Edits(Entity, pk="EDITS#{number}", sk="EDITS#{number}"):
     edits: int = 0
 
 
+UNTIMED = 86400.0
+"""For a handler that must never park: a process that stands still uses up any shorter time."""
+
+
 class Last(Entity, pk="LAST#{shop}", sk="LAST#{shop}"):
     shop: str
     seen: int = 0
@@ -79,7 +83,7 @@ def make_app():
             raise ValueError("cannot edit this one")
         return Add(Edits.key(number=change.new.number), edits=1)
 
-    @app.on
+    @app.on(timeout=UNTIMED)
     async def last(change: Change[Sale], table: Table) -> Set[Last]:
         sale = change.new or change.old
         before = await table.get(Last.key(shop=sale.shop))
