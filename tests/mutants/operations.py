@@ -35,4 +35,20 @@ MUTANTS = (
         "a command is lost in silence when another process steps at the same moment",
         test="tests/unit/test_operation.py::test_a_change_is_decided_again_about_what_others_have_written_meanwhile",
     ),
+    Mutant(
+        "trail-lost-by-a-roll-out",
+        "fleet/generation.py",
+        "        audit=newest.audit,\n",
+        "",
+        "a roll-out forgets who rebuilt, moved or rewound the consumer",
+        test="tests/unit/test_status.py::test_a_trail_stays_when_a_worker_of_another_release_starts_a_generation",
+    ),
+    Mutant(
+        "late-finish-of-a-rewind",
+        "fleet/generation.py",
+        "        if (now.number, now.incarnation) != (newest.number, newest.incarnation):\n",
+        "        if now.incarnation != newest.incarnation:\n",
+        "who finishes a rewind late says that the next one is finished, whose cursors are still there",
+        test="tests/unit/fleet/test_gaps.py::test_a_rewind_that_is_finished_late_does_not_finish_the_one_after_it",
+    ),
 )

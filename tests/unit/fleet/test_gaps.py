@@ -39,6 +39,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.processing.transaction import transact
 from streamkit.source.asking import AskRate, asks_a_second
 from streamkit.source.lineage import Shard, next_step
+from streamkit.source.loss import mark_rebuild
 from streamkit.testing.loop import run_virtually
 from tests.unit.fleet.test_coordinator import NAMES, Fleet
 
@@ -379,6 +380,27 @@ async def test_a_rewind_that_is_finished_late_leaves_what_was_begun_after_it(sto
     assert await store.names() == {"s"}
     assert await drop_cursors(store, below=3, send=send) == 1
     assert (await store.names(), await store.read("s")) == (set(), None)
+
+
+async def test_a_rewind_that_is_finished_late_does_not_finish_the_one_after_it(store):
+    newest = await join_generation(store, "handlers", (), take_over=False)
+    first = await begin_rewind(store, newest, 0, 0)
+    second = await begin_rewind(store, first, 0, 0)
+    await finish_rewind(store, first)
+    assert await newest_generation(store) == second
+    assert second.rewinding
+    await finish_rewind(store, second)
+    assert await newest_generation(store) == replace(second, rewinding=False)
+
+
+@pytest.mark.parametrize("meanwhile", [frozenset(), frozenset({"Sales"})])
+async def test_a_rewind_is_finished_although_aggregates_were_marked_meanwhile(store, meanwhile):
+    newest = await join_generation(store, "handlers", (), take_over=False)
+    rewound = await begin_rewind(store, newest, 0, 0)
+    await mark_rebuild(store, meanwhile)
+    await finish_rewind(store, rewound)
+    found = await newest_generation(store)
+    assert (found.rewinding, found.rebuild) == (False, meanwhile)
 
 
 @pytest.mark.parametrize(
