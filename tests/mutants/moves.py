@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "end-of-a-move-unasked",
+        "moving/fence.py",
+        '            action.removes.add("mover")\n        action.guards.append((Guard(self._stands), OURS))\n',
+        '            action.removes.add("mover")\n',
+        "a mover that was thought dead lets functions begin while another makes marks for them",
+        test="tests/models/test_moves.py::test_movers_take_the_steps_of_the_model",
+    ),
+    Mutant(
         "invalid-mark-is-written",
         "moving/marking.py",
         "            if isinstance(sent, Invalid):\n",

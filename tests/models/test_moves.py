@@ -1,0 +1,211 @@
+"""A move loses nothing and does nothing twice; simpler moves do; and the code is ours.
+
+The last is shown by replays: each step of a trace happens to real movers on the local engine, write
+by write, and after each of them what is stored there is what the model says.
+"""
+
+from functools import partial
+
+import anyio
+import pytest
+
+from streamkit.aws_lambda.host import process_batch
+from streamkit.cursor import CursorStore
+from streamkit.fleet.cursors import every_cursor
+from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
+from streamkit.source.lister import NAME as LISTER
+from streamkit.surroundings import survey
+from streamkit.testing.chance import repeatable
+from streamkit.testing.loop import run_virtually
+from streamkit.testing.sightings import WRITES
+from tests.models.explorer import LARGE, explore, follow, told, walks
+from tests.models.moves import NAIVE, REGIMES, Model, Rules
+from tests.models.puppets import Puppet
+from tests.simulation.lambdas import Stream, environment_of, event, key_of, number_of, own_items
+from tests.simulation.test_moving_rivals import TABLE, make_app, put, tallies, world_with
+
+WALKS = 100 if LARGE else 12
+"""Random traces in each regime."""
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_no_interleaving_of_movers_and_hosts_loses_a_change_or_does_it_twice(name):
+    found = explore(Model(Rules(), REGIMES[name]))
+    assert found.broken == {}
+    assert len(found.worlds) > 1000
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_a_move_that_looks_simpler_breaks(name):
+    rules, regime, breaks = NAIVE[name]
+    assert breaks in explore(Model(rules, REGIMES[regime]), until=breaks).broken
+
+
+# -- the replay ------------------------------------------------------------------------------------
+
+
+def writes(call):
+    """Name the writes of a mover that are steps: those of the lister go along with others."""
+    lists = f"#{LISTER}".encode() in call.payload
+    return "write" if call.operation in WRITES and not lists else ""
+
+
+def writes_back(call):
+    """The same to workers: what is refused and given back goes along with the refusal."""
+    gives_back = b'"lambda"' in call.payload and b"REMOVE" in call.payload
+    return "" if gives_back else writes(call)
+
+
+def commits(call):
+    return "commit" if call.operation == "TransactWriteItems" and b"TALLY#" in call.payload else ""
+
+
+class Hosts:
+    """Real movers, a frozen worker, and hosts that run, to which a trace happens."""
+
+    def __init__(self, world, aws, around, app, group, goals):
+        self.world, self.app, self.group, self.goals = world, app, group, goals
+        self.store, self.stream = CursorStore(aws.dynamodb, around.space(app)), Stream(world, TABLE)
+        self.records, self.movers = [], [None] * len(goals)
+        self.worker = self.function = None
+
+    async def open(self, host):
+        self.put()
+        if host == "lambda":
+            await self.functions()
+            self.put()
+            return
+        self.worker = Puppet("worker", commits)
+        run = partial(self.world.run_worker, self.app, process=self.worker, until_idle=False)
+        await self.worker.begin(self.group, run)
+        self.worker.let_go()
+        self.put()
+        await self.worker.stands()
+        self.worker.freeze()
+
+    def put(self):
+        """Every write is another change of one item."""
+        put(self.world, 1, note=len(self.records))
+        self.records += [r for r in self.stream.business() if key_of(r).startswith("ORDER#")]
+
+    async def happen(self, step):
+        verb, *rest = step
+        await getattr(self, verb.replace(" ", "_"))(*rest)
+
+    async def write(self):
+        self.put()
+
+    async def thaw(self):
+        self.worker.thaw()
+        await self.worker.die(after=True)
+        self.worker = None
+
+    async def begin(self, m):
+        counted = writes if self.goals[m] == "lambda" else writes_back
+        mover = self.movers[m] = Puppet(f"mover {m}", counted)
+
+        async def work():
+            async with self.world.clients(mover) as aws:
+                if self.goals[m] == "lambda":
+                    options = {"lease_seconds": 1.0, "clock": self.world.clock}
+                    return await move_to_lambda(self.app, aws, **options)
+                return await move_to_workers(self.app, aws, in_flight=1.0, clock=self.world.clock)
+
+        await mover.begin(self.group, work)
+        self.look(mover)
+
+    async def move(self, m):
+        await self.movers[m].step()
+        self.look(self.movers[m])
+
+    def look(self, mover):
+        assert isinstance(mover.error, MoveRefused | None), mover.error
+
+    async def functions(self, process=None):
+        records = event(self.records)
+        async with environment_of(self.world, self.app, process) as environment:
+            response = await process_batch(environment, records, 1e9)
+        assert response == {"batchItemFailures": []}
+
+    async def function_begins(self):
+        self.function = Puppet("function", commits)
+        await self.function.begin(self.group, partial(self.functions, self.function))
+
+    async def function_ends(self):
+        await self.function.step()
+        assert self.function.ended
+        assert self.function.error is None, self.function.error
+        self.function = None
+
+    async def workers(self):
+        await self.world.run_worker(self.app)
+
+    # -- what is there -----------------------------------------------------------------------------
+
+    async def seen(self):
+        """Return what the model says of a world, as it is here."""
+        consumer = await self.store.item("consumer")
+        cursors = await every_cursor(self.store)
+        cursor = next(iter(cursors.values()), None)
+        found = cursor and (cursor.generation, self.index(cursor.position))
+        marks = own_items(self.world, TABLE, "mark")
+        mark = self.index(marks[0]["_sk_position"]["S"]) if marks else 0
+        generation, token = int(consumer["generation"]["N"]), "mover" in consumer
+        host, times = consumer["host"]["S"], tallies(self.world).get(1, 0)
+        return host, generation, token, found, mark, times, self.standing()
+
+    def standing(self):
+        return [mover is not None and not mover.ended for mover in self.movers]
+
+    def index(self, position):
+        """Return how many changes there are up to a position, which may be an effect's record."""
+        if not position.isdecimal():
+            return 0
+        return sum(int(number_of(record)) <= int(position) for record in self.records)
+
+
+def said(world):
+    """What the model says of a world, as far as it can be seen in a table."""
+    cursor = world.cursor and (world.cursor.generation, world.cursor.position)
+    standing = [mover is not None and mover.write != "" for mover in world.movers]
+    token, times = world.token > 0, len(world.applied)
+    return world.host, world.generation, token, cursor, world.mark, times, standing
+
+
+async def play(regime, traces):
+    """Let traces happen to real movers; each step is held to the model's."""
+    model, steps = Model(Rules(), regime), 0
+    for trace in traces:
+        app = make_app()
+        world = world_with(app)
+        async with world.clients() as aws, anyio.create_task_group() as group:
+            hosts = Hosts(world, aws, await survey(app, aws), app, group, regime.goals)
+            await hosts.open(regime.host)
+            assert await hosts.seen() == said(model.first())
+            happened = []
+            for step, after in follow(model, trace):
+                happened.append(step)
+                await hosts.happen(step)
+                assert await hosts.seen() == said(after), told(happened)
+                steps += 1
+            group.cancel_scope.cancel()
+    return steps
+
+
+def replay(regime, traces):
+    with repeatable(1):
+        return run_virtually(play, regime, traces)
+
+
+@pytest.mark.parametrize("name", REGIMES)
+def test_movers_take_the_steps_of_the_model(name):
+    model = Model(Rules(), REGIMES[name])
+    traces = list(walks(model, WALKS, 24))
+    assert replay(REGIMES[name], traces) > 8 * WALKS
+
+
+@pytest.mark.parametrize("name", NAIVE)
+def test_where_a_simpler_move_breaks_movers_do_as_the_model_does(name):
+    rules, regime, breaks = NAIVE[name]
+    trace = explore(Model(rules, REGIMES[regime]), until=breaks).broken[breaks]
+    assert replay(REGIMES[regime], [trace]) >= 2
