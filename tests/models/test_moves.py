@@ -24,7 +24,7 @@ from tests.models.puppets import Puppet
 from tests.simulation.lambdas import Stream, environment_of, event, key_of, number_of, own_items
 from tests.simulation.test_moving_rivals import TABLE, make_app, put, tallies, world_with
 
-WALKS = 100 if LARGE else 12
+WALKS = 100 if LARGE else 6
 """Random traces in each regime."""
 
 
