@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "decision-about-whatever-is-there",
+        "migrate/agreement.py",
+        "        return source is None or found.shown == digest_of(source)\n",
+        "        return True\n",
+        "what old code writes after a person has decided about something else is deleted",
+        test="tests/models/test_switches.py::test_where_a_simpler_switch_loses_a_write_a_migration_does_as_the_model_does",
+    ),
+    Mutant(
         "contract-by-the-mark",
         "migrate/agreement.py",
         '            return source[BASE] == {"S": base_of(self.transform, source)}\n',
