@@ -32,7 +32,8 @@ class Cursor(NamedTuple):
 class Mover(NamedTuple):
     """What a mover has read, and its next write.
 
-    `raised` is how far it raises the mark, `tip` how far it has read the stream.
+    `raised` is how far it raises the mark, `tip` how far it has read the stream, `seen` which
+    version of the consumer's item it has read.
     """
 
     write: str = ""
@@ -42,6 +43,7 @@ class Mover(NamedTuple):
     raised: int = 0
     mark: int = 0
     tip: int = 0
+    seen: int = 0
 
 
 class Late(NamedTuple):
@@ -52,10 +54,15 @@ class Late(NamedTuple):
 
 
 class World(NamedTuple):
-    """All that is stored and under way. `token` is the mover that is the current one, from 1."""
+    """All that is stored and under way.
+
+    `token` is the mover that is the current one, from 1, `version` counts the writes of the
+    consumer's item.
+    """
 
     host: Host = "workers"
     generation: int = 1
+    version: int = 0
     token: int = 0
     cursor: Cursor | None = Cursor()
     mark: int = 0
@@ -156,14 +163,27 @@ class Model:
     def begin(self, world: World, m: int) -> World:
         """A mover reads where it stands, and goes on to its first write."""
         if self.regime.goals[m] == "workers":
-            resumes = world.host == "to workers"
-            return _with(world, m, Mover("fence", world.generation, resumes))
+            return self.raise_token(world, m, Mover())
         cursor = world.cursor
-        mover = Mover("", world.generation, world.host == "to lambda", cursor)
+        resumes = world.host == "to lambda"
+        mover = Mover("", world.generation, resumes, cursor, seen=world.version)
         if cursor is not None and cursor.position and self.rules.marks_first:
             mover = mover._replace(raised=cursor.position, tip=world.written)
             return _with(world, m, mover._replace(write="raise first"))
-        return _with(world, m, mover._replace(write=_decides(mover)))
+        return self.decide(world, m, mover)
+
+    def decide(self, world: World, m: int, mover: Mover) -> World:
+        """Go on to let no worker begin any more, unless another mover has."""
+        if mover.resumes:
+            return self.raise_token(world, m, mover)
+        return _with(world, m, mover._replace(write="decide"))
+
+    def raise_token(self, world: World, m: int, mover: Mover) -> World:
+        """Go on to become the current mover, if the consumer's host is one that it moves from."""
+        froms = ("to lambda",) if self.regime.goals[m] == "lambda" else ("lambda", "to workers")
+        if world.host not in froms:
+            return _over(world, m)
+        return _with(world, m, mover._replace(write="fence", seen=world.version))
 
     def move(self, world: World, m: int, mover: Mover) -> World:
         """A mover makes its next write, and goes on to the one after it; refused, it ends."""
@@ -171,16 +191,14 @@ class Model:
         stands = world.token == me or not self.rules.token
         if name == "raise first":
             world = _raised(world, mover.raised)
-            return _with(world, m, mover._replace(write=_decides(mover)))
+            return self.decide(world, m, mover)
         if name == "raise":
             return self.raise_on(_raised(world, mover.raised), m, mover)
         if name == "decide":
-            decided = world._replace(generation=mover.generation + 1, host="to lambda", token=0)
-            if (world.generation, world.host) == (mover.generation, "workers"):
-                world = decided
-            elif world != decided:  # another has come to the very same
+            if world.version != mover.seen:
                 return _over(world, m)
-            return _with(world, m, mover._replace(write="fence", generation=world.generation))
+            world = _said(world)._replace(generation=world.generation + 1, host="to lambda")
+            return self.raise_token(world, m, mover)
         if name == "fence":
             return self.fence(world, m, mover)
         if name == "take":
@@ -191,34 +209,50 @@ class Model:
             return self.take(world, m, mover)
         if name == "process":
             return self.process(world, m, mover, stands)
-        if not stands:
+        if not stands and name in ("drop", "create"):
             return _over(world, m)
         if name == "drop":
             if world.cursor is not None and world.cursor.generation <= mover.generation:
                 world = world._replace(cursor=None)
             to_lambda = self.regime.goals[m] == "lambda"
-            return _with(world, m, mover._replace(write="turn" if to_lambda else "create"))
+            if to_lambda:
+                return self.turning(world, m, mover)
+            return _with(world, m, mover._replace(write="create"))
         if name == "create":
             world = world._replace(cursor=Cursor(mover.generation, 0, mover.tip))
-            return _with(world, m, mover._replace(write="turn"))
+            return self.turning(world, m, mover)
         if name == "shut":
-            world = world._replace(host="to workers")
+            if world.version != mover.seen:
+                return self.turning(world, m, mover, shuts=True)
+            world = _said(world)._replace(host="to workers")
             return self.look(world, m, mover, shut=True)
-        world = world._replace(token=0, host=self.regime.goals[m])
+        if world.version != mover.seen and self.rules.token:
+            return self.turning(world, m, mover)
+        world = _said(world)._replace(token=0, host=self.regime.goals[m])
         if not self.rules.marks_first and mover.cursor is not None and mover.cursor.position:
             raised = mover.cursor.position
             return _with(world, m, mover._replace(write="raise last", raised=raised))
         return _over(world, m)
 
     def fence(self, world: World, m: int, mover: Mover) -> World:
-        """Become the current mover, IF the consumer's host is one that it moves from."""
-        goal = self.regime.goals[m]
-        if world.host not in (("to lambda",) if goal == "lambda" else ("lambda", "to workers")):
-            return _over(world, m)
-        world = world._replace(token=m + 1)
-        if goal == "lambda":
+        """Become the current mover, IF the consumer is as it was read; else read it again."""
+        if world.version != mover.seen:
+            return self.raise_token(world, m, mover)
+        world = _said(world)._replace(token=m + 1)
+        mover = mover._replace(generation=world.generation)
+        if self.regime.goals[m] == "lambda":
             return self.take(world, m, mover)
-        return self.look(world, m, mover, shut=mover.resumes)
+        return self.look(world, m, mover, shut=world.host == "to workers")
+
+    def turning(self, world: World, m: int, mover: Mover, *, shuts: bool = False) -> World:
+        """Go on to name another host, if it is still the current mover."""
+        host = "to workers" if shuts else self.regime.goals[m]
+        if world.token == m + 1 or not self.rules.token:
+            name = "shut" if shuts else "turn"
+            return _with(world, m, mover._replace(write=name, seen=world.version))
+        if world.host == host and shuts:  # another has come to the same
+            return self.look(world, m, mover, shut=True)
+        return _over(world, m)
 
     def take(self, world: World, m: int, mover: Mover) -> World:
         """Go on to take the cursor, or to raise the mark to where it stands."""
@@ -242,7 +276,7 @@ class Model:
         if self.rules.token and world.token != m + 1:
             return _over(world, m)
         if world.cursor is None:
-            return _with(world, m, mover._replace(write="turn"))
+            return self.turning(world, m, mover)
         return _with(world, m, mover._replace(write="drop"))
 
     def look(self, world: World, m: int, mover: Mover, *, shut: bool) -> World:
@@ -251,7 +285,7 @@ class Model:
         if world.mark < world.written:
             return _with(world, m, mover._replace(write="process"))
         if not shut and self.rules.shuts:
-            return _with(world, m, mover._replace(write="shut"))
+            return self.turning(world, m, mover, shuts=True)
         if self.rules.token and world.token != m + 1:
             return _over(world, m)
         return _with(world, m, mover._replace(write="create" if world.cursor is None else "drop"))
@@ -282,8 +316,8 @@ def _hosts(goal: Goal) -> tuple[Host, ...]:
     return ("workers", "to lambda") if goal == "lambda" else ("lambda", "to workers")
 
 
-def _decides(mover: Mover) -> str:
-    return "fence" if mover.resumes else "decide"
+def _said(world: World) -> World:
+    return world._replace(version=world.version + 1)
 
 
 def _raised(world: World, position: int) -> World:

@@ -6,6 +6,7 @@ the local engine, and after each of them what is stored there is what the model 
 
 import json
 import random
+from dataclasses import replace
 from decimal import Decimal
 
 import anyio
@@ -35,6 +36,8 @@ from tests.simulation.rebuilds import (
 WALKS = 100 if LARGE else 4
 """Random traces in each regime."""
 SETTINGS = Settings(poll_ceiling=400, heartbeat=60, lease=150, list_interval=400, look_interval=60)
+POLICY = replace(PATIENT, timeout_seconds=86_400)
+"""A handler that stands still is not cut off: steps take as long as one likes."""
 KEY = {"PK": {"S": "SALE#0"}, "SK": {"S": "SALE#0"}}
 
 
@@ -118,7 +121,7 @@ class Shop:
     """A real worker and a real operator, to which a trace happens."""
 
     def __init__(self, world, aws, around, group):
-        self.world, self.aws, self.group, self.app = world, aws, group, app_of(policy=PATIENT)
+        self.world, self.aws, self.group, self.app = world, aws, group, app_of(policy=POLICY)
         self.store = CursorStore(aws.dynamodb, around.space(self.app))
         self.workers, self.operators = 0, 0
         self.frozen = None
@@ -258,7 +261,7 @@ async def play(regime, traces):
     """Let traces happen to a real worker; each step is held to the model's."""
     model, steps = Model(Rules(), regime), 0
     for trace in traces:
-        app = app_of(policy=PATIENT)
+        app = app_of(policy=POLICY)
         world = world_of(app)
         async with world.clients() as aws, anyio.create_task_group() as group:
             shop = Shop(world, aws, await survey(app, aws), group)

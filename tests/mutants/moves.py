@@ -6,8 +6,8 @@ MUTANTS = (
     Mutant(
         "end-of-a-move-unasked",
         "moving/fence.py",
-        '            action.removes.add("mover")\n        action.guards.append((Guard(self._stands), OURS))\n',
-        '            action.removes.add("mover")\n',
+        "            if newest is None or newest.mover != self.began.mover:\n",
+        "            if newest is None:\n",
         "a mover that was thought dead lets functions begin while another makes marks for them",
         test="tests/models/test_moves.py::test_movers_take_the_steps_of_the_model",
     ),
