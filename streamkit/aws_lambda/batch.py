@@ -41,7 +41,8 @@ _START = Cursor("batch")
 class BatchRun:
     """Processes one batch, some records at a time. It is the fence of its own commit loop.
 
-    `todo` are the records that are not known to be done, `behind` those that a mark had passed.
+    `todo` are the records that are not known to be done, `passed` those behind a mark that a later
+    change had moved: nobody can say of them whether they were done.
     Handlers are cut off at the `deadline` (of the loop's clock); what they have answered by then is
     still committed. `marked` is as in `Page`. `as_run` says what runs in a handler's place, `send`
     commits, where not every commit is right that the marks let through.
@@ -56,7 +57,7 @@ class BatchRun:
     todo: deque[Record]
     as_run: AsRun = as_registered
     send: Send | None = None
-    behind: list[Record] = field(default_factory=list)
+    passed: list[Record] = field(default_factory=list)
     marked: bool = True
 
     def __post_init__(self) -> None:
@@ -92,10 +93,17 @@ class BatchRun:
         await self.marks.read(set(keys))
         fresh: deque[Record] = deque()
         for key, record in zip(keys, self.todo, strict=True):
-            done = self.marks.is_done(key, record.position)
-            (self.behind if done else fresh).append(record)
+            if self.marks.is_done(key, record.position):
+                self._found_done(key, record)
+            else:
+                fresh.append(record)
         self.todo = fresh
         self._hold()
+
+    def _found_done(self, key: ItemKey, record: Record) -> None:
+        """Note a change that a mark had passed; one whose mark is its own is done for certain."""
+        if self.marks.known[key].position != record.position:
+            self.passed.append(record)
 
     def _hold(self) -> None:
         """Hold the lanes that the marks of what is to do say are held."""
@@ -224,7 +232,8 @@ class BatchRun:
         left: list[Work] = []
         for work in works:
             if work.key is not None and self.marks.is_done(work.key, work.position):
-                self.behind += [work.record] if work.record is not None else []
+                if work.record is not None:
+                    self._found_done(work.key, work.record)
             else:
                 left.append(work)
         self._hold()

@@ -131,11 +131,9 @@ async def _process(
     old = [record for record in wanted if now - record.created_at >= _SURE_SECONDS]
     sure = [record for record in wanted if now - record.created_at < _SURE_SECONDS]
     batch = await run_records(environment, sure, shard, seconds, builds)
-    marks = batch.marks.known
-    passed = [r for r in batch.behind if marks[r.item_key].position != r.position]
-    for record in (*old, *passed):
+    for record in (*old, *batch.passed):
         await _park(environment, record, shard)
-    log.warning("batch.late", records=len(wanted), parked=len(old) + len(passed))
+    log.warning("batch.late", records=len(wanted), parked=len(old) + len(batch.passed))
     return batch.left is None
 
 

@@ -336,3 +336,20 @@ def test_where_simpler_marks_break_functions_do_as_the_model_does(name):
     rules, regime, breaks = NAIVE[name]
     trace = explore(Model(rules, REGIMES[regime]), until=breaks).broken[breaks]
     assert replay(REGIMES[regime], [trace]) >= 2
+
+
+def test_a_late_change_whose_mark_is_its_own_is_done_and_not_set_aside():
+    """What the payload brings behind it must not make it look as if a later one had overtaken it."""
+    trace = [
+        ("write",),
+        ("write",),
+        ("batch", 0, 1),
+        ("read", 0),
+        ("die after", 0),
+        ("batch", 0, 3),
+        ("die", 0, "given up"),
+        ("late", 0),
+        ("read", 0),
+        ("commit", 0),
+    ]
+    assert replay(REGIMES["gives up"], [trace]) == len(trace)

@@ -24,9 +24,9 @@ MUTANTS = (
     ),
     Mutant(
         "late-below-any-mark-is-done",
-        "aws_lambda/late.py",
-        "marks[r.item_key].position != r.position]",
-        "marks[r.item_key].position < r.position]",
+        "aws_lambda/batch.py",
+        "        if self.marks.known[key].position != record.position:\n",
+        "        if self.marks.known[key].position < record.position:\n",
         "a change that a mapping gave up is lost when a later one of its item was quicker",
         "3",
         test="tests/models/test_high_water_marks.py::test_where_simpler_marks_break_functions_do_as_the_model_does",
