@@ -207,11 +207,16 @@ class Agreement:
             raise Late(text, key=key, name=error_id(key), shown=digest_of(source))
 
     async def is_decided(self, key: Key, source: WireItem | None) -> bool:
-        """Say whether a person has decided that the new items are kept, and this old one is not."""
+        """Say whether a person has decided that the new items are kept, and this old one is not.
+
+        A decision on what old code wrote is none on its deletion, and the other way around.
+        """
         found = await self.book.get(error_id(key))
         if found is None or not found.waived:
             return False
-        return source is None or found.shown == digest_of(source)
+        if source is None:
+            return found.kind == Deleted.kind
+        return found.shown == digest_of(source)
 
     async def is_open(self, source: Key) -> bool:
         """Say whether what old code did to an old item is an error that nobody has decided."""

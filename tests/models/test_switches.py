@@ -55,6 +55,10 @@ def test_a_switch_that_looks_simpler_loses_a_write(name):
 # -- the replay ------------------------------------------------------------------------------------
 
 
+TURNED = (("copy", 0), ("send", 0), ("next",), ("turn", 0), ("send", 0), ("next",))
+"""How a pair comes to where the model of its end begins."""
+
+
 def transacts(call):
     return "send" if call.operation == "TransactWriteItems" else ""
 
@@ -244,6 +248,13 @@ def test_a_migration_takes_the_steps_of_the_model():
     assert done > WALKS // 8
 
 
+def test_a_decision_on_a_write_of_old_code_is_none_on_its_deletion():
+    late = [("update",), ("next",), ("compare old", 0), ("decide",), ("back",), ("delete",)]
+    trace = [*TURNED, *late, ("compare new", 0)]
+    steps, _ = replay([trace])
+    assert steps == len(trace) - 1, "nothing is open: it does not go back"
+
+
 @pytest.mark.parametrize("name", NAIVE)
 def test_where_a_simpler_switch_loses_a_write_a_migration_does_as_the_model_does(name):
     trace = explore(Model(NAIVE[name], 2), until="lost").broken["lost"]
@@ -251,8 +262,6 @@ def test_where_a_simpler_switch_loses_a_write_a_migration_does_as_the_model_does
     assert steps > 4
 
 
-TURNED = (("copy", 0), ("send", 0), ("next",), ("turn", 0), ("send", 0), ("next",))
-"""How a pair comes to where the model of its end begins."""
 LOOKS = (("compare old", 0), ("send", 0), ("compare new", 0))
 STEPS = {
     "contract": (("next",),),

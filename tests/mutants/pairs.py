@@ -4,9 +4,17 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "decision-about-another-deed",
+        "migrate/agreement.py",
+        "            return found.kind == Deleted.kind\n",
+        "            return True\n",
+        "what old code deletes after a person has decided about a write of it lives on",
+        test="tests/models/test_switches.py::test_a_decision_on_a_write_of_old_code_is_none_on_its_deletion",
+    ),
+    Mutant(
         "decision-about-whatever-is-there",
         "migrate/agreement.py",
-        "        return source is None or found.shown == digest_of(source)\n",
+        "        return found.shown == digest_of(source)\n",
         "        return True\n",
         "what old code writes after a person has decided about something else is deleted",
         test="tests/models/test_switches.py::test_where_a_simpler_switch_loses_a_write_a_migration_does_as_the_model_does",
