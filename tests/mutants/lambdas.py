@@ -317,7 +317,7 @@ MUTANTS = (
     Mutant(
         "late-is-dropped",
         "aws_lambda/late.py",
-        "    for record in (*old, *passed):\n",
+        "    for record in (*old, *batch.passed):\n",
         "    for record in old:\n",
         "a change that was given up is lost without a trace",
         "3",
