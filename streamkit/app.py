@@ -26,8 +26,10 @@ from streamkit.handler import Policy
 from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
 from streamkit.observe.traces import Telemetry
+from streamkit.processing.routes import Routes
 from streamkit.registration import Registration
 from streamkit.relations.cascades import Cascades, same_items
+from streamkit.relations.tables import Tables
 from streamkit.source.loss import OnLoss, check_on_loss
 from streamkit.start import Start, check_start
 
@@ -199,6 +201,14 @@ class App(Registration):
             DeclarationError: two entities cannot be told apart on this table.
         """
         return Router(self.entities, schema, CONTROL_PREFIX, self.named)
+
+    def routes(self, tables: Tables) -> Routes:
+        """Return where this app's changes go to.
+
+        Raises:
+            DeclarationError: two entities cannot be told apart on this table.
+        """
+        return Routes(self.router(tables.own), tables, self.cascades())
 
     def cascades(self) -> Cascades:
         """Return which entities' items tell who wrote them; listeners and their app are one."""

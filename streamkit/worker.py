@@ -37,6 +37,7 @@ from streamkit.observe.metrics import join
 from streamkit.observe.repeats import counted_as
 from streamkit.preflight import findings, require
 from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.routes import Channels
 from streamkit.processing.tracing import Tracing
 from streamkit.running.standing import Standing, standing_of
 from streamkit.settings import Settings
@@ -201,15 +202,10 @@ class Worker:
         tools = injector(dynamodb, around.table, resources, around.schemas, space)
         return Dispatcher(
             self.app.handlers,
-            self.app.router(around.table),
-            around.table,
+            self.app.routes(around.schemas),
             tools,
+            self._machine.clock,
             self._machine.rng,
-            self._settings.concurrency,
-            clock=self._machine.clock,
-            outlets=outlets,
-            tables=around.schemas,
-            cascades=self.app.cascades(),
-            meters=self.meters,
-            tracing=self.tracing,
+            Channels(outlets, self.meters, self.tracing),
+            concurrency=self._settings.concurrency,
         )

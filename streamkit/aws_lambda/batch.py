@@ -8,7 +8,6 @@ cancelled. What is done of the batch stays done, whatever comes again. On failur
 policies say; parking advances the mark. `block` is that first record.
 """
 
-import random
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +30,6 @@ from streamkit.processing.parking import Failure, Hold, lane_name
 from streamkit.processing.planning import Planner
 from streamkit.processing.transaction import Send, transact
 from streamkit.processing.verdicts import Invalid
-from streamkit.relations.tables import Tables
 
 _START = Cursor("batch")
 """A batch has no cursor: what is done of its changes is left out before planning begins."""
@@ -51,8 +49,6 @@ class BatchRun:
     dispatcher: Dispatcher
     planner: Planner
     marks: Marks
-    tables: Tables
-    rng: random.Random
     deadline: float
     todo: deque[Record]
     as_run: AsRun = as_registered
@@ -63,6 +59,7 @@ class BatchRun:
     def __post_init__(self) -> None:
         """Hold what the marks of the batch's items say is held."""
         self.held = HeldLanes(self.marks.store, self.planner.holds)
+        self.tables, self.rng = self.dispatcher.routes.tables, self.dispatcher.rng
         pacing = Pacing(Pace(), self.rng)
         parts = (self, self.dispatcher, self.planner, self.held, self.tables, pacing)
         self.loop = CommitLoop(*parts, deadline=self.deadline, patient=False)

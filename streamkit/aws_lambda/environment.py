@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 from streamkit.app import App
 from streamkit.aws import Aws, connect
@@ -21,18 +22,20 @@ from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA, Hosted, claim
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.injection import injector
+from streamkit.machine import Machine
 from streamkit.observe.emf import EmfMetrics
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import join
 from streamkit.preflight import findings, require
-from streamkit.processing.dispatch import Dispatcher, Tools
+from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.parking import LAMBDA_CHUNKS
+from streamkit.processing.routes import Channels
 from streamkit.processing.tracing import Tracing
 from streamkit.processing.transaction import Send
 from streamkit.processing.unreadable import set_aside
 from streamkit.retries.redriver import Redriver
-from streamkit.sinks.outlets import Outlets, open_outlets
+from streamkit.sinks.outlets import open_outlets
 from streamkit.source.loss import Losses
 from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
@@ -46,24 +49,48 @@ Connect = Callable[[], AbstractAsyncContextManager[Aws]]
 class Environment:
     """What batches of one app share.
 
-    `incarnation` is the consumer's, see `Generation`. `send` is there in a mover, whose commits
-    have a condition of the move's.
+    `joined` is the generation that it was opened in. `send` is there in a mover, whose commits have
+    a condition of the move's.
     """
 
     app: App
-    aws: Aws
+    machine: Machine
     around: Surroundings
-    store: CursorStore
-    tools: Tools
-    outlets: Outlets
     dispatcher: Dispatcher
-    clock: Clock
-    rng: random.Random
     shard: str
+    joined: Generation | None
     emf: EmfMetrics | None = None
-    since: int = 0
-    incarnation: str = ""
     send: Send | None = None
+
+    @property
+    def aws(self) -> Aws:
+        """Open clients."""
+        return self.machine.aws
+
+    @property
+    def clock(self) -> Clock:
+        """Time."""
+        return self.machine.clock
+
+    @property
+    def rng(self) -> random.Random:
+        """Chance."""
+        return self.machine.rng
+
+    @cached_property
+    def store(self) -> CursorStore:
+        """The consumer's control items."""
+        return CursorStore(self.aws.dynamodb, self.around.space(self.app))
+
+    @property
+    def since(self) -> int:
+        """When the consumer starts, in epoch seconds: what was made before is not its own."""
+        return self.joined.since if self.joined else 0
+
+    @property
+    def incarnation(self) -> str:
+        """The consumer's, see `Generation`."""
+        return self.joined.incarnation if self.joined else ""
 
     def takes(self, record: Record) -> bool:
         """Say whether a handler listens to a record, made since the consumer starts."""
@@ -91,15 +118,11 @@ class Environment:
         """Make what tries parked changes that are due."""
         return Redriver(
             self.app,
-            self.aws,
+            self.machine,
             self.around,
-            self.tools,
-            self.rng,
-            self.clock,
+            self.dispatcher.tools,
+            self.dispatcher.channels,
             automatic=True,
-            outlets=self.outlets,
-            meters=self.dispatcher.meters,
-            tracing=self.dispatcher.tracing,
         )
 
 
@@ -129,33 +152,15 @@ async def open_environment(
             tools = injector(aws.dynamodb, around.table, resources, around.schemas, store.space)
             dispatcher = Dispatcher(
                 app.handlers,
-                app.router(around.table),
-                around.table,
+                app.routes(around.schemas),
                 tools,
-                rng,
-                clock=clock,
-                outlets=outlets,
-                tables=around.schemas,
-                cascades=app.cascades(),
-                meters=meters,
-                tracing=Tracing.of(app.telemetry, app.name),
-            )
-            shard = rng.choice(LAMBDA_CHUNKS).removesuffix(".0")
-            yield Environment(
-                app,
-                aws,
-                around,
-                store,
-                tools,
-                outlets,
-                dispatcher,
                 clock,
                 rng,
-                shard,
-                emf,
-                since=joined.since if joined else 0,
-                incarnation=joined.incarnation if joined else "",
+                Channels(outlets, meters, Tracing.of(app.telemetry, app.name)),
             )
+            shard = rng.choice(LAMBDA_CHUNKS).removesuffix(".0")
+            machine = Machine(aws, clock, rng)
+            yield Environment(app, machine, around, dispatcher, shard, joined, emf)
 
 
 async def _join(

@@ -105,8 +105,6 @@ class _Invocation:
                 marks=True,
             ),
             Marks(store, clock, environment.incarnation),
-            environment.around.schemas,
-            environment.rng,
             self.deadline,
             deque(records),
             self.counting.as_run,

@@ -18,16 +18,14 @@ from typing import Any
 import anyio
 
 from streamkit.changes import ItemKey, Kind
-from streamkit.clock import Clock, SystemClock
-from streamkit.decode import CONTROL, Page, Record, Router
+from streamkit.clock import Clock
+from streamkit.decode import CONTROL, Page, Record
 from streamkit.effects import Effect, Result, Send, as_effects
 from streamkit.entity import Entity
 from streamkit.errors import RetryableError
 from streamkit.handler import DEFER, Defer, Handler
 from streamkit.model.origin import UNMARKED, Mark, read_mark
-from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
-from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.pacing import GIVE_WAY_SECONDS, Turn
 from streamkit.processing.attempts import PATIENT, Attempts, Patience
 from streamkit.processing.failures import Counts, Failures
@@ -35,13 +33,11 @@ from streamkit.processing.lanes import into_lanes
 from streamkit.processing.outcome import Aim, Outcome, Work, resolve
 from streamkit.processing.parking import Failure
 from streamkit.processing.reading import Pending, ReadTracker, Uncommitted
+from streamkit.processing.routes import Channels, Routes
 from streamkit.processing.sending import Sending
 from streamkit.processing.shadow import Shadows
-from streamkit.processing.tracing import NO_TRACING, UNTRACED, Tracing
+from streamkit.processing.tracing import UNTRACED
 from streamkit.processing.typed import TypedChanges, source_of
-from streamkit.relations.cascades import Cascades
-from streamkit.relations.tables import Tables
-from streamkit.sinks.outlets import Outlets
 
 log = get_logger("streamkit.handler")
 
@@ -72,33 +68,31 @@ class Dispatcher:
     """Runs the handlers of one app. Shared by all shards."""
 
     handlers: Sequence[Handler]
-    router: Router
-    schema: TableSchema
+    routes: Routes
     tools: Tools
+    clock: Clock
     rng: random.Random
-    concurrency: int = 64
-    counts: Counts = field(default_factory=Counts)
-    clock: Clock = field(default_factory=SystemClock)
-    outlets: Outlets = field(default_factory=Outlets)
-    tables: Tables | None = None
-    cascades: Cascades = field(default_factory=Cascades)
-    meters: Meters = UNMETERED
-    tracing: Tracing = NO_TRACING
+    channels: Channels = field(default_factory=Channels)
     patience: Patience = PATIENT
+    concurrency: int = 64
     _listeners: dict[tuple[type[Entity], Kind], tuple[Handler, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Index the handlers by what they listen to."""
+        routes = self.routes
+        self.router, self.schema = routes.router, routes.tables.own
+        self.meters, self.tracing = self.channels.meters, self.channels.tracing
+        self.counts = Counts()
         self.failures = Failures(self.counts, self.clock)
         self.shadows = Shadows(self.clock, self.counts.shadow)
-        self._aim = Aim(self.tables or Tables(self.schema), self.cascades)
-        self._fed = self.cascades.fed()
+        self._aim = Aim(routes.tables, routes.cascades)
+        self._fed = routes.cascades.fed()
         self._raw = any(handler.raw for handler in self.handlers)
         self._typed = TypedChanges(self.handlers, self.schema)
         self.change_of = self._typed.change_of
         self._traced = self.tracing.is_on
         self.attempts = Attempts(self.failures, self.rng, self.patience)
-        self.sending = Sending(self.outlets, self.attempts)
+        self.sending = Sending(self.channels.outlets, self.attempts)
         for handler in self.handlers:
             for kind in handler.kinds:
                 there = self._listeners.get((handler.entity, kind), ())

@@ -137,15 +137,11 @@ class LaneRetries:
         holders = Holders()
         redriver = Redriver(
             app,
-            machine.aws,
+            machine,
             around,
             like.tools,
-            machine.rng,
-            machine.clock,
+            like.channels,
             automatic=True,
-            outlets=like.outlets,
-            meters=like.meters,
-            tracing=like.tracing,
             set_aside=holders.begin,
         )
         return cls(redriver, holders, wrote)

@@ -14,9 +14,11 @@ from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.cursor import CursorStore
 from streamkit.injection import injector
+from streamkit.machine import Machine
 from streamkit.parked.head import leave
 from streamkit.parked.lanes import HeldLane, Selection, list_parked, open_store, read_head, show
 from streamkit.preflight import findings, require
+from streamkit.processing.routes import Channels
 from streamkit.processing.tracing import Tracing
 from streamkit.retries.redriver import LaneReport, Redriver
 from streamkit.sinks.outlets import open_outlets
@@ -103,9 +105,9 @@ async def open_redriver(
         require(findings(app, around, resources))
         space = around.space(app)
         tools = injector(aws.dynamodb, around.table, resources, around.schemas, space)
-        rng, clock = rng or random.Random(), clock or SystemClock()
-        tracing = Tracing.of(app.telemetry, app.name)
-        yield Redriver(app, aws, around, tools, rng, clock, outlets=outlets, tracing=tracing)
+        machine = Machine(aws, clock or SystemClock(), rng or random.Random())
+        channels = Channels(outlets, tracing=Tracing.of(app.telemetry, app.name))
+        yield Redriver(app, machine, around, tools, channels)
 
 
 async def discard_lane(

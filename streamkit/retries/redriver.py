@@ -10,24 +10,22 @@ workers go on queueing meanwhile. The last change takes the lane away IF nothing
 """
 
 import math
-import random
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.app import App
-from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
-from streamkit.clock import Clock, SystemClock
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.cursor import CursorStore
-from streamkit.decode import Page, Router
+from streamkit.decode import Page
 from streamkit.errors import InvariantError, Unavailable
 from streamkit.fan_outs.broadcasting import Broadcaster, SetAside, nothing_aside
 from streamkit.fan_outs.serving import FanOutChange
 from streamkit.fleet.hosting import look
 from streamkit.handler import Handler
 from streamkit.kinds.fan_out import serving_one
+from streamkit.machine import Machine
 from streamkit.model.builds import Build
-from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.pacing import Pace, Pacing
 from streamkit.parked.head import Head, leave, stay
 from streamkit.parked.lanes import HeldLane, read_head
@@ -39,8 +37,7 @@ from streamkit.processing.loop import CommitLoop
 from streamkit.processing.outcome import Work
 from streamkit.processing.parking import LATE, UNREADABLE, Failure, Parked, next_due
 from streamkit.processing.planning import Planner
-from streamkit.processing.tracing import NO_TRACING, Tracing
-from streamkit.sinks.outlets import Outlets
+from streamkit.processing.routes import Channels
 from streamkit.surroundings import Surroundings
 
 Step = Failure | Literal["done", "overtaken"] | float
@@ -96,15 +93,11 @@ class Redriver:
     """
 
     app: App
-    aws: Aws
+    machine: Machine
     around: Surroundings
     tools: Tools
-    rng: random.Random
-    clock: Clock = field(default_factory=SystemClock)
+    channels: Channels
     automatic: bool = False
-    outlets: Outlets = field(default_factory=Outlets)
-    meters: Meters = UNMETERED
-    tracing: Tracing = NO_TRACING
     set_aside: SetAside = nothing_aside
     _dispatchers: dict[tuple[str, bool], Dispatcher] = field(default_factory=dict)
     _builds: Mapping[str, Build] = field(default_factory=dict)
@@ -112,6 +105,7 @@ class Redriver:
 
     def __post_init__(self) -> None:
         """Find the consumer's control items."""
+        self.aws, self.clock, self.rng = self.machine.aws, self.machine.clock, self.machine.rng
         self.store = CursorStore(self.aws.dynamodb, self.around.space(self.app))
         parts = (self.store, self.around.schemas, self.rng, self.clock)
         self._broadcaster = Broadcaster(*parts, self.set_aside)
@@ -273,22 +267,16 @@ class Redriver:
                 attempts = 1 if self.automatic else policy.attempts
                 policy = replace(policy, on_failure="park", attempts=attempts)
             running = replace(handler, policy=policy)
-            router: Router = self.app.router(self.around.table)
             known = Dispatcher(
                 [running],
-                router,
-                self.around.table,
+                self.app.routes(self.around.schemas),
                 self.tools,
+                self.clock,
                 self.rng,
-                clock=self.clock,
-                outlets=self.outlets,
-                tables=self.around.schemas,
-                cascades=self.app.cascades(),
-                meters=self.meters,
-                tracing=self.tracing,
+                self.channels,
                 # On its own it has other lanes to try meanwhile, and comes back to this one. It is
                 # in its lane already, where a slow sink holds up nothing else.
-                patience=Patience(reads=not self.automatic, sink_seconds=math.inf),
+                Patience(reads=not self.automatic, sink_seconds=math.inf),
             )
             self._dispatchers[place] = known
         return known

@@ -12,6 +12,7 @@ import pytest
 
 from streamkit import App, Modified, Set
 from streamkit.aws import connect
+from streamkit.clock import SystemClock
 from streamkit.cost.metering import meter
 from streamkit.decode import parse_page
 from streamkit.local.engine import Engine
@@ -19,7 +20,9 @@ from streamkit.local.transport import session_class
 from streamkit.observe.meters import Meters, current
 from streamkit.observe.registry import Registry
 from streamkit.processing.dispatch import Dispatcher
+from streamkit.processing.routes import Channels
 from streamkit.processing.tracing import UNTRACED
+from streamkit.relations.tables import Tables
 from streamkit.testing.harness import table_of
 from tests.benchmarks.test_decode import SCHEMA, Deal, page_body
 
@@ -55,12 +58,11 @@ async def test_counting_and_timing_are_at_most_a_fiftieth_of_handling_a_change()
     app, body, meters = make_app(), page_body(0), Meters(Registry(), "deals")
     dispatcher = Dispatcher(
         app.handlers,
-        app.router(SCHEMA),
-        SCHEMA,
+        app.routes(Tables(SCHEMA)),
         lambda handler, tracker: {},
+        SystemClock(),
         random.Random(1),
-        cascades=app.cascades(),
-        meters=meters,
+        Channels(meters=meters),
     )
 
     def handle():

@@ -27,11 +27,13 @@ from streamkit import (
     changed,
 )
 from streamkit.changes import Kind
+from streamkit.clock import SystemClock
 from streamkit.decode import ImageDecoder, parse_page
 from streamkit.kinds.aggregate import contributions, difference
 from streamkit.model.schema import TableSchema
 from streamkit.preflight import findings
 from streamkit.processing.dispatch import Dispatcher
+from streamkit.relations.tables import Tables
 from streamkit.surroundings import Surroundings
 
 
@@ -248,7 +250,11 @@ async def test_an_image_is_decoded_once_for_all_handlers(monkeypatch):
     body = {"Keys": keys, "NewImage": item, "SequenceNumber": "1"}
     page = parse_page(json.dumps({"Records": [{"eventName": "INSERT", "dynamodb": body}]}).encode())
     dispatcher = Dispatcher(
-        subject.handlers, subject.router(SCHEMA), SCHEMA, lambda *_: {}, random.Random(0)
+        subject.handlers,
+        subject.routes(Tables(SCHEMA)),
+        lambda *_: {},
+        SystemClock(),
+        random.Random(0),
     )
     await dispatcher.works(page, "shard")
     assert len(decoded) == 1

@@ -8,6 +8,7 @@ import structlog
 from msgspec import Raw
 
 from streamkit import App, DeclarationError, Entity, Inserted, PoisonChange, Policy
+from streamkit.clock import SystemClock
 from streamkit.decode import Page
 from streamkit.decode.envelope import Record, StreamRecord
 from streamkit.errors import DecodeError
@@ -16,6 +17,7 @@ from streamkit.model.when import When
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.parking import Failure, next_due, stored
 from streamkit.processing.reading import Uncommitted
+from streamkit.relations.tables import Tables
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 SCHEMA = TableSchema("shop", "PK", None, "S", None, {})
@@ -44,11 +46,10 @@ def dispatcher_of(handle, **policy):
     app.on(handle)
     return Dispatcher(
         app.handlers,
-        app.router(SCHEMA),
-        SCHEMA,
+        app.routes(Tables(SCHEMA)),
         lambda *_: {},
+        VirtualClock(),
         random.Random(1),
-        clock=VirtualClock(),
     )
 
 
@@ -201,7 +202,7 @@ def test_a_when_that_failed_is_looked_at_again_before_a_waiting_handler_runs(pol
         app = App("shop", table="shop", policy=Policy(on_failure=policy))
         app.on(when=When(("number",), "odd", holds))(handle)
         dispatcher = Dispatcher(
-            app.handlers, app.router(SCHEMA), SCHEMA, lambda *_: {}, random.Random(1)
+            app.handlers, app.routes(Tables(SCHEMA)), lambda *_: {}, SystemClock(), random.Random(1)
         )
         works, found = await outcomes(dispatcher, 30)
         assert found[-1].waiting

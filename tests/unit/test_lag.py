@@ -29,7 +29,7 @@ class Reader:
 
 
 def has_read(monkeypatch, reader, wants=lambda _: True):
-    monkeypatch.setattr(lag, "_reader", lambda *_: reader)
+    monkeypatch.setattr(lag, "ShardReader", lambda *_: reader)
 
     async def ask():
         clock, moment = VirtualClock(), EPOCH + 10

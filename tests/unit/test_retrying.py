@@ -72,9 +72,9 @@ class Shop:
         return LaneRetries.of(self.app, machine, self.around, self.dispatcher(machine))
 
     def dispatcher(self, machine):
-        schema = self.around.table
-        tools = injector(machine.aws.dynamodb, schema, ())
-        return Dispatcher((), self.app.router(schema), schema, tools, machine.rng)
+        tools = injector(machine.aws.dynamodb, self.around.table, ())
+        routes = self.app.routes(self.around.schemas)
+        return Dispatcher((), routes, tools, machine.clock, machine.rng)
 
     async def held(self):
         """The holds of a shard that has just read its chunks."""

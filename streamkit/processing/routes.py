@@ -1,0 +1,28 @@
+"""Routes and channels: where a host's changes go to, and where what it sends and counts goes."""
+
+from dataclasses import dataclass, field
+
+from streamkit.decode import Router
+from streamkit.observe.meters import UNMETERED, Meters
+from streamkit.processing.tracing import NO_TRACING, Tracing
+from streamkit.relations.cascades import Cascades
+from streamkit.relations.tables import Tables
+from streamkit.sinks.outlets import Outlets
+
+
+@dataclass(frozen=True)
+class Routes:
+    """How an app's records are told apart, the tables its effects go to, and what they set off."""
+
+    router: Router
+    tables: Tables
+    cascades: Cascades = field(default_factory=Cascades)
+
+
+@dataclass(frozen=True)
+class Channels:
+    """A host's open sinks, its instruments, and its traces."""
+
+    outlets: Outlets = field(default_factory=Outlets)
+    meters: Meters = UNMETERED
+    tracing: Tracing = NO_TRACING
