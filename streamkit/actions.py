@@ -147,16 +147,16 @@ class Action:
     def copy(self) -> "Action":
         """Return an action that can be merged into without changing this one."""
         return Action(
-            self.ref,
-            self.verb,
-            dict(self.item),
-            dict(self.sets),
-            set(self.removes),
-            dict(self.adds),
-            dict(self.unions),
-            dict(self.subtractions),
-            list(self.guards),
-            self.plain,
+            ref=self.ref,
+            verb=self.verb,
+            item=dict(self.item),
+            sets=dict(self.sets),
+            removes=set(self.removes),
+            adds=dict(self.adds),
+            unions=dict(self.unions),
+            subtractions=dict(self.subtractions),
+            guards=list(self.guards),
+            plain=self.plain,
         )
 
     def mark(self, text: str) -> None:
@@ -356,15 +356,15 @@ def _prefixed(action: Action, schema: TableSchema) -> Action:
     if "expires" in action.removes and schema.ttl is not None:
         removes.add(schema.ttl)
     return Action(
-        action.ref,
-        action.verb,
-        item,
-        sets,
-        removes,
-        names(action.adds),
-        names(action.unions),
-        names(action.subtractions),
-        action.guards,
+        ref=action.ref,
+        verb=action.verb,
+        item=item,
+        sets=sets,
+        removes=removes,
+        adds=names(action.adds),
+        unions=names(action.unions),
+        subtractions=names(action.subtractions),
+        guards=action.guards,
     )
 
 

@@ -48,6 +48,7 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
 from streamkit.fleet.members import Roster, new_worker_name
 from streamkit.kinds.aggregate import Aggregate
+from streamkit.machine import Machine
 from streamkit.model.builds import Build, BuildState, clearing_name, next_build, pass_name
 from streamkit.observe.logger import get_logger
 from streamkit.operation import Entry, Step, said_of
@@ -149,37 +150,41 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
     store = CursorStore(aws.dynamodb, around.space(app))
     rebuild = _Rebuild(
         app,
-        aws,
+        Machine(aws, clock or SystemClock(), rng or random.Random()),
         around,
         store,
         aggregate,
-        clock or SystemClock(),
-        rng or random.Random(),
         stopping or anyio.Event(),
         progress or (lambda *_: None),
-        segments,
-        at_once,
-        lease_seconds,
-        in_flight,
+        Width(segments, at_once, lease_seconds, in_flight),
     )
     return await rebuild.run()
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """How wide a rebuild scans: parts of the table in all, parts at once here, and two waits.
+
+    A part whose process has stopped is taken over after `lease_seconds`. `in_flight` is how many
+    seconds a transaction that was sent before a step may still be under way.
+    """
+
+    segments: int
+    at_once: int
+    lease_seconds: float
+    in_flight: float
 
 
 @dataclass
 class _Rebuild:
     app: App
-    aws: Aws
+    machine: Machine
     around: Surroundings
     store: CursorStore
     aggregate: type[Aggregate[Any]]
-    clock: Clock
-    rng: random.Random
     stopping: anyio.Event
     progress: Callable[[BuildState, Counts], object]
-    segments: int
-    at_once: int
-    lease_seconds: float
-    in_flight: float
+    width: Width
     counts: Counts = field(default_factory=Counts)
     seen: tuple[int, str] = (0, "")
     """The number and the state of the build, as this process has last seen it."""
@@ -216,13 +221,13 @@ class _Rebuild:
         if before is not None and before.under_way and self.name not in newest.rebuild:
             return None
         await self._check_host(newest)
-        now = int(self.clock.time()) + 1
-        build = next_build(before, newest.number + 1, self.segments, now)
+        now = int(self.machine.clock.time()) + 1
+        build = next_build(before, newest.number + 1, self.width.segments, now)
         builds, said = {**newest.builds, self.name: build}, self._said(build)
         return Step(stepped(newest, builds, right=[self.name], advance=True, said=said))
 
     def _said(self, build: Build) -> Entry:
-        return said_of(self.clock, f"rebuild {self.name}: {build.state}")
+        return said_of(self.machine.clock, f"rebuild {self.name}: {build.state}")
 
     async def _check_host(self, newest: Generation) -> None:
         """Refuse where nobody would count the changes that are made meanwhile.
@@ -234,9 +239,9 @@ class _Rebuild:
             return
         check_host(self.app.name, newest.host, WORKERS)
         # A worker that takes a step leaves, and comes back under another name.
-        until = self.clock.monotonic() + _REJOINS_SECONDS
+        until = self.machine.clock.monotonic() + _REJOINS_SECONDS
         while not await Roster(self.store).read():
-            if self.clock.monotonic() < until:
+            if self.machine.clock.monotonic() < until:
                 await anyio.sleep(_REJOINS_PAUSE)
                 continue
             raise ConfigurationError(
@@ -277,7 +282,7 @@ class _Rebuild:
             await self._take(generation, replace(build, state="scanning"))
         elif await self._count(generation, build):
             # Not earlier than the last read; the guard covers what clocks differ.
-            scanned = int(self.clock.time()) + 1
+            scanned = int(self.machine.clock.time()) + 1
             await self._take(generation, replace(build, state="counting", scanned=scanned))
 
     async def _empty(self, generation: Generation, build: Build) -> None:
@@ -287,7 +292,13 @@ class _Rebuild:
                 for naming in (pass_name, clearing_name):
                     past = self._table_scan(generation, naming(self.name, number), segments)
                     group.start_soon(past.delete)
-        place = self.aws, self.store, self.around.schemas, self.rng, self.clock
+        place = (
+            self.machine.aws,
+            self.store,
+            self.around.schemas,
+            self.machine.rng,
+            self.machine.clock,
+        )
         clearing = Clearing(self.aggregate, generation, *place)
         await clearing.drop()
         name, total = clearing_name(self.name, build.number), min(build.segments, TOGETHER)
@@ -301,7 +312,7 @@ class _Rebuild:
         if generation.host != LAMBDA:
             await capture(self.store, generation)
             return True
-        left = build.begun + self.in_flight + _MARGIN_SECONDS - self.clock.time()
+        left = build.begun + self.width.in_flight + _MARGIN_SECONDS - self.machine.clock.time()
         if left > 0:
             with anyio.move_on_after(left):
                 await self.stopping.wait()
@@ -323,11 +334,11 @@ class _Rebuild:
             self.store,
             name,
             total,
-            self.clock,
-            self.rng,
+            self.machine.clock,
+            self.machine.rng,
             self.around.schemas,
-            self.lease_seconds,
-            fence=Fenced(self.store, same_builds(generation), self.rng),
+            self.width.lease_seconds,
+            fence=Fenced(self.store, same_builds(generation), self.machine.rng),
         )
 
     async def _count(self, generation: Generation, build: Build) -> bool:
@@ -335,11 +346,11 @@ class _Rebuild:
         census = Census(
             self.aggregate,
             build.number,
-            self.aws,
+            self.machine.aws,
             self.store,
             self.around.schemas,
-            self.clock,
-            self.rng,
+            self.machine.clock,
+            self.machine.rng,
             counts=self.counts,
         )
         scan = self._table_scan(generation, pass_name(self.name, build.number), build.segments)
@@ -355,7 +366,7 @@ class _Rebuild:
                 group.start_soon(self._watch, build, ending)
                 owner = new_worker_name()
                 finished = await scan.run(
-                    pages, visit, owner, at_once=self.at_once, stopping=ending
+                    pages, visit, owner, at_once=self.width.at_once, stopping=ending
                 )
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:

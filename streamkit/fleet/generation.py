@@ -124,16 +124,17 @@ def next_generation(
         return Generation(1, fingerprint, (fingerprint,), aggregates, frozenset())
     missed = {name for name, made in aggregates.items() if newest.aggregates.get(name) != made}
     gone = {name for name in newest.aggregates if name not in aggregates}
+    before = [known for known in newest.known if known != fingerprint]
     return Generation(
-        newest.number + 1,
-        fingerprint,
-        (*[known for known in newest.known if known != fingerprint], fingerprint)[-_KNOWN_MAX:],
-        aggregates,
-        (newest.rebuild | missed) - gone,
-        newest.since,
-        newest.founded,
-        newest.lost,
-        newest.start,
+        number=newest.number + 1,
+        fingerprint=fingerprint,
+        known=(*before, fingerprint)[-_KNOWN_MAX:],
+        aggregates=aggregates,
+        rebuild=(newest.rebuild | missed) - gone,
+        since=newest.since,
+        founded=newest.founded,
+        lost=newest.lost,
+        start=newest.start,
         builds={
             name: retired(build) if name in missed | gone else build
             for name, build in newest.builds.items()

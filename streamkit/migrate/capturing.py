@@ -25,6 +25,7 @@ from streamkit.fleet.members import Roster
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.capture import Live, capture_app, target_app
 from streamkit.migrate.state import State
+from streamkit.migrate.work import Schemas
 from streamkit.model.schema import TableSchema
 from streamkit.running.catching_up import CatchUp
 from streamkit.settings import Settings
@@ -45,13 +46,12 @@ class Side:
 
 @dataclass
 class Capturing:
-    """Follows the changes of one migration. `schemas` are of its table, its target, and control."""
+    """Follows the changes of one migration. `control` is where its control items are."""
 
     app: App
     aws: Aws
     migration: Migration
-    source: TableSchema
-    target: TableSchema
+    schemas: Schemas
     control: TableSchema
     live: Live
     live_target: Live
@@ -61,10 +61,10 @@ class Capturing:
     def sides(self, state: State) -> list[Side]:
         """Return what is followed in a run."""
         own = capture_app(self.app, self.migration, state, self.live)
-        found = [self._side(own, self.source)]
+        found = [self._side(own, self.schemas.source)]
         if self.migration.follows_target:
             there = target_app(self.app, self.migration, state, self.live_target)
-            found.append(self._side(there, self.target))
+            found.append(self._side(there, self.schemas.target))
         return found
 
     def _side(self, app: App, table: TableSchema) -> Side:

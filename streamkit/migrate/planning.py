@@ -309,15 +309,15 @@ class _Look:
                 "warning", "none", f"no item of {self.migration.entity.__name__} is in the sample"
             )
         return Plan(
-            self.migration.id,
-            self.migration.mode,
-            self.migration.entity.__name__,
-            sample.scanned,
-            sample.share,
-            sample.total_of(scanned),
-            sample.ratio_of(matching, scanned),
-            sample.ratio_of([float(one.needing) for one in seen], matching),
-            found,
-            self.problems.all(sum(matching)),
-            tuple(self.diffs),
+            migration=self.migration.id,
+            mode=self.migration.mode,
+            entity=self.migration.entity.__name__,
+            looked_at=sample.scanned,
+            sampled=sample.share,
+            items=sample.total_of(scanned),
+            matching=sample.ratio_of(matching, scanned),
+            needing=sample.ratio_of([float(one.needing) for one in seen], matching),
+            forecast=found,
+            problems=self.problems.all(sum(matching)),
+            diffs=tuple(self.diffs),
         )

@@ -39,7 +39,7 @@ from streamkit.migrate.passing import Pace
 from streamkit.migrate.rate import Limits
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.state import State
-from streamkit.migrate.work import Work
+from streamkit.migrate.work import Schemas, Work
 from streamkit.scanning.pages import Pages, Reply
 from streamkit.scanning.places import strided
 from streamkit.scanning.segment import Segment
@@ -98,7 +98,6 @@ async def verify_migration(
             migration,
             work,
             opened.errors,
-            Inspection(migration, work, work.calls),
             clock,
             rng or random.Random(),
         )
@@ -113,12 +112,14 @@ class _Checking:
     migration: Migration
     work: Work
     book: ErrorBook
-    inspection: Inspection
     clock: Clock
     rng: random.Random
     looked_at: int = 0
     all_orphans: bool = True
     unsettled: dict[str, Difference] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.inspection = Inspection(self.migration, self.work, self.work.calls)
 
     @property
     def state(self) -> State:
@@ -140,17 +141,17 @@ class _Checking:
         if repair and different:
             different, repaired = await self._repair(different)
         return Verified(
-            self.migration.id,
-            self.state.phase,
-            len(chosen) / total,
-            looked_at,
-            matching,
-            tuple(different),
-            tuple(self.unsettled.values()),
-            len(found) - len([one for one in found.values() if one.id not in waived]),
-            repaired,
-            self.all_orphans and share is None if self.migration.is_pairs else None,
-            known.beyond,
+            migration=self.migration.id,
+            phase=self.state.phase,
+            sampled=len(chosen) / total,
+            looked_at=looked_at,
+            matching=matching,
+            different=tuple(different),
+            unsettled=tuple(self.unsettled.values()),
+            waived=len(found) - len([one for one in found.values() if one.id not in waived]),
+            repaired=repaired,
+            orphans=self.all_orphans and share is None if self.migration.is_pairs else None,
+            beyond=known.beyond,
         )
 
     # -- reading -------------------------------------------------------------------------------
@@ -263,8 +264,7 @@ class _Checking:
             self.app,
             self.aws,
             self.migration,
-            self.around.table,
-            self.work.transform.target,
+            Schemas(self.around.table, self.work.transform.target),
             self.around.control,
             nothing,
             nothing,

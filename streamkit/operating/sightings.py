@@ -129,16 +129,16 @@ async def view_item(
     seen = await Roster(store).look()
     item = await store.item(*await path_of(store, key))
     return ItemView(
-        app.name,
-        key,
-        tuple(handlers),
-        await newest_generation(store),
-        cursors,
-        {lane.name: lane for lane in (*apart, *own)},
-        tuple(parked),
-        waits_by_shard(cursors, seen.members),
-        seen.paused,
-        read_mark(item) if item else Mark(),
+        consumer=app.name,
+        key=key,
+        handlers=tuple(handlers),
+        generation=await newest_generation(store),
+        cursors=cursors,
+        lanes={lane.name: lane for lane in (*apart, *own)},
+        parked=tuple(parked),
+        waits=waits_by_shard(cursors, seen.members),
+        paused=seen.paused,
+        mark=read_mark(item) if item else Mark(),
     )
 
 

@@ -75,15 +75,15 @@ def standing_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Stan
     now, founded = coordinator.clock.time(), joined.founded if joined else 0
     ages = [bound(cursor, now, founded).seconds for cursor in unread]
     return Standing(
-        consumer,
-        me.state if coordinator.looked else "starting",
-        {name: pipeline.lag for name, pipeline in sorted(shards.running.items())},
-        shards.retries.parked,
-        shards.retries.stuck,
-        len(unread) + (len(lister.waiting) if lister else 0),
-        max((age for age in ages if age is not None), default=math.nan),
-        coordinator.paused,
-        me.leads,
+        consumer=consumer,
+        state=me.state if coordinator.looked else "starting",
+        lags={name: pipeline.lag for name, pipeline in sorted(shards.running.items())},
+        parked=shards.retries.parked,
+        stuck=shards.retries.stuck,
+        unread=len(unread) + (len(lister.waiting) if lister else 0),
+        unread_lag=max((age for age in ages if age is not None), default=math.nan),
+        paused=coordinator.paused,
+        leads=me.leads,
     )
 
 

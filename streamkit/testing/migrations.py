@@ -161,15 +161,14 @@ def migrate(  # noqa: PLR0913 - each says one thing of the run
             async with world.clients() as aws:
                 around = await _open(app, aws, shapes, applied)
                 blaze = _Blaze(
-                    app,
-                    number,
-                    application,
-                    world,
-                    aws,
-                    random.Random(f"migrate/{seed}"),
-                    fire or Fire(),
-                    Ran(world, around.table),
-                    Pace(segments=2, page=page, items=4),
+                    app=app,
+                    number=number,
+                    application=application,
+                    aws=aws,
+                    rng=random.Random(f"migrate/{seed}"),
+                    fire=fire or Fire(),
+                    ran=Ran(world, around.table),
+                    pace=Pace(segments=2, page=page, items=4),
                 )
                 return await blaze.run(steps, acts, processes, segments, shapes, worker=worker)
 
@@ -181,7 +180,6 @@ class _Blaze:
     app: App
     number: str
     application: Application
-    world: World
     aws: Aws
     rng: random.Random
     fire: Fire
@@ -205,7 +203,7 @@ class _Blaze:
         with anyio.fail_after(_PATIENCE * max(1, len(steps))):
             await self._run(steps, acts, processes, segments, worker=worker)
         for name in tables:
-            self.ran.tables[name] = self.world.items(name)
+            self.ran.tables[name] = self.ran.world.items(name)
         return self.ran
 
     async def _run(
@@ -234,7 +232,7 @@ class _Blaze:
 
     async def _begin(self, step: Step, segments: int) -> None:
         migration = commands.migration_of(self.app, self.number)
-        by, clock = "operator", self.world.clock
+        by, clock = "operator", self.ran.world.clock
         match step:
             case "apply":
                 await commands.begin(
@@ -281,12 +279,12 @@ class _Blaze:
         for process in alive:
             if process.frozen is not None and chance() < 0.03:
                 process.thaw()
-        there = open_shards(self.world, self.app.table)
+        there = open_shards(self.ran.world, self.app.table)
         if there and len(there) < 6 and chance() < fire.split:
-            self.world.control.split(self.app.table, self.rng.choice(there))
+            self.ran.world.control.split(self.app.table, self.rng.choice(there))
             self.ran.met["split"] += 1
         if chance() < fire.roll:
-            self.world.control.roll(self.app.table)
+            self.ran.world.control.roll(self.app.table)
             self.ran.met["roll"] += 1
 
     def _start(self, group: anyio.abc.TaskGroup) -> None:
@@ -301,7 +299,7 @@ class _Blaze:
         """Run the migration in one process, again and again, until the process dies."""
         migration = commands.migration_of(self.app, self.number)
         try:
-            async with self.world.clients(process) as aws, anyio.create_task_group() as group:
+            async with self.ran.world.clients(process) as aws, anyio.create_task_group() as group:
                 group.start_soon(_cancel_at, process.dead, group.cancel_scope)
                 while True:
                     runner = Runner(
@@ -309,7 +307,7 @@ class _Blaze:
                         aws,
                         migration,
                         _SETTINGS,
-                        self.world.clock_of(process),
+                        self.ran.world.clock_of(process),
                         random.Random(self.rng.random()),
                         self.pace,
                     )
@@ -319,7 +317,7 @@ class _Blaze:
             self._alive.pop(process.name, None)
 
     async def _work(self) -> None:
-        await self.world.run_worker(self.app, settings=_SETTINGS, until_idle=False)
+        await self.ran.world.run_worker(self.app, settings=_SETTINGS, until_idle=False)
 
 
 async def _open(

@@ -30,8 +30,8 @@ MUTANTS = (
     Mutant(
         "refused-while-a-worker-joins-again",
         "aggregates/rebuilding.py",
-        "            if self.clock.monotonic() < until:\n",
-        "            if self.clock.monotonic() > until:\n",
+        "            if self.machine.clock.monotonic() < until:\n",
+        "            if self.machine.clock.monotonic() > until:\n",
         "a rebuild right after another one is refused, because no worker seems to run",
         test="tests/simulation/test_rebuild.py::test_a_rebuild_waits_for_a_worker_that_joins_again_and_not_for_one_that_does_not",
     ),
@@ -177,8 +177,9 @@ MUTANTS = (
     Mutant(
         "segments-created-unfenced",
         "aggregates/rebuilding.py",
-        "fence=Fenced(self.store, same_builds(generation), self.rng)",
-        "fence=Fenced(self.store, same_builds(generation) | ~same_builds(generation), self.rng)",
+        "fence=Fenced(self.store, same_builds(generation), self.machine.rng)",
+        "fence=Fenced(self.store, same_builds(generation) | ~same_builds(generation),"
+        " self.machine.rng)",
         "one who froze brings back the segments of a scan that is over, and counts again",
         test="tests/simulation/test_rebuild_freezes.py::test_who_rebuilds_and_thaws_when_others_have_rebuilt_changes_nothing",
     ),

@@ -347,8 +347,8 @@ MUTANTS = (
     Mutant(
         "rebuild-not-marked",
         "fleet/generation.py",
-        "        (newest.rebuild | missed) - gone,\n",
-        "        newest.rebuild - gone,\n",
+        "rebuild=(newest.rebuild | missed) - gone,\n",
+        "rebuild=newest.rebuild - gone,\n",
         "an aggregate that missed changes is live at once",
         "D10 D11",
         test="tests/unit/test_leases.py::test_what_missed_changes_needs_a_rebuild_until_it_is_gone",
@@ -356,8 +356,8 @@ MUTANTS = (
     Mutant(
         "rebuild-forgotten",
         "fleet/generation.py",
-        "        (newest.rebuild | missed) - gone,\n",
-        "        frozenset(missed - gone),\n",
+        "rebuild=(newest.rebuild | missed) - gone,\n",
+        "rebuild=frozenset(missed - gone),\n",
         "a later roll-out makes an aggregate live that still needs its rebuild",
         "D11",
         test="tests/unit/test_leases.py::test_what_missed_changes_needs_a_rebuild_until_it_is_gone",

@@ -17,6 +17,7 @@ import streamkit
 ROOT = Path(__file__).parents[2]
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+ARGUMENTS_MAX = 8
 
 ORDER = """
     errors version observe clock lease pacing polling address settings start activity
@@ -77,6 +78,11 @@ SET_FROM_OUTSIDE = {
     "info.default_factory": "the same",
 }
 """Attributes, as they are written, that are set on objects of others, and why each is."""
+
+MADE_OF_MUCH = {
+    ("app", "_Listener"): "an app's options, each by its name",
+}
+"""Objects that are made of more, by the module that makes them, and why."""
 
 PRIVATE_FROM_OUTSIDE = {
     "os._exit": "its name; the standard library has no other way to end a process at once",
@@ -271,6 +277,52 @@ def test_no_private_attribute_is_read_outside_of_its_class():
             if not (of_python or own or node.attr in within.get(id(node), ())):
                 found.add((module.name, ast.unparse(node)))
     assert {text for _, text in found} == set(PRIVATE_FROM_OUTSIDE), sorted(found)
+
+
+def is_dataclass(definition, *, frozen):
+    decorators = [ast.unparse(one) for one in definition.decorator_list]
+    return any("dataclass" in one and ("frozen=True" in one) == frozen for one in decorators)
+
+
+@functools.cache
+def working_classes():
+    """Return the names of classes that do something: not those of values, and of records."""
+    records = {name.rpartition(".")[2] for name in RECORDS}
+    return {
+        definition.name
+        for module in modules()
+        for definition in classes(module)
+        if definition.name not in records and not is_dataclass(definition, frozen=True)
+    }
+
+
+def test_no_function_takes_more_than_can_be_told_apart():
+    """What is given by its name alone may be more: an app's options, and a command's."""
+    counts = {}
+    for module in modules():
+        for function in functions(module):
+            taken = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+            counts[module.name, function.name] = len(set(taken) - {"self", "cls"})
+    assert {name: n for name, n in counts.items() if n > ARGUMENTS_MAX} == {}
+
+
+def test_no_object_is_made_of_more_than_can_be_told_apart():
+    """What belongs together is one argument. The fields of a value may be more, each by its name.
+
+    Not in the engine, whose settings are DynamoDB's.
+    """
+    found = set()
+    for module in modules():
+        if module.package == "local":
+            continue
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func)
+            many = len(node.args) + len(node.keywords) > ARGUMENTS_MAX
+            if len(node.args) > ARGUMENTS_MAX or (many and called in working_classes()):
+                found.add((module.name, called))
+    assert found == set(MADE_OF_MUCH), sorted(found)
 
 
 def test_no_module_is_called_after_nothing():
