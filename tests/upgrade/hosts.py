@@ -22,7 +22,8 @@ _CLASSES = {"crew": "Crew", "functions": "Functions"}
 class Market:
     """The app of `conformance` in one version, and the world as that sees it.
 
-    What it tells the outside is recorded where the app of the trial, `app`, has it recorded.
+    What it tells the outside is recorded where the app of the trial, `app`, has it recorded. Its
+    commits are counted, and the halves of units that all its calls take.
     """
 
     def __init__(self, version, module, app, world, met, faults):
@@ -43,8 +44,9 @@ class Market:
         return deployed
 
     def _note(self, name, call):
-        commits = call.operation == "TransactWriteItems" and self.world._caller is not None
-        self.met[f"{name} committed"] += commits
+        if self.world._caller is not None:
+            self.met[f"{name} committed"] += call.operation == "TransactWriteItems"
+            self.met[f"{name} units"] += round(2 * sum(call.units.values()))
 
     def host(self, kind):
         """Return a `crew` of workers, or `functions`."""

@@ -67,6 +67,17 @@ def test_migrations_of_every_mode_are_shared_by_jobs_of_both_versions(kind):
     assert conformance.audited_wrong(ran.final) == []
 
 
+@pytest.mark.parametrize("kind", ["crew", "functions"])
+def test_the_same_changes_take_no_more_units_than_before(kind):
+    units = {}
+    for name in ("old", "new"):
+        app, host = conformance.make_app(), journey(conformance, kind, name)
+        quiet = Trouble(crash=0, split=0, roll=0, slow=0, broken=0, sinks=0, pause=1.0)
+        ran = trial(app, conformance.Market(app), acts=60, trouble=quiet, host=host)
+        units[name] = ran.met[f"{name} units"]
+    assert 1000 < units["new"] <= 1.02 * units["old"]  # batches of functions fall as they may
+
+
 def fingerprints_differ(monkeypatch):
     """An upgrade takes every app for another one."""
     monkeypatch.setattr(App, "fingerprint", lambda _: "planted")
