@@ -141,8 +141,9 @@ class Driver:
         )
         await self.operator.does(first)
         for name in (root, NAME):
-            made = creation(self.space, Cursor(name, generation=1))
-            await self.operator.does(write(self.store, made))
+            made, listed = creation(self.space, Cursor(name, generation=1))
+            actions = [made, *([listed] if name != NAME else [])]  # no directory lists the lister
+            await self.operator.does(write(self.store, actions))
 
     async def close(self):
         for actor in self.bench.actors:

@@ -101,7 +101,9 @@ class Driver:
         self.ids = [shard["id"]]
         cursors = [Cursor(NAME), *([Cursor(self.ids[PARENT])] if self.booted else [])]
         for cursor in cursors:
-            await self.owner.does(write(self.store, creation(self.space, cursor)))
+            made, listed = creation(self.space, cursor)
+            actions = [made, *([listed] if cursor.name != NAME else [])]
+            await self.owner.does(write(self.store, actions))
         await self.leads(0)
 
     async def close(self):
