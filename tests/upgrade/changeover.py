@@ -13,6 +13,7 @@ A scenario's commands are called with the version, its app and its clients.
 import json
 from collections import defaultdict
 
+from streamkit import ConfigurationError
 from streamkit.actions import CONTROL_ATTRIBUTE
 from streamkit.settings import Settings
 from streamkit.testing.harness import Harness
@@ -40,6 +41,16 @@ class Changeover(Harness):
         self.operations = _Both(self)
         self.stored = defaultdict(set)
         self.world.watchers.append(self._see)
+
+    def items(self):
+        """Return the application's items without the revisions that extremes carry.
+
+        A rebuild that thaws before its first step builds all once more, to the same values.
+        """
+        return [
+            {name: value for name, value in item.items() if not name.startswith("_")}
+            for item in super().items()
+        ]
 
     def change(self):
         """Let the other version run from now on."""
@@ -105,4 +116,7 @@ class _Both(Operations):
                 harness._ensure_worker()
         name = harness.now
         async with harness.worlds[name].clients(process) as aws:
-            return await work(VERSIONS[name], harness.apps[name], aws)
+            try:
+                return await work(VERSIONS[name], harness.apps[name], aws)
+            except VERSIONS[name].part("ConfigurationError") as error:
+                raise ConfigurationError(str(error)) from error  # whoever waits knows this one
