@@ -190,17 +190,21 @@ async def delete_consumer(
     found = await ledgers.entries(consumer)
     if not found:
         raise ConfigurationError(f"table {table} knows no consumer {consumer!r}")
+    # Read before the look for workers: a consumer that is founded after it has workers.
+    newest = [await newest_generation(ledgers.store(entry)) for entry in found]
     for entry in found:
         alive = await live_workers(ledgers.store(entry), clock or SystemClock(), lease_seconds)
         if alive:
             raise ConfigurationError(f"workers are alive, stop them first: {', '.join(alive)}")
-    return sum([await _delete(ledgers, entry) for entry in found])
+    return sum([await _delete(ledgers, *each) for each in zip(found, newest, strict=True)])
 
 
-async def _delete(ledgers: Ledgers, entry: Entry) -> int:
-    """Let nobody begin any more, and delete from the leaves to the consumer's item."""
+async def _delete(ledgers: Ledgers, entry: Entry, newest: Generation | None) -> int:
+    """Let no worker begin any more, and delete from the leaves to the consumer's item.
+
+    `newest` is what the consumer's item was when no worker of it lived.
+    """
     store, rng = ledgers.store(entry), random.Random()
-    newest = await newest_generation(store)
     try:
         if newest is None:  # nothing but the entry is left
             await Fenced(store, absent, rng).apply([leave(store.space.schema, entry)])

@@ -293,6 +293,15 @@ MUTANTS = (
         test="tests/simulation/test_rewind.py::test_nothing_of_a_deleted_consumer_is_left_by_a_commit_that_was_late_or_a_worker_that_begins",
     ),
     Mutant(
+        "deleter-decides-before-it-looks",
+        "operating/consumers.py",
+        "    return sum([await _delete(",
+        "    newest = [await newest_generation(ledgers.store(entry)) for entry in found]\n"
+        "    return sum([await _delete(",
+        "a deleter that froze after its look for workers deletes a new consumer whose workers live",
+        test="tests/simulation/test_commands.py::test_a_deletion_that_stood_still_about_its_look_for_workers_deletes_no_later_consumer",
+    ),
+    Mutant(
         "deleter-wakes-up-later",
         "operating/consumers.py",
         '_Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)',

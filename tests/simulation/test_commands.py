@@ -30,6 +30,7 @@ from streamkit.operating.rewind import RewindRefused, rewind
 from streamkit.retries.by_hand import discard, redrive
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing.every import Stop
 from tests.simulation import (
     migrating,
     operators,
@@ -323,6 +324,11 @@ def test_a_command_frozen_at_any_call_does_no_harm_when_it_thaws(command):
     assert list(
         every_freeze(scenario, of(make_app), part="operation", sample=sample_of(command, 10))
     )
+
+
+@pytest.mark.parametrize("call", range(3, 6))
+def test_a_deletion_that_stood_still_about_its_look_for_workers_deletes_no_later_consumer(call):
+    Stop("operation", call, "before", "lease").play(deleted, of(counting))
 
 
 @pytest.mark.parametrize("late", ["pause", "resume"])
