@@ -71,9 +71,9 @@ class Table:
         return Table(self._dynamodb, self._tables.known(name), self._tracker, self._tables)
 
     @property
-    def reads_noted(self) -> int:
-        """How many reads the result stands on so far."""
-        return len(self._tracker.reads)
+    def reads_noted(self) -> tuple[ItemRef, ...]:
+        """The items whose reads the result stands on so far, in order."""
+        return tuple(read.ref for read in self._tracker.reads)
 
     def forget_reads(self, noted: int) -> None:
         """Let the result stand whatever becomes of what was read since so many were noted."""

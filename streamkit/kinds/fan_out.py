@@ -14,12 +14,13 @@ served or not; nobody is served twice. The changes of one source item are fanned
 """
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, get_args, get_origin, get_type_hints
 
+from streamkit.actions import ItemRef, item_ref
 from streamkit.changes import Change, read_annotation
-from streamkit.effects import Effect, Result, Send, as_effects
+from streamkit.effects import Effect, Put, Result, Send, as_effects
 from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError, PoisonChange
 from streamkit.handler import AUDIENCE, DEFER, Broadcast, Defer, Handler, Policy
@@ -52,19 +53,27 @@ class Inline:
     async def run(self, change: Change[Any], **tools: Any) -> Result | Defer:
         """Serve a small audience at once; leave a larger one to the change's lane.
 
-        Leave it there, too, if one of them is poison: in the lane it holds up nobody else.
+        Leave it there, too, if one of them is poison, because there it holds up no other; and if
+        the run for one has read what another one's effects write: all of them are one result, in
+        which no run sees the effects of another, and there they are run one after the other.
         """
-        audience = await self._small_audience(change, tools[AUDIENCE])
+        table: Table = tools[AUDIENCE]
+        audience = await self._small_audience(change, table)
         if audience is None:
             return DEFER
         effects: list[Effect] = []
+        written: set[ItemRef] = set()
         for recipient in audience:
             if recipient.error is not None:
                 return DEFER
+            noted = len(table.reads_noted)
             try:
                 served = await self.serve(change, recipient.to, tools)
             except PoisonChange:
                 return DEFER
+            if any(ref in written for ref in table.reads_noted[noted:]):
+                return DEFER
+            written.update(_written(served, table))
             effects += [_addressed(effect, recipient.name) for effect in served]
         sends = sum(isinstance(effect, Send) for effect in effects)
         return DEFER if len(effects) > _EFFECTS_INLINE or sends > _SENDS_INLINE else effects
@@ -81,6 +90,15 @@ class Inline:
             if page.next is None:
                 return list(found.values())
             token = page.next
+
+
+def _written(effects: Iterable[Effect], table: Table) -> Iterator[ItemRef]:
+    """Yield the items that effects write, or check."""
+    for effect in effects:
+        key = effect.entity.item_key if isinstance(effect, Put) else getattr(effect, "key", None)
+        if isinstance(key, Key):
+            schema = table.of(effect.table).schema if effect.table else table.schema
+            yield item_ref(schema, key.wire(schema))
 
 
 def _addressed(effect: Effect, recipient: str) -> Effect:

@@ -174,7 +174,7 @@ class Mirror:
         changes copy or source later is a change of its own.
         """
         table: Table = tools[AUDIENCE]
-        noted = table.reads_noted  # by others of the same audience
+        noted = len(table.reads_noted)  # by others of the same audience
         arguments = {name: tools[name] for name in self.needs}
         copied = await table.get(key)
         source_key = None if copied is None else self.source(copied)

@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "small-audience-blind-to-itself",
+        "kinds/fan_out.py",
+        "            if any(ref in written for ref in table.reads_noted[noted:]):\n",
+        "            if False:\n",
+        "recipients of a small audience that read and write one item lose each other's writes",
+        test="tests/simulation/test_fan_out.py::test_recipients_that_read_and_write_one_item_see_what_the_ones_before_them_did",
+    ),
+    Mutant(
         "exchange-waits-for-ever",
         "kinds/derive.py",
         "            elif holder is not None and not await self._implied(holder, item.item_key, table):\n",

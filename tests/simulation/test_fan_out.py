@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamkit import App, Inserted, Key, Modified, Policy, Put, Query, Scan, Set
+from streamkit import App, Entity, Inserted, Key, Modified, Policy, Put, Query, Scan, Set, Table
 from streamkit.errors import DeclarationError
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash
@@ -56,6 +56,28 @@ def test_a_fan_out_begins_within_a_second_and_keeps_to_its_rate(harness_of):
     assert begun > 0
     harness.advance("2s")
     assert len(notes(harness)) - begun <= 2 * 50 + 48
+
+
+class Hall(Entity, pk="HALL", sk="HALL"):
+    guests: int = 0
+
+
+@pytest.mark.parametrize("inline", [0, 50])
+def test_recipients_that_read_and_write_one_item_see_what_the_ones_before_them_did(
+    harness_of, inline
+):
+    app = App("shop", table="Shop", entities=[Watch, Note])
+
+    @app.fan_out(watchers, inline=inline)
+    async def seat(change: Inserted[Deal], to: Watch, table: Table) -> Set[Hall]:
+        there = await table.get(Hall.key())
+        return Set(Hall.key(), guests=1 + (there.guests if there else 0))
+
+    harness = harness_of(app)
+    watch(harness, 20)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert harness.get(Hall.key()).guests == 20
 
 
 @pytest.mark.parametrize("inline", [0, 50])
