@@ -9,17 +9,15 @@ from collections.abc import Callable
 
 import anyio
 
-from streamkit.actions import CONTROL_PREFIX
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock
 from streamkit.control import ControlSpace
 from streamkit.cursor import CursorStore
-from streamkit.decode import Record
 from streamkit.fleet.directory import entries
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import PASSES, State
-from streamkit.running.lag import measure
+from streamkit.running.lag import longest_lags
 from streamkit.surroundings import Surroundings
 
 _LOOK_SECONDS = 15.0
@@ -28,13 +26,6 @@ _LAG_MAX = 150.0
 
 Of these 60 are no lag: a position without effects is written once a minute, by default.
 """
-_SHARDS_MAX = 8
-"""Shards of a consumer that are looked into at most each time: the oldest."""
-
-
-def _is_business(record: Record) -> bool:
-    values = (value for key in record.keys.values() for value in key.values())
-    return not any(str(value).startswith(CONTROL_PREFIX) for value in values)
 
 
 class Others:
@@ -59,15 +50,8 @@ class Others:
             if mine or entry.label != label or entry.table != self._app.table:
                 continue
             space = ControlSpace.of(self._around.control, entry.consumer, label)
-            worst = max(worst, await self._lag_of(CursorStore(self._aws.dynamodb, space)))
-        return worst
-
-    async def _lag_of(self, store: CursorStore) -> float:
-        cursors = [c for c in (await store.read_all()).values() if not c.finished]
-        worst = 0.0
-        for cursor in sorted(cursors, key=lambda c: c.seen)[:_SHARDS_MAX]:
-            arn = self._around.table.stream_arn or ""
-            lag = await measure(self._aws, arn, cursor, _is_business, self._clock)
-            if lag.measure == "measured":
-                worst = max(worst, lag.seconds or 0.0)
+            store, arn = CursorStore(self._aws.dynamodb, space), self._around.table.stream_arn
+            lags = await longest_lags(self._aws, arn or "", store, self._clock)
+            known = [lag.seconds for lag in lags if lag.measure == "measured" and lag.seconds]
+            worst = max(worst, *known, 0.0)
         return worst

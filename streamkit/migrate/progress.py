@@ -16,13 +16,11 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import CONTROL_PREFIX
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
 from streamkit.control import START, ControlSpace, Cursor
 from streamkit.cursor import CursorStore
-from streamkit.decode import Record
 from streamkit.fleet.members import Member, Roster
 from streamkit.lease import LeaseWatch
 from streamkit.migrate.errors import ErrorBook
@@ -30,7 +28,7 @@ from streamkit.migrate.in_place import Tally
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.migrate.state import PASSES, State, StateBook
 from streamkit.migrate.tallies import TallyBook
-from streamkit.running.lag import measure
+from streamkit.running.lag import longest_lags
 from streamkit.scanning.places import strided
 from streamkit.surroundings import Surroundings, survey
 
@@ -38,7 +36,6 @@ SEGMENTS_SEEN = 256
 """Segments that are looked at; of more than that, so many by chance."""
 _LEAST_SHARE = 0.01
 _LOOKS_LEAST = 3
-_SHARDS_MAX = 8
 _BEATS_SECONDS = 5.0
 """In which a worker that lives beats once, by the default of its settings."""
 
@@ -175,12 +172,7 @@ class ProgressReader:
         arn = self._around.table.stream_arn
         if arn is None:
             return None
-        cursors = (await self._capture(state).read_all()).values()
-        behind = sorted((c for c in cursors if not c.finished), key=lambda one: one.seen)
-        lags = [
-            await measure(self._aws, arn, cursor, _is_business, self._clock)
-            for cursor in behind[:_SHARDS_MAX]
-        ]
+        lags = await longest_lags(self._aws, arn, self._capture(state), self._clock)
         return max((lag.seconds for lag in lags if lag.seconds is not None), default=None)
 
 
@@ -263,8 +255,3 @@ def eta_of(
     of_share = error / (share * (1 - share))
     of_speed = speed[1] / speed[0]
     return seconds, seconds * math.hypot(of_share, of_speed)
-
-
-def _is_business(record: Record) -> bool:
-    values = (value for key in record.keys.values() for value in key.values())
-    return not any(str(value).startswith(CONTROL_PREFIX) for value in values)

@@ -15,10 +15,12 @@ from typing import Literal
 
 import anyio
 
+from streamkit.actions import CONTROL_PREFIX
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.clock import Clock
 from streamkit.control import START, Cursor
+from streamkit.cursor import CursorStore
 from streamkit.decode import Record
 from streamkit.entity import Entity
 from streamkit.errors import RetentionLost
@@ -36,6 +38,8 @@ _EMPTY_MAX = 5
 _READS_MAX = 25
 """Pages looked at before the last record's own age is answered."""
 _PAUSE_SECONDS = 0.05
+_SHARDS_MAX = 8
+"""Shards of a consumer that are looked into for its longest lags: each look costs some reads."""
 _FIRST_PAGE_SECONDS = 30.0
 """How long the first page of a shard that was taken may need."""
 
@@ -179,6 +183,21 @@ async def measure(
     age = 0.0 if unread.created_at is None else max(0.0, now - unread.created_at)
     ended = reader.ended and unread.created_at is None
     return Lag(age, "measured" if unread.known else "at most", ended)
+
+
+async def longest_lags(aws: Aws, stream_arn: str, store: CursorStore, clock: Clock) -> list[Lag]:
+    """Return the lags of the shards of a consumer that it has not read for the longest.
+
+    Every record of the application counts: which of them its handlers wait for is not known here.
+    """
+    cursors = [cursor for cursor in (await store.read_all()).values() if not cursor.finished]
+    oldest = sorted(cursors, key=lambda cursor: cursor.seen)[:_SHARDS_MAX]
+    return [await measure(aws, stream_arn, each, _is_of_the_app, clock) for each in oldest]
+
+
+def _is_of_the_app(record: Record) -> bool:
+    values = (value for key in record.keys.values() for value in key.values())
+    return not any(str(value).startswith(CONTROL_PREFIX) for value in values)
 
 
 async def has_read(
