@@ -83,15 +83,6 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
         name = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
         return msgspec.structs.replace(self, dynamodb=inner, event_name=name)
 
-    def detached(self) -> Self:
-        """The same record with images of its own, so that it does not keep its page in memory."""
-        inner = msgspec.structs.replace(
-            self.dynamodb,
-            new_image=self.dynamodb.new_image.copy(),
-            old_image=self.dynamodb.old_image.copy(),
-        )
-        return msgspec.structs.replace(self, dynamodb=inner)
-
     @property
     def keys(self) -> dict[str, dict[str, str]]:
         """The key attributes, as attribute values of the wire; the router puts the pk first."""

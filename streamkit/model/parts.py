@@ -15,7 +15,6 @@ from hashlib import blake2b
 from typing import Any
 
 from streamkit.model.codec import NUMBERS, encode
-from streamkit.model.schema import TableSchema
 
 PARTS_MAX = 64
 """Parts of one group: all are read at once, and deleted in one transaction."""
@@ -71,8 +70,3 @@ def without_suffix(text: str) -> str:
 def is_part(text: str) -> bool:
     """Say whether a key value is that of a part other than 0."""
     return text[-_LENGTH:-2] == _MARK and text[-2:].isdecimal()
-
-
-def suffixed(schema: TableSchema) -> str:
-    """Name the key attribute that takes the suffix."""
-    return schema.pk if schema.sk is None else schema.sk

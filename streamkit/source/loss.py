@@ -88,7 +88,7 @@ async def settle_loss(lost: RetentionLost, policy: OnLoss, table: Table) -> bool
 
 @dataclass
 class Losses:
-    """Settles the losses of one worker. `settled` counts them, `halted` is what it stops for.
+    """Settles the losses of one worker. `settled` counts those that it goes on after.
 
     `lost` counts both for whoever watches.
     """
@@ -99,7 +99,6 @@ class Losses:
     aggregates: frozenset[str] = frozenset()
     lost: Counter = UNMETERED.lost
     settled: int = 0
-    halted: RetentionLost | None = None
     _pauses: dict[str, float] = field(default_factory=dict)
 
     async def settle(self, lost: RetentionLost) -> float | None:
@@ -119,7 +118,6 @@ class Losses:
             log.exception("retention.unsettled", shard=lost.shard, pause_seconds=pause)
             return pause
         if not goes_on:
-            self.halted = lost
             self.lost.add()
             raise lost
         self._pauses.pop(lost.shard, None)

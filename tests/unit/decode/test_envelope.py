@@ -171,11 +171,6 @@ def test_a_parked_record_reads_back_as_it_was() -> None:
         assert again.kind is original.kind
 
 
-def test_a_detached_record_equals_the_one_on_its_page() -> None:
-    (original,) = parse(record())
-    assert original.detached() == original
-
-
 @pytest.mark.parametrize(
     "body", [b"", b'{"Records":[{"eventNa', b"[]", b'{"Records":[{"eventName":"secret"}]}']
 )
