@@ -1,7 +1,8 @@
-"""Budget: what an app's fleet will cost a month, on its stream as it is.
+"""Compute what an app's fleet will cost a month, on its stream as it is now.
 
 In: an app, clients and settings. Out: an `Estimate`. Open shards are counted by listing the stream,
-which is free, and workers by their heartbeats, unless their numbers are given. Nothing is written.
+which is free, and workers by their heartbeats, unless the caller gives the numbers. Nothing is
+written.
 """
 
 from streamkit.app import App
@@ -17,14 +18,14 @@ from streamkit.surroundings import survey
 async def read_estimate(
     app: App, aws: Aws, settings: Settings, *, workers: int | None = None, changes: float = 0.0
 ) -> Estimate:
-    """Say what an app costs.
+    """Return what an app's fleet costs a month.
 
     Args:
-        app: whose consumer.
+        app: the app whose consumer is priced.
         aws: open clients.
-        settings: of its workers.
-        workers: how many; by default as many as have a heartbeat item now, or one.
-        changes: a second, over all shards, each with an effect.
+        settings: the settings of its workers.
+        workers: how many workers run; by default as many as have a heartbeat item now, or one.
+        changes: changes a second, over all shards, each with an effect.
 
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.

@@ -1,9 +1,9 @@
-"""Metering: what the calls of AWS use, and how often AWS asks for patience.
+"""Count the capacity that calls to AWS use, and how often AWS throttles them.
 
-In: open clients. Out: counters, for whoever makes the call (`meters.current`). Every call that may
-say so is asked for what it consumed, which costs nothing. A transaction that is cancelled uses
-units, too, and does not say how many: those are not counted. Each answer is looked at, before the
-SDK decides whether to try again by itself.
+In: open clients. Out: counters of the task that makes the call (`meters.current`). Each
+call that can report the capacity it consumed is asked for it, which is free. A cancelled
+transaction uses units, too, but does not report them: they are not counted. Each reply is counted
+before the SDK decides whether to retry by itself.
 """
 
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ _ASKED = (
     "TransactWriteItems",
     "UpdateItem",
 )
-"""Operations that say what they consumed, if they are asked."""
+"""Operations that return the capacity they consumed, if the request asks for it."""
 
 STREAM_READ = "GetRecords"
-"""Billed by the call."""
+"""This operation is billed by the call."""
 
 
 def meter(aws: Aws) -> None:
-    """Count what goes through these clients from now on."""
+    """Count from now on what the calls of these clients use."""
     for client in (aws.dynamodb, aws.beats):
         for operation in _ASKED:
             client.meta.events.register(f"provide-client-params.dynamodb.{operation}", _ask)

@@ -1,9 +1,9 @@
-"""Prices: what a fleet costs a month, from its settings. Pure; prices and arithmetic only.
+"""Compute what a fleet costs a month from its settings. Pure: prices and arithmetic only.
 
-In: how often a worker does what, how many shards and workers. Out: units an hour, and dollars a
-month. The prices are those of us-east-1, on demand, as of August 2026; check them before quoting
-them. How many units an hour each activity takes is measured by the tests on the engine's own
-accounting, and must agree with what is computed here.
+In: the intervals of a worker, the number of shards and of workers. Out: units an hour, and dollars
+a month. The prices are those of us-east-1, on demand, as of August 2026; check them before you
+quote them. Tests measure with the local engine's accounting how many units an hour each activity
+takes; the result must agree with what is computed here.
 """
 
 from collections.abc import Iterable
@@ -12,67 +12,68 @@ from math import ceil, exp, expm1
 from typing import Protocol
 
 PRICED = "us-east-1, on demand, August 2026; check before quoting"
-"""Where and when the prices were read."""
+"""The Region and the date of the prices."""
 HOURS = 730.0
-"""In a month, as AWS counts."""
+"""Hours in a month, as AWS counts."""
 FREE_STREAM_READS = 2_500_000.0
-"""A month, for the whole account in a Region; what other readers use is not known here."""
+"""Free calls a month, for an account in a Region; what other readers use is not known here."""
 
 DOLLARS = {"write": 0.625e-6, "read": 0.125e-6, "stream": 0.02e-5}
-"""For a write request unit, a read request unit, and a call of `GetRecords`."""
+"""Dollars for one write request unit, one read request unit, and one call of `GetRecords`."""
 
 DIRECTORIES = 16
-"""Directory items that list a consumer's cursors; one that is missing costs a unit, too."""
+"""Directory items that list a consumer's cursors; reading a missing one costs a unit, too."""
 MEMBER_BYTES = 360
-"""A heartbeat item, roughly; the looks at it grow with the fleet."""
+"""The size of a heartbeat item, roughly; reading all of them costs more in a larger fleet."""
 NAME_BYTES = 40
-"""A shard's name in a directory, and what a set adds to it."""
+"""The size of a shard's name in a directory, with the overhead of its set."""
 SHARD_HOURS = 4.0
-"""After about so long a shard ends and goes on in another; measured by users, not documented."""
+"""A shard ends after about this time and continues in another; measured by users, undocumented."""
 SHARD_END_WRITES = 10.0
-"""Units of one shard's end: its cursor and its child's, the directory, the lease, the tidying."""
+"""Units at a shard's end: its cursor and its child's, the directory, the lease, cleaning up."""
 _READ_BYTES = 4096
 _FLOOR_SECONDS = 0.01
-"""A round trip; with a floor of 0 it is all that is between two polls."""
+"""A round trip takes about this long; with a floor of 0 nothing else separates two polls."""
 
 
 class Rates(Protocol):
-    """How often a worker does what, in seconds; `Settings` has these."""
+    """The intervals of a worker's activities, in seconds; `Settings` has these."""
 
     @property
     def heartbeat(self) -> float:
-        """Between two heartbeats."""
+        """Seconds between two heartbeats."""
 
     @property
     def lease(self) -> float:
-        """After which a silent worker counts as gone; one that is alone looks by it."""
+        """A silent worker counts as gone after this; a lone worker looks for others by it."""
 
     @property
     def look_interval(self) -> float:
-        """Between two looks at the other workers."""
+        """Seconds between two readings of the other workers' heartbeats."""
 
     @property
     def list_interval(self) -> float:
-        """Between two listings, and between two readings of the directories."""
+        """Seconds between two listings, and between two readings of the directories."""
 
     @property
     def checkpoint_interval(self) -> float:
-        """Until a position without effects is written."""
+        """Seconds until a position without effects is written."""
 
     @property
     def poll_floor(self) -> float:
-        """After a page with changes."""
+        """The pause after a page with changes."""
 
     @property
     def poll_ceiling(self) -> float:
-        """On a quiet shard."""
+        """The longest pause, on a quiet shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one activity takes: units an hour, of a kind: `read`, `write` or `stream`.
+    """The cost of one activity in units an hour, of a kind: `read`, `write` or `stream`.
 
-    `per` says of what: `worker`, `shard` or `fleet`. `count` is how many of these there are.
+    `per` names what it is counted by: `worker`, `shard` or `fleet`. `count` is how many of these
+    there are.
     """
 
     what: str
@@ -83,18 +84,18 @@ class Cost:
 
     @property
     def dollars_each(self) -> float:
-        """A month, for one of them, the free tier left out."""
+        """Dollars a month for one of them, without the free tier."""
         return self.units * HOURS * DOLLARS[self.kind]
 
     @property
     def dollars(self) -> float:
-        """A month, for all of them, the free tier left out."""
+        """Dollars a month for all of them, without the free tier."""
         return self.dollars_each * self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a fleet costs. It leaves out what handlers write and read."""
+    """What a fleet costs, without what handlers write and read."""
 
     shards: int
     workers: int
@@ -106,29 +107,29 @@ class Estimate:
 
     @property
     def dollars(self) -> float:
-        """A month, all in all, before the free tier."""
+        """Dollars a month in total, before the free tier."""
         return sum(cost.dollars for cost in self.costs)
 
     @property
     def dollars_a_day(self) -> float:
-        """The same for a day."""
+        """Dollars a day in total, before the free tier."""
         return self.dollars * 24 / HOURS
 
     @property
     def free(self) -> float:
-        """What the free tier takes off, in dollars a month, if nobody else uses it."""
+        """Dollars a month that the free tier takes off, if nothing else in the account uses it."""
         calls = sum(c.units * c.count for c in self.costs if c.kind == "stream") * HOURS
         return min(calls, FREE_STREAM_READS) * DOLLARS["stream"]
 
 
 def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -> Estimate:
-    """Say what a fleet costs.
+    """Return what a fleet costs.
 
     Args:
         rates: the settings of its workers.
         shards: open shards of the stream: one for each partition of the table.
-        workers: that run.
-        changes: a second, over all shards, each with an effect; 0 is an idle table.
+        workers: the number of workers that run.
+        changes: changes a second, over all shards, each with an effect; 0 is an idle table.
     """
     costs = (
         *_of_a_worker(rates, shards, workers),
@@ -148,7 +149,7 @@ def _of_a_worker(rates: Rates, shards: int, workers: int) -> Iterable[Cost]:
 
 
 def _of_a_shard(rates: Rates, shards: int, changes: float) -> Iterable[Cost]:
-    # What the effect of a change writes comes back as a record, and wakes a shard, too.
+    # The write of a change's effect comes back as a record and wakes a shard, too.
     polls = polls_a_second(rates, 2 * changes)
     yield Cost("polls", "shard", "stream", 3600 * polls, shards)
     yield Cost("is it still mine", "shard", "read", 3600 / rates.list_interval, shards)
@@ -160,16 +161,16 @@ def _of_a_shard(rates: Rates, shards: int, changes: float) -> Iterable[Cost]:
 
 
 def _of_the_leader(rates: Rates, shards: int) -> Cost:
-    # It reads the directories twice, once to tidy them, each shard's cursor, and its own lease.
+    # The leader reads the directories twice (once to clean them), each cursor, and its lease.
     reading = 2 * _directory_units(shards) + shards + 1
     return Cost("the leader's audit", "fleet", "read", 3600 / rates.list_interval * reading)
 
 
 def polls_a_second(rates: Rates, records: float) -> float:
-    """Return how often a shard is polled that gets so many of the application's records a second.
+    """Return the polls a second of a shard that gets `records` of the app's records a second.
 
     After a page with records comes the floor; then the pauses grow by half until the ceiling.
-    Records are taken to come independently of each other.
+    Records are assumed to arrive independently of each other.
     """
     if not records:
         return 1 / rates.poll_ceiling

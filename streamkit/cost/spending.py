@@ -1,9 +1,9 @@
-"""Spending: what a consumer's calls use a day, and cost, as its workers have counted.
+"""Compute what a consumer's calls use and cost a day, from its workers' counters.
 
 In: an app with its listeners, and clients. Out: one `Spending` for each consumer: units a day by
-kind, at the rate of its workers that run now, each since it began. What handlers write and read is
-in it. Left out is what nobody is told: transactions that were cancelled, workers that have ended,
-and the functions on Lambda.
+kind, at the average rate of the workers that run now, each since it began. The units include what
+handlers write and read. They leave out cancelled transactions (AWS does not report their units),
+workers that have ended, and functions on Lambda.
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What one consumer uses. `units` are a day's, by kind: `read`, `write` and `stream`.
+    """What one consumer uses; `units` are units a day, by kind: `read`, `write` and `stream`.
 
-    `seconds` is for how long the longest of its `workers` has counted.
+    `seconds` is how long the worker that has counted longest has done so.
     """
 
     consumer: str
@@ -35,11 +35,11 @@ class Spending:
 
     @property
     def dollars(self) -> float:
-        """A day, the free tier left out."""
+        """Dollars a day, without the free tier."""
         return sum(units * DOLLARS[kind] for kind, units in self.units.items())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {**asdict(self), "dollars": self.dollars}
 
 
@@ -58,7 +58,7 @@ async def read_spending(app: App, aws: Aws) -> tuple[Spending, ...]:
 
 
 def spending_of(consumer: str, members: Iterable[Member]) -> Spending:
-    """Add up what a consumer's workers say in their heartbeats."""
+    """Return the sum of what a consumer's workers report in their heartbeats."""
     counted = [(used, m.at - used.since) for m in members if (used := Usage.of(m.used))]
     counted = [(used, seconds) for used, seconds in counted if seconds > 0]
     units = {

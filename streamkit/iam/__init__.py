@@ -1,1 +1,1 @@
-"""Permissions: the least that each host needs, computed from what an app registers."""
+"""Compute the least permissions that each host needs, from what an app registers."""

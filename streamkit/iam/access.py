@@ -1,9 +1,10 @@
-"""Access: which actions on which items an app's handlers lead to.
+"""Compute which actions on which items the handlers of an app need.
 
 In: an app with its listeners. Out: for each table and action the patterns of partition keys, or
-that it may be any. Writes follow from what handlers say that they write, reads from what their
-code refers to: neither runs anything. A handler that does not say what it writes may write
-anything, and one whose entities' keys begin with a field leaves nothing to narrow.
+that the key may be any. Writes follow from what handlers declare that they write, reads from what
+their code refers to: neither runs any code. A handler that does not declare what it writes may
+write anything. If the keys of a handler's entities begin with a field, there is no prefix to narrow
+by.
 """
 
 from collections import defaultdict
@@ -35,7 +36,7 @@ from streamkit.processing.completion import Completions
 from streamkit.table import Table
 
 READS = ("BatchGetItem", "ConditionCheckItem", "GetItem", "Query")
-"""A handler with a `Table` may read in any of these ways, and what it read is checked."""
+"""A handler with a `Table` may read in any of these ways, and the commit checks what it read."""
 WRITES = ("DeleteItem", "PutItem", "UpdateItem")
 
 _VERBS: Mapping[type[Effect], str] = {
@@ -48,17 +49,17 @@ _VERBS: Mapping[type[Effect], str] = {
 }
 
 Patterns = frozenset[str] | None
-"""Of partition keys; None is any key."""
+"""Patterns of partition keys; None is any key."""
 
 
 @dataclass
 class Access:
-    """What is needed on the app's table, on others, and on indexes.
+    """What is needed on the app's table, on other tables, and on indexes.
 
-    What migrations read and write is in it, and `migrated` are the keys of that in tables that they
-    copy to: a worker does for new changes what the migration does for items that are there.
-    `completions` says that records of completed changes are read and written; `notes` what could
-    not be narrowed.
+    It includes what migrations read and write; `migrated` has the keys of that in tables that they
+    copy to: a worker does for new changes what the migration does for items that exist already.
+    `completions`: records of completed changes are read and written; `notes` is what could not be
+    narrowed.
     """
 
     own: dict[str, Patterns] = field(default_factory=dict)
@@ -84,14 +85,14 @@ def access_of(consumers: Iterable[App]) -> Access:
 
 
 def _add_mending(on_loss: Callable[..., Any], found: Access) -> None:
-    """Add what a function reads that mends losses."""
+    """Add what the `on_loss` function of an app reads."""
     reach = Reach()
     reach.visit(on_loss)
     _add_reads(reach, reach.entities, found)
 
 
 def _add_reads(reach: Reach, entities: Collection[type[Entity]], found: Access) -> None:
-    """Add reads of these entities, in the table, its indexes, and in other tables if named."""
+    """Add reads of these entities: in the table, its indexes, and in other tables if named."""
     widen(found.own, READS, patterns_of(entities))
     if "of" in reach.names:
         widen(found.others, READS, patterns_of(entities))
@@ -123,7 +124,7 @@ def _add_migration(migration: Migration, found: Access) -> None:
 
 
 def pattern_of(entity: type[Entity]) -> str | None:
-    """Return what all partition keys of an entity's items are like; None if they begin anyhow."""
+    """Return the pattern of an entity's partition keys; None if they have no fixed beginning."""
     template = spec_of(entity).pk
     if not template.placeholders:
         return literal(template.prefix) + ("*" if entity.__parts__ else "")
@@ -131,7 +132,7 @@ def pattern_of(entity: type[Entity]) -> str | None:
 
 
 def patterns_of(entities: Iterable[type[Entity]]) -> Patterns:
-    """Return the patterns of several entities, without those that others include."""
+    """Return the patterns of several entities, without those that another pattern includes."""
     found = {pattern_of(entity) for entity in entities}
     return None if None in found else _widest(text for text in found if text is not None)
 
@@ -145,7 +146,7 @@ def _widest(patterns: Iterable[str]) -> frozenset[str]:
 
 
 def widen(actions: dict[str, Patterns], names: Iterable[str], patterns: Patterns) -> None:
-    """Add the patterns to those of each name."""
+    """Add the patterns to those of each action in `names`."""
     for name in names:
         known = actions.get(name, frozenset())
         both = None if known is None or patterns is None else _widest(known | patterns)
@@ -164,13 +165,13 @@ class _Need:
         self.entities.discard(CopyEntry)
 
     def add(self) -> None:
-        """Add it to what others need."""
+        """Add it to what the other handlers need."""
         handler = self.handler
         wanted = set(handler.needs.values())
         self.found.completions |= Completions in wanted or Completed in self.reach.effects
         if Table in wanted or handler.shadow:
             _add_reads(self.reach, self.entities, self.found)
-        if handler.contested is not None:  # it looks at who holds a place, and as it stands
+        if handler.contested is not None:  # it reads which item holds a place, and checks it
             entities = {handler.entity, *handler.writes} if handler.writes is not None else None
             patterns = None if entities is None else patterns_of(entities)
             widen(self.found.own, ("ConditionCheckItem", "GetItem"), patterns)
@@ -202,7 +203,7 @@ class _Need:
             widen(self.found.own, ["ConditionCheckItem"], patterns_of(self.entities))
 
     def _verbs(self, entity: type[Entity] | None) -> set[str]:
-        """Return the actions that its effects on an entity are, all if its code does not tell."""
+        """Return the actions of its effects on an entity; all actions if its code does not tell."""
         handler = self.handler
         if handler.is_aggregate:
             return {"UpdateItem"}
@@ -220,9 +221,9 @@ class _Need:
 
 
 def control_patterns(consumers: Iterable[App], *, completions: bool) -> frozenset[str]:
-    """Return the patterns of what is kept of these consumers, and for all in common.
+    """Return the patterns of the control items of these consumers, and of the shared ones.
 
-    A migration has a consumer of its own, called `APP.` and something.
+    A migration has a consumer of its own, whose name is `APP.` and a suffix.
     """
     apps = list(consumers)
     names = ["", *(app.name for app in apps), *(["-"] if completions else [])]

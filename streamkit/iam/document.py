@@ -1,7 +1,7 @@
-"""Documents: policies as IAM takes them. Pure.
+"""Build policies in the form that IAM takes. Pure.
 
-In: statements, with a reason each. Out: JSON's types. A policy has no place for reasons, so that
-they are for whoever asks, beside it.
+In: statements, with a reason each. Out: JSON types. A policy has no place for reasons; the command
+shows them beside it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,13 +11,12 @@ from typing import Any, Literal
 import msgspec
 
 MANAGED_MAX = 6144
-"""Characters of a managed policy, white space left out (IAM quotas); a role's inline ones: 10,240.
-"""
+"""Characters of a managed policy without white space (IAM quotas); a role's inline ones: 10,240."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Some actions on some resources, IF the condition holds; `why` somebody needs them."""
+    """Some actions on some resources, IF the condition holds; `why` is the reason for them."""
 
     sid: str
     actions: tuple[str, ...]
@@ -27,7 +26,7 @@ class Statement:
     effect: Literal["Allow", "Deny"] = "Allow"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as IAM takes it."""
+        """Return it in the form that IAM takes."""
         said: dict[str, Any] = {
             "Sid": self.sid,
             "Effect": self.effect,
@@ -41,13 +40,13 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy. `notes` are what could not be computed, for people."""
+    """A policy; `notes` say to people what could not be computed."""
 
     statements: tuple[Statement, ...]
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as IAM takes it."""
+        """Return it in the form that IAM takes."""
         statements = [statement.to_dict() for statement in self.statements]
         return {"Version": "2012-10-17", "Statement": statements}
 
@@ -58,18 +57,19 @@ class Policy:
 
 
 def only_keys(patterns: Iterable[str]) -> dict[str, dict[str, list[str]]]:
-    """Return the condition that every partition key of a call is like one of these.
+    """Return the condition that every partition key of a call matches one of these patterns.
 
-    Of calls that name no key it holds, too: it belongs on actions that all name some.
+    The condition also holds for calls that name no key: use it only on actions that always name
+    one.
     """
     return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": sorted(patterns)}}
 
 
 def any_key(patterns: Iterable[str]) -> dict[str, dict[str, list[str]]]:
-    """Return the condition that one partition key of a call is like one of these, for a Deny."""
+    """Return the condition, for a Deny, that any partition key of a call matches one of these."""
     return {"ForAnyValue:StringLike": {"dynamodb:LeadingKeys": sorted(patterns)}}
 
 
 def literal(text: str) -> str:
-    """Return text that a pattern takes as it is."""
+    """Return text in which the characters that a pattern treats as special are escaped."""
     return "".join(f"${{{char}}}" if char in "*?$" else char for char in text)

@@ -1,9 +1,9 @@
-"""Hosts: the least that a worker, the functions on Lambda, a migration and an operator need.
+"""Compute the least that a worker, the functions on Lambda, a migration and an operator need.
 
-In: an app, which host, and where. Out: a policy, each statement with the reason for it. Nothing is
-asked of AWS. Transactions are authorised as the actions that they are made of, and the keys of all
-of them are held against the patterns. Streams and scans take no condition on keys: who may read the
-stream reads every item.
+In: an app, which host, and the account and Region. Out: a policy, each statement with its reason.
+No call to AWS is made. AWS authorises a transaction as the actions that it is made of, and compares
+the keys of all of them with the patterns. Streams and scans take no condition on keys: a role that
+may read the stream reads every item.
 """
 
 from collections import defaultdict
@@ -51,21 +51,21 @@ def policy_for(
     """Compute the policy of a host that runs an app with its listeners.
 
     Args:
-        app: what it runs.
+        app: the app that the host runs.
         host: `worker`, `lambda` (both functions), `migrate`, or `operator`: all that the other
             commands do, redrives included.
         place: the account and Region.
         function: the name of the Lambda function, for its log group.
-        leading_keys: hold partition keys against patterns; without, any item is allowed, as where
+        leading_keys: restrict partition keys to patterns; without, any item is allowed, as where
             partition keys are binary.
-        leases: a KCL's lease table, which an operator is going to import.
+        leases: the lease table of a KCL, for an operator that will import it.
     """
     building = _Building(app, host, place or Place(), leading_keys=leading_keys)
     return building.policy(function, leases)
 
 
 def deny_application(app: App, place: Place | None = None) -> Policy:
-    """Compute what keeps the application's own roles from writing streamkit's items."""
+    """Compute a policy that keeps the application's own roles from writing streamkit's items."""
     place = place or Place()
     actions = _dynamodb((*WRITES, *_OTHER_WRITES))
     statements = [
@@ -86,7 +86,7 @@ def deny_application(app: App, place: Place | None = None) -> Policy:
 
 
 class _Building:
-    """A policy being put together."""
+    """A policy while it is built."""
 
     def __init__(self, app: App, host: Host, place: Place, *, leading_keys: bool) -> None:
         self.app, self.host, self.place, self.leading_keys = app, host, place, leading_keys
@@ -101,7 +101,7 @@ class _Building:
         self.found: list[Statement] = []
 
     def policy(self, function: str, leases: str | None) -> Policy:
-        """Return it."""
+        """Return the policy, with all statements."""
         self._describe()
         self._stream()
         self._control()
@@ -143,7 +143,7 @@ class _Building:
 
     def _stream(self) -> None:
         stream = [f"{self.own}/stream/*"]
-        if self.host in ("migrate", "operator"):  # items there are followed, for the way back
+        if self.host in ("migrate", "operator"):  # a rollback follows the changes of those items
             moves = [one.to for one in self.app.migrations.values() if one.follows_target]
             stream += [f"{_table(self.place, to, self.app)}/stream/*" for to in moves if to]
         actions = ("DescribeStream", "GetRecords", "GetShardIterator")
@@ -158,7 +158,7 @@ class _Building:
         A transaction writes both, and one statement has to allow an action on all keys of a call.
         """
         patterns = control_patterns(self.consumers, completions=self.access.completions)
-        if self.host == "operator":  # `consumers` lists and deletes those of other apps as well
+        if self.host == "operator":  # `consumers` also lists and deletes those of other apps
             patterns = _ALL_CONTROL
         actions = [*READS, *WRITES]
         if self.control == self.own:
@@ -184,9 +184,9 @@ class _Building:
 
     @property
     def _sweeps(self) -> bool:
-        """Whether it sweeps away what rebuilds of aggregates leave.
+        """Whether this host deletes the items that rebuilds of aggregates leave.
 
-        The worker that leads does, the scheduled function, and who deletes a consumer.
+        The leading worker does, the scheduled function, and an operator that deletes a consumer.
         """
         return self.host != "migrate" and any(one.aggregates for one in self.consumers)
 
@@ -200,7 +200,7 @@ class _Building:
         return any(h.converges and h.broadcast for one in self.consumers for h in one.handlers)
 
     def _rebuilds(self) -> None:
-        """Allow `aggregate rebuild` to clear groups, unless they are items of the application's."""
+        """Allow `aggregate rebuild` to delete groups, unless the application owns the items."""
         for aggregate in (one for app in self.consumers for one in app.aggregates):
             cleared = [] if aggregate.__options__.onto else ["DeleteItem"]
             patterns = patterns_of([stored_as(aggregate)])
@@ -232,7 +232,7 @@ class _Building:
     def _by_patterns(
         self, sid: str, needed: Mapping[str, Patterns], tables: Sequence[str], why: str
     ) -> None:
-        """Add one statement for the actions that go with the same keys."""
+        """Add one statement for all actions that need the same keys."""
         together: dict[Patterns, list[str]] = defaultdict(list)
         for action in sorted(needed):
             together[needed[action]].append(action)
@@ -241,7 +241,7 @@ class _Building:
             self._allow(sid + ending, actions, tables, why, patterns)
 
     def _migrations(self) -> None:
-        """Allow copies to other tables; a worker makes those of what changes meanwhile."""
+        """Allow copies to other tables; a worker copies items that change during a migration."""
         for number, (name, patterns) in enumerate(self.access.migrated.items(), 1):
             arn = _table(self.place, name, self.app)
             why = "a migration copies there"
@@ -251,9 +251,9 @@ class _Building:
                 self._allow(f"ScanMigrations{number}", ["Scan"], [arn], scans)
 
     def _sinks(self) -> list[str]:
-        """Add what sinks need; return notes on those of which nothing is known."""
+        """Add what sinks need; return notes on those whose needs are not known."""
         notes: list[str] = []
-        if self.host == "migrate":  # what it makes handlers of are its own, and they send nothing
+        if self.host == "migrate":  # its handlers are its own, and they send nothing
             return notes
         sinks = [sink for one in self.consumers for sink in one.sinks]
         for number, sink in enumerate(sinks, 1):

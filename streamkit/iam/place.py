@@ -1,7 +1,7 @@
-"""Place: where an app's tables and sinks are, as ARNs say it. Pure.
+"""Build the ARNs of an app's tables and sinks. Pure.
 
-In: an account and a Region, or the ARN of a table. Out: ARNs of everything else. What is not known
-is `*`, which IAM takes for any.
+In: an account and a Region, or the ARN of a table. Out: ARNs of everything else. A part that is not
+known is `*`, which matches any value in IAM.
 """
 
 import re
@@ -16,7 +16,7 @@ _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An account's Region. `table` is a name for the app's table other than the app's own."""
+    """An account's Region; `table` is the name to use for the app's table, if not the app's own."""
 
     account: str = "*"
     region: str = "*"
@@ -27,7 +27,7 @@ class Place:
     def of(
         cls, *, account: str | None = None, region: str | None = None, table_arn: str | None = None
     ) -> Self:
-        """Say where; the ARN of the app's table says all of it.
+        """Return the place; the ARN of the app's table is enough for all of it.
 
         Raises:
             ConfigurationError: the ARN is not one of a table, or the account not twelve digits.
@@ -45,5 +45,5 @@ class Place:
         return cls(account or "*", region, next(named, "aws"))
 
     def arn(self, service: str, resource: str) -> str:
-        """Return the ARN of something of this account and Region."""
+        """Return the ARN of a resource in this account and Region."""
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"

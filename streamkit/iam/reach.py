@@ -1,8 +1,8 @@
-"""Reach: which entities and effects the code of a handler can name.
+"""Find which entities and effects the code of a handler can name.
 
-In: what a handler runs. Out: what its code refers to, directly or through the functions and classes
-that it refers to. Nothing is run. It looks at names: code that finds an entity by other means, such
-as `getattr` with a computed name, reaches more than is seen here.
+In: the functions that a handler runs. Out: what its code refers to, directly or through the
+functions and classes that it refers to. No code runs. The search looks at names: code that finds an
+entity by other means, such as `getattr` with a computed name, reaches more than is found here.
 """
 
 import functools
@@ -32,7 +32,7 @@ _FOREIGN = frozenset(sys.stdlib_module_names) | {
     "sqlalchemy",
     "structlog",
 }
-"""Packages that name no entity of an app; looking into them would only take long."""
+"""Packages that name no entity of an app; a search in them would only take time."""
 _CONTAINERS = (tuple, list, set, frozenset)
 _CODE = (types.FunctionType, classmethod, staticmethod, property)
 
@@ -41,8 +41,8 @@ _CODE = (types.FunctionType, classmethod, staticmethod, property)
 class Reach:
     """What was found.
 
-    `names` are all names that the code uses, those of attributes included; `parts` what streamkit
-    itself made of the declaration, such as a `Mirror`.
+    `names` are all names that the code uses, attributes included; `parts` are the objects that
+    streamkit made from the declaration, such as a `Mirror`.
     """
 
     entities: set[type[Entity]] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Reach:
     _seen: set[int] = field(default_factory=set)
 
     def visit(self, *things: Any) -> None:
-        """Follow what these refer to."""
+        """Search what these refer to, and what that refers to."""
         todo = list(things)
         while todo:
             thing = todo.pop()
@@ -90,7 +90,7 @@ class Reach:
         for cell in function.__closure__ or ():
             try:
                 yield cell.cell_contents
-            except ValueError:  # not filled yet
+            except ValueError:  # the cell has no value yet
                 continue
         if _package(function) in _FOREIGN | {_OWN}:
             return
@@ -105,7 +105,7 @@ class Reach:
                 yield found
         try:
             yield from get_type_hints(function).values()
-        except Exception:  # noqa: BLE001 - annotations are not ours, and may name what is not there
+        except Exception:  # noqa: BLE001 - annotations are the user's, and may name what is missing
             return
 
     def _of_class(self, thing: type[Any]) -> Iterable[Any]:

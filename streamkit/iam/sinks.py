@@ -1,7 +1,7 @@
-"""Sinks: what delivering to each kind of sink takes. Pure.
+"""Compute what a delivery to each kind of sink needs. Pure.
 
-In: a sink, and where the app is. Out: a statement for a sink of AWS; None for a sink that IAM does
-not protect, or that is the user's own.
+In: a sink, and the account and Region of the app. Out: a statement for a sink of AWS; None for a
+sink that IAM does not protect, or that is the user's own.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from streamkit.sinks.sqs import Sqs
 
 
 def sink_statement(sink: Any, place: Place, sid: str) -> Statement | None:
-    """Return what lets deliveries through; None if no permission of AWS's does."""
+    """Return the statement that allows deliveries to a sink; None if IAM does not protect it."""
     found = _needed(sink, place)
     if found is None:
         return None
@@ -33,7 +33,7 @@ def _needed(sink: Any, place: Place) -> tuple[tuple[str, ...], str] | None:
         case Sns():
             return ("sns:Publish",), sink.topic_arn
         case EventBridge():
-            # The bus is looked for when the sink is opened.
+            # Opening the sink looks up the bus.
             actions = ("events:DescribeEventBus", "events:PutEvents")
             return actions, _named(sink.bus, "events", "event-bus/", place)
         case Kinesis():
@@ -52,7 +52,7 @@ def _named(name: str, service: str, kind: str, place: Place) -> str:
 
 
 def _queue_arn(url: str, place: Place) -> str:
-    """Return the ARN of a queue, whose URL says its Region, account and name."""
+    """Return the ARN of a queue from its URL, which contains its Region, account and name."""
     parts = urlsplit(url)
     host = (parts.hostname or "").split(".")
     account, _, name = parts.path.strip("/").rpartition("/")

@@ -1,9 +1,10 @@
-"""Consumers: who keeps control items in a table, and an end to one of them.
+"""List the consumers that keep control items in a table, pause them, and delete one.
 
-In: a table, and where its control items are. Out: what stands there of each consumer, or how many
-items of one were deleted. All is found through directories, never by a scan. Deleting first lets
-nobody begin any more, and then goes from the leaves to the consumer's own item, so that a second
-try finds what a first one has left; one that was overtaken deletes nothing of a new consumer.
+In: a table, and the table of the control items. Out: what is stored of each consumer, or how many
+items of one were deleted. All items are found through directories, never by a scan. A deletion
+first prevents workers from starting, then deletes from the leaves to the consumer's own item: a
+second try finds what an interrupted one has left. A deletion that was overtaken deletes nothing of
+a new consumer. A parked queue is called lane in the code.
 """
 
 import random
@@ -47,10 +48,10 @@ from streamkit.surroundings import describe, survey
 class Consumer:
     """One consumer of one stream of a table.
 
-    `current`: the stream is the one the table has now. `workers` have a heartbeat item, which one
-    that was killed leaves behind. Times are epoch seconds: changes count from `since` (0: all),
-    `lost` is when the whole stream was last said to have lost some, `paused` since when it reads
-    nothing (0: never, not), `host` who runs it: workers, Lambda functions, or a move for now.
+    `current`: the stream is the one the table has now. `workers` counts heartbeat items; a worker
+    that was killed leaves its item behind. Times are epoch seconds: changes count from `since` (0:
+    all), `lost` is when the whole stream last lost records, `paused` is since when it reads nothing
+    (0: not paused). `host` runs it: workers, Lambda functions, or a move that is under way.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Consumer:
     host: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
@@ -86,7 +87,7 @@ class Ledgers:
         return CursorStore(self.dynamodb, space)
 
     async def entries(self, consumer: str | None = None) -> list[Entry]:
-        """Return who is entered for the table, or one consumer's entries."""
+        """Return the entries of all consumers of the table, or those of one."""
         found = await entries(self.dynamodb, self.control)
         return [e for e in found if e.table == self.table and consumer in (None, e.consumer)]
 
@@ -106,7 +107,7 @@ async def open_ledgers(aws: Aws, table: str, control_table: str | None = None) -
 
 
 async def list_consumers(aws: Aws, table: str, control_table: str | None = None) -> list[Consumer]:
-    """Return every consumer of a table, those of its former streams too.
+    """Return every consumer of a table, including those of its former streams.
 
     Raises:
         ConfigurationError: a table is missing, or may not be described.
@@ -137,13 +138,13 @@ async def _consumer(ledgers: Ledgers, entry: Entry) -> Consumer:
 
 
 async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> str:
-    """Let an app's consumer do nothing, whoever runs it, workers that start later too.
+    """Pause an app's consumer on every host, for workers that start later, too.
 
-    Workers commit what is dispatched, keep their shards, and try no parked changes. Functions end
-    what they have begun, and leave every batch after it, and their lanes, as they are.
+    Workers commit what is dispatched, keep their shards, and retry no parked changes. Functions
+    finish what they have begun, and leave every later batch and their parked queues unchanged.
 
     Returns:
-        Who runs it: workers, Lambda functions, or a move for now.
+        The host that runs it: workers, Lambda functions, or a move that is under way.
 
     Raises:
         ConfigurationError: the table is missing or has no stream, or the consumer has never run.
@@ -152,10 +153,10 @@ async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> s
 
 
 async def resume_consumer(app: App, aws: Aws) -> str:
-    """Let it go on; nothing happens if it is not paused.
+    """Let a paused consumer continue; nothing happens if it is not paused.
 
     Returns:
-        Who runs it.
+        The host that runs it.
 
     Raises:
         ConfigurationError: the table is missing or has no stream, or the consumer has never run.
@@ -179,18 +180,20 @@ async def delete_consumer(
 ) -> int:
     """Delete every control item of a consumer, of all streams of the table; return how many.
 
-    What its handlers wrote stays. Parked changes are gone with it. Marks of items, which the Lambda
-    host keeps, end by TTL within a week; a new consumer of the name has others.
+    What its handlers wrote stays. Its parked changes are deleted. High-water marks of items, which
+    the Lambda host keeps, expire by TTL within a week; a new consumer of the same name does not use
+    them.
 
     Raises:
-        ConfigurationError: a table is missing, there is no such consumer, a worker of it lives, or
-            somebody else has deleted it meanwhile.
+        ConfigurationError: a table is missing, there is no such consumer, a worker of it is alive,
+            or it was changed or deleted by another process meanwhile.
     """
     ledgers = await open_ledgers(aws, table, control_table)
     found = await ledgers.entries(consumer)
     if not found:
         raise ConfigurationError(f"table {table} knows no consumer {consumer!r}")
-    # Read before the look for workers: a consumer that is founded after it has workers.
+    # Read before the look for workers: a consumer that is founded after this read has workers that
+    # the look finds.
     newest = [await newest_generation(ledgers.store(entry)) for entry in found]
     for entry in found:
         alive = await live_workers(ledgers.store(entry), clock or SystemClock(), lease_seconds)
@@ -200,18 +203,19 @@ async def delete_consumer(
 
 
 async def _delete(ledgers: Ledgers, entry: Entry, newest: Generation | None) -> int:
-    """Let no worker begin any more, and delete from the leaves to the consumer's item.
+    """Prevent workers from starting, then delete from the leaves to the consumer's item.
 
-    `newest` is what the consumer's item was when no worker of it lived.
+    `newest` is the consumer's item as it was when no worker of it was alive.
     """
     store, rng = ledgers.store(entry), random.Random()
     try:
-        if newest is None:  # nothing but the entry is left
+        if newest is None:  # only the entry is left
             await Fenced(store, absent, rng).apply([leave(store.space.schema, entry)])
             return 0
         if newest.host != DELETING:
             newest = await begin_move(store, newest, DELETING)
-        # Workers that only seem to be dead commit nothing from here on: what is parked now is all.
+        # A worker may only seem to be dead; from here on its commits are refused, so that no change
+        # is parked after the capture.
         await capture(store, newest, read=False)
         erasing = _Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)
         deleted = await erasing.all_but_the_consumer(newest)
@@ -230,7 +234,7 @@ class _Erasing(Fenced):
     """Deletes the control items of a consumer, IF it is still the one that is being deleted."""
 
     async def all_but_the_consumer(self, newest: Generation) -> int:
-        """Delete; return how many items there were."""
+        """Delete every item but the consumer's; return how many there were."""
         store, space = self.store, self.store.space
         cursors = await every_cursor(store)
         lanes = await held_lanes(store, cursors)
@@ -256,9 +260,9 @@ class _Erasing(Fenced):
         return deleted + len(seen.members)
 
     async def _marks(self, lanes: Iterable[HeldLane]) -> list[dict[str, Wire]]:
-        """Return the marks of items with held lanes, while these tell of them; all others expire.
+        """Return the marks of items with parked queues, while the queues name them; others expire.
 
-        A new consumer of the same name does not look at the marks of this one.
+        A new consumer of the same name does not read the marks of this one.
         """
         keys = []
         for lane in lanes:
@@ -271,7 +275,7 @@ class _Erasing(Fenced):
 
 
 async def start_findings(app: App, store: CursorStore) -> list[Finding]:
-    """Say what `check` has to about the app's consumer: where it starts, and what it cannot do."""
+    """Return the findings of `check` on the app's consumer: where it starts, what it cannot do."""
     generation = await newest_generation(store)
     if generation is not None and generation.host == LAMBDA and app.on_loss != "halt":
         text = (
@@ -283,7 +287,7 @@ async def start_findings(app: App, store: CursorStore) -> list[Finding]:
 
 
 def _of_start(app: App, generation: Generation | None) -> list[Finding]:
-    """Say what `check` has to about where an app starts."""
+    """Return the findings of `check` on where an app starts."""
     declared = start_text(app.start)
     if generation is not None and generation.start != declared:
         text = (

@@ -1,9 +1,10 @@
-"""Explanation: what an app makes of one item.
+"""Explain what an app makes of one item.
 
-In: an app with its listeners, clients, and the item's key. Out: which entity it is of, which
-handlers listen to it, which of its lanes are held and by what, who wrote it last, the groups of
-aggregates that it counts in, and, if asked for, its changes that the stream still holds. Nothing is
-written. The item's own values are given only if asked for; groups are told by hashes of their keys.
+In: an app with its listeners, clients, and the item's key. Out: its entity, the handlers that
+listen to it, its parked queues (called lanes in the code) with their first errors, the handler that
+wrote it last, the groups of aggregates that it counts in, and, if asked for, its changes that the
+stream still holds. Nothing is written. The item's own values are returned only if asked for; groups
+are named by hashes of their keys.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,12 +43,12 @@ from streamkit.surroundings import Surroundings, survey
 PAGES_MAX = 200
 """Pages of the stream that are read at most, in all; a page is up to 1,000 records, or 1 MB."""
 _EMPTY_MAX = 5
-"""Empty pages in a row that are taken for the tip: as many as sparse shards were seen to need."""
+"""So many empty pages in a row count as the tip: sparse shards were seen to need as many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A parked change of the item; the first one of a lane has failed, the others wait behind."""
+    """A parked change of the item; the first one of a queue has failed, later ones wait for it."""
 
     position: str
     error: str | None
@@ -59,13 +60,13 @@ class Waiting:
 class Listening:
     """A handler that listens to the item's entity.
 
-    `lane` names the item's lane for it, in `parked` and in logs. `due` is when its first parked
+    `lane` names the item's queue for it, in `parked` and in logs. `due` is when its first parked
     change is tried next (epoch seconds, 0: at once; None: nothing is parked, or it is stuck).
 
-    `state` says what the item's next change meets: `held` or `stuck`, what is parked before it;
-    `paused`; `waits`, because the shard that carries it, or a parent, waits for the handlers in
-    `waits_for`; `may wait`, where some open shards do, and `records` did not show which one carries
-    the item; `unknown`, of functions with a handler that blocks; else `free`.
+    `state` says what will happen to the item's next change: `held` or `stuck`, it waits behind
+    parked ones; `paused`; `waits`, because the shard that carries it, or a parent, waits for the
+    handlers in `waits_for`; `may wait`, where some open shards do, and `records` did not show which
+    one carries the item; `unknown`, on functions with a handler that blocks; else `free`.
     """
 
     consumer: str
@@ -90,12 +91,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One item. `kind` is `entity`, `control` or `unknown`; `digest` is its key in logs.
+    """The explanation of one item; `kind` is `entity`, `control` or `unknown`.
 
-    `attributes` are the names of its attributes, `data` their values if they were asked for.
-    `written_by` is the handler whose effect wrote it last, if it says so, after so many `hops`.
-    `shards` are open and could carry its next change. `sightings` is None if nobody looked, and
-    `whole` says whether all of the stream was looked through.
+    `digest` is its key in logs. `attributes` are the names of its attributes, `data` their values
+    if they were asked for. `written_by` is the handler whose effect wrote it last, if the item
+    names it, after so many `hops`. `shards` counts the open shards that could carry its next
+    change. `sightings` is None if the stream was not read, and `whole` says whether all of it was.
     """
 
     table: str
@@ -116,11 +117,11 @@ class Explanation:
 
     @property
     def held(self) -> tuple[Listening, ...]:
-        """The handlers for which changes of it are parked."""
+        """The handlers for which changes of the item are parked."""
         return tuple(one for one in self.listening if one.state in ("held", "stuck"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
@@ -137,14 +138,14 @@ async def explain_item(
     """Explain an item, by its key as text.
 
     Args:
-        app: whose handlers; those of its listeners, too.
+        app: the app whose handlers are shown, with those of its listeners.
         aws: open clients.
         pk: the partition key.
         sk: the sort key, if the table has one.
-        records: look for its changes in the stream, from its oldest record on: a call a page, and
-            the service wants no more than two readers a shard.
-        pages: of the stream, at most.
-        show_data: give the item's values.
+        records: read its changes in the stream, from the oldest record on: one call a page; AWS
+            advises no more than two readers a shard.
+        pages: pages of the stream that are read at most.
+        show_data: return the item's values.
 
     Raises:
         ConfigurationError: the table has a sort key and none is given, or the other way round; it
@@ -224,7 +225,7 @@ class _Looking:
     async def _sightings(
         self, key: ItemKey, shards: Sequence[str], views: Sequence[ItemView], pages: int
     ) -> tuple[tuple[Sighting, ...], bool]:
-        """Look through the shards; all of them get their turn before the pages are used up."""
+        """Read the shards; each of them gets its share before the pages are used up."""
         found: list[Sighting] = []
         whole, left = True, pages
         for number, shard in enumerate(shards):
@@ -241,7 +242,7 @@ class _Looking:
 
 
 def _record(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:
-    """Return a record of the item as it is, for what tells records apart."""
+    """Return a record of the item as it is, for the code that routes records."""
     image = {} if item is None else {"NewImage": item}
     inner = {"Keys": wire, "SequenceNumber": "0", "ApproximateCreationDateTime": 0.0, **image}
     record = {"eventID": "-", "eventName": "MODIFY", "dynamodb": inner}
@@ -274,7 +275,7 @@ def _groups(
     item: Mapping[str, Any] | None,
     schema: TableSchema,
 ) -> tuple[tuple[Group, ...], str | None]:
-    """Return the groups that an item counts in, or why that cannot be said."""
+    """Return the groups that an item counts in, and the reason if they cannot be computed."""
     counting = [a for one in consumers for a in one.aggregates if source_of(a) is entity]
     if entity is None or item is None:
         return (), None

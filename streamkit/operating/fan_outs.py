@@ -1,7 +1,8 @@
-"""Fan-outs under way: found in their lanes, and cancelled.
+"""List the fan-outs that are under way, and cancel one.
 
-In: an app and its held lanes. Out: how far each fan-out has come. A fan-out that is cancelled goes
-no further: whoever was served stays served, and the next change of its item is fanned out next.
+In: an app and its parked queues (called held lanes in the code). Out: the progress of each fan-out.
+A cancelled fan-out stops: recipients that were served stay served, and the next change of its item
+is fanned out next.
 """
 
 import random
@@ -21,10 +22,10 @@ State = Literal["serving", "failed", "stuck"]
 
 @dataclass(frozen=True, slots=True)
 class FanOutStatus:
-    """One fan-out. `waiting` counts later changes of the item, `since` is in epoch seconds.
+    """One fan-out; `waiting` counts later changes of the item, `since` is in epoch seconds.
 
-    `parked` are those of the `served` for whom the change is parked instead, in lanes of their own.
-    `failed`: it is tried again on its own, later; `stuck`: it waits for a person.
+    `parked` counts the `served` recipients for which the change was parked in queues of their own.
+    `failed`: it is retried later without help; `stuck`: it waits for a person.
     """
 
     lane: str
@@ -36,14 +37,14 @@ class FanOutStatus:
     since: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
 def fan_outs(
     app: App, lanes: Sequence[HeldLane], parked: Sequence[Parked]
 ) -> tuple[FanOutStatus, ...]:
-    """Pick the fan-outs among held lanes; parked recipients of one are no fan-outs themselves."""
+    """Return the fan-outs among parked queues; a recipient's own queue is not a fan-out."""
     names = {handler.name for handler in app.handlers if handler.broadcast is not None}
     changes: dict[str, list[Parked]] = {}
     for change in parked:
@@ -75,12 +76,12 @@ async def list_fan_outs(app: App, aws: Aws) -> tuple[FanOutStatus, ...]:
 
 
 async def cancel_fan_out(app: App, aws: Aws, lane: str, *, clock: Clock | None = None) -> bool:
-    """Let a fan-out go no further; return whether it was under way.
+    """Stop a fan-out where it is; return whether it was under way.
 
     Args:
-        app: whose fan-out.
+        app: the app whose fan-out it is.
         aws: open clients.
-        lane: where it waits, as `list_fan_outs` names it.
+        lane: the queue it waits in, as `list_fan_outs` names it.
         clock: time, for simulations.
 
     Raises:
@@ -90,7 +91,7 @@ async def cancel_fan_out(app: App, aws: Aws, lane: str, *, clock: Clock | None =
     held = [found for found in await held_lanes(store) if found.name == lane]
     if not fan_outs(app, held, await list_parked(store, held)):
         return False
-    # The lane as it was looked at: the next fan-out of its item may be the first by now.
+    # Discard the queue as it was read: by now the next fan-out of its item may be the first in it.
     report = await discard_lane(store, held[0], random.Random(), clock or SystemClock())
     return bool(report.done)
 

@@ -1,8 +1,8 @@
-"""Inspection: an app held against its table, with what the credentials may do.
+"""Compare an app with its table, and find what the credentials may do.
 
 In: an app and clients. Out: one `Inspection`: the table's facts, each call that a worker makes and
-whether it is allowed, the handlers, and what is wrong. Nothing is changed: whether writing is
-allowed is asked with a transaction whose conditions can never hold.
+whether it is allowed, the handlers, and what is wrong. Nothing is changed: a transaction whose
+conditions can never hold shows whether writing is allowed.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -42,7 +42,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """One call that a worker makes. `allowed` is None if it could not be tried; `code` says why."""
+    """One call that a worker makes; `allowed` is None if it could not be tried; `code` says why."""
 
     action: str
     allowed: bool | None
@@ -51,7 +51,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class HandlerFacts:
-    """A registered handler, as it will run."""
+    """A registered handler with the settings that it will run with."""
 
     name: str
     entity: str
@@ -65,7 +65,7 @@ class HandlerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Everything that `check` reports; `looked_at` is how many of the application's items."""
+    """Everything that `check` reports; `looked_at` counts the app's items that were read."""
 
     app: str
     table: TableFacts
@@ -83,16 +83,16 @@ class Inspection:
 
     @property
     def not_tried(self) -> tuple[str, ...]:
-        """The permissions of which nothing is known; `ok` does not speak of them."""
+        """The permissions that could not be tried; `ok` says nothing of them."""
         return tuple(one.action for one in self.permissions if one.allowed is None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {"ok": self.ok, "not_tried": self.not_tried, **asdict(self)}
 
 
 async def inspect_app(app: App, aws: Aws) -> Inspection:
-    """Hold an app against its table.
+    """Compare an app with its table.
 
     Raises:
         ConfigurationError: a table is missing, or may not be described.
@@ -115,7 +115,7 @@ async def inspect_app(app: App, aws: Aws) -> Inspection:
 
 
 async def _findings(app: App, around: Surroundings) -> list[Finding]:
-    """Open what the lifespan yields only if a handler asks for it: it may call other services."""
+    """Find what is wrong; open the lifespan only if a handler needs it: it may call services."""
     wanted = {need for handler in app.handlers for need in handler.needs.values()}
     if wanted <= set(OWN):
         return findings(app, around)
@@ -155,14 +155,14 @@ def _handler(handler: Handler) -> HandlerFacts:
 
 
 async def _permissions(app: App, aws: Aws, around: Surroundings) -> list[Permission]:
-    """Make every call that a worker makes, as harmlessly as it can be made."""
+    """Try every call that a worker makes, in a form that changes nothing."""
     asked = [Permission("dynamodb:DescribeTable", allowed=True)]
     asked.append(Permission("dynamodb:DescribeTimeToLive", allowed=True))
     asked += await _stream_permissions(aws, around.table.stream_arn)
     try:
         space = around.space(app)
     except ConfigurationError:
-        return asked  # no place for control items: the findings say so
+        return asked  # no place for control items: the findings report it
     table, key = space.schema.name, space.key("probe")
     dynamodb = aws.dynamodb
     keys = {table: {"Keys": [key]}}
@@ -187,7 +187,7 @@ async def _permissions(app: App, aws: Aws, around: Surroundings) -> list[Permiss
 
 
 def _of_sinks(app: App) -> Iterator[Permission]:
-    """Name what sinks are allowed: it cannot be tried without sending."""
+    """Name the permissions of sinks: they cannot be tried without sending."""
     place = Place.of()
     for sink in app.sinks:
         statement = sink_statement(sink, place, "sink")

@@ -1,8 +1,8 @@
-"""Operations: which commands in several phases are under way for a consumer, and where they stand.
+"""List which commands in several phases are under way for a consumer, and their phases.
 
 In: an app, its consumer's generation, and clients. Out: one `OperationStatus` for each migration,
-rebuild, move, rewind or deletion that is not at its end. The same command goes on with it, on any
-machine. On failure: as a read of the table.
+rebuild, move, rewind or deletion that has not ended. The same command continues it, on any machine.
+On failure: the errors of a read of the table.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ _OVER = frozenset({"new", "done", "rolled back"})
 
 @dataclass(frozen=True, slots=True)
 class OperationStatus:
-    """One operation that is under way. `name` is a migration's number, or an aggregate.
+    """One operation that is under way; `name` is a migration's number, or an aggregate.
 
-    `paused`: people have said that it is to wait, and it does.
+    `paused`: a person has told it to wait, and it waits.
     """
 
     kind: Kind

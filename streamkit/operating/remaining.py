@@ -1,7 +1,7 @@
-"""Remaining: what an idle consumer has not done all the same, and whether it is alive at all.
+"""Read what an idle consumer has still not done, and whether a worker of it is alive.
 
 In: an app and clients. Out: how many changes are parked, whether the consumer is paused, whether a
-worker of it beats. All is read from the table, whoever has parked or paused it.
+worker of it sends heartbeats. All is read from the table, whichever process parked or paused.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from streamkit.parked.lanes import held_lanes, list_parked, open_store
 class Remaining:
     """What one consumer has left.
 
-    `parked` counts changes, `stuck` the items of them that wait for a person. `paused` is since
+    `parked` counts changes, `stuck` counts items whose changes wait for a person. `paused` is since
     when it reads nothing (epoch seconds), 0 if it is not paused.
     """
 
@@ -42,7 +42,7 @@ async def read_remaining(app: App, aws: Aws) -> Remaining:
 
 
 async def is_alive(app: App, aws: Aws, lease_seconds: float) -> bool:
-    """Say whether a worker of an app's consumer beats, after watching for a lease at most.
+    """Return whether a worker of an app's consumer sends heartbeats; watch for a lease at most.
 
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.

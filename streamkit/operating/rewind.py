@@ -1,21 +1,21 @@
-"""Rewind: let a consumer read again from a moment within the stream's retention.
+"""Let a consumer read again from a moment within the stream's retention.
 
 In: an app, and the moment. Out: a new generation, in which every shard is read again from its
-oldest record and what was created before the moment is dropped; parents before children, as ever.
-On failure: a refusal that lists every reason, and nothing has changed.
+oldest record, and records created before the moment are dropped; parents before children, as
+always. On failure: a refusal that lists every reason; then nothing has changed.
 
-It is refused for what would come out wrong: handlers that count twice, parked changes (they
-would be met again), workers that are alive, other code than the consumer's. A worker may only seem
-to be dead, and its last commit, which parks a change, may be late: so every cursor is raised to a
-new generation first, and only then is it looked whether changes are parked. The decision is one
-conditional write, which a worker that began meanwhile prevents. A crash before it leaves the old
-state, one after it the new: the next worker, or the same command, deletes the old cursors, and no
-commit under them is accepted then.
+A rewind is refused where its result would be wrong: handlers that count twice, parked changes (they
+would be delivered again), workers that are alive, code other than the consumer's. A worker may only
+seem to be dead, and its last commit, which parks a change, may be late. So the rewind first raises
+every cursor to a new generation, and only then looks for parked changes. The decision is one
+conditional write; a worker that began meanwhile makes it fail. A crash before that write leaves the
+old state, a crash after it the new one: the next worker, or the same command, deletes the old
+cursors, and no commit under them is accepted then.
 
-Lambda functions have no cursors: marks of items say what is done. Those of before do not count in
-the new generation, which has another incarnation, and a mapping that is created anew delivers the
-stream again. In between functions must do nothing: the consumer has to be paused, for as long as an
-invocation may run, until there is that mapping.
+Lambda functions have no cursors: high-water marks of items say what is done. The new generation has
+another incarnation, so that earlier marks do not count, and a mapping that is created again
+delivers the stream again. Until that mapping exists functions must do nothing: the consumer has to
+be paused for as long as an invocation may run.
 """
 
 import math
@@ -50,9 +50,9 @@ from streamkit.surroundings import survey
 from streamkit.table import Table
 
 _MARGIN_SECONDS = 60.0
-"""By which functions are outlasted, because clocks differ."""
+"""The extra wait for functions to end, because clocks differ."""
 _REACH_SECONDS = 23 * 3600
-"""How far back a moment may be: trimming is not to the second."""
+"""How far back a moment may be; the retention is 24 hours, but trimming is not exact."""
 
 _REPEATABLE = (Put, Set, Delete, Check, AddToSet, RemoveFromSet, Completed)
 """Effects that end at the same item if all changes of their source run again, in order."""
@@ -60,7 +60,7 @@ _REPEATABLE = (Put, Set, Delete, Check, AddToSet, RemoveFromSet, Completed)
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """What a rewind has done. `since` is in epoch seconds, 0 for all that the stream holds."""
+    """What a rewind has done; `since` is in epoch seconds, 0 for all that the stream holds."""
 
     consumer: str
     generation: int
@@ -69,12 +69,12 @@ class Rewound:
     host: str = WORKERS
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
 class RewindRefused(Refusal):
-    """A rewind would come out wrong; nothing was changed. `reasons` are for people."""
+    """The result of a rewind would be wrong; nothing was changed. `reasons` are for people."""
 
 
 async def rewind(
@@ -90,17 +90,17 @@ async def rewind(
     """Let the app's consumer read again.
 
     Args:
-        app: whose consumer; all its handlers run again.
+        app: the app whose consumer is rewound; all its handlers run again.
         aws: open clients.
         to: an aware datetime; None is everything that the stream holds.
         allow: names of handlers that may run twice for a change, although their annotations do not
             show it. Aggregates never may.
         lease_seconds: how long silent workers are watched before they count as dead.
-        in_flight: where functions run the consumer, their longest time-out.
+        in_flight: the longest time-out of the functions, where functions run the consumer.
         clock: for simulations.
 
     Raises:
-        RewindRefused: it would come out wrong.
+        RewindRefused: the result would be wrong.
         ConfigurationError: the table is missing or has no stream, or may not be described.
     """
     clock = clock or SystemClock()
@@ -134,11 +134,11 @@ async def rewind(
 
 
 async def _sealed(store: CursorStore, newest: Generation, clock: Clock) -> Generation:
-    """Let no commit come any more of those who may seem to be dead; look what they have parked.
+    """Make late commits of workers that seem to be dead fail, then look for parked changes.
 
     Raises:
-        RewindRefused: they have.
-        LeaseLost: the consumer is not as it was read any more.
+        RewindRefused: changes are parked.
+        LeaseLost: the consumer has changed since it was read.
     """
     asked = await ask_rewind(store, newest, said_of(clock, "rewind: asked for"))
     if asked.host != LAMBDA:
@@ -195,7 +195,7 @@ def _of_handlers(app: App, allow: Collection[str]) -> Iterator[str]:
 
 
 def counts_twice(handler: Handler) -> str | None:
-    """Say why a handler must not run twice for the same changes; None if it may."""
+    """Return why a handler must not run twice for the same changes; None if it may."""
     if handler.shadow:
         return None
     if handler.is_aggregate:

@@ -1,8 +1,8 @@
-"""Sample: what is odd about items that are in a table already, found before a worker meets them.
+"""Find what is wrong with items that are in a table already, before a worker reads them.
 
 In: an app, and the first items of a scan of its table. Out: warnings: items that could be of
-several entities, items that do not fit theirs, and items whose key and fields disagree. Nothing of
-an item is told but a hash of its key.
+several entities, items that do not fit theirs, and items whose key and fields disagree. A warning
+shows nothing of an item but a hash of its key.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ from streamkit.relations.matching import Matcher
 from streamkit.relations.overlaps import most_specific
 
 SAMPLE = 200
-"""Items at most that are looked at: one request."""
+"""Items at most that are read: one request."""
 
 
 _OF_BOTH = (
@@ -33,7 +33,7 @@ _OF_BOTH = (
 
 
 async def sample_findings(app: App, aws: Aws, schema: TableSchema) -> tuple[int, list[Finding]]:
-    """Read a few items; return how many of the application's, and what is odd about them."""
+    """Read a few items; return how many are the application's, and what is wrong with them."""
     try:
         reply = await aws.dynamodb.scan(TableName=schema.name, Limit=SAMPLE)
     except AwsError as error:
@@ -44,7 +44,7 @@ async def sample_findings(app: App, aws: Aws, schema: TableSchema) -> tuple[int,
 
 
 def odd_items(app: App, schema: TableSchema, items: Iterable[Mapping[str, Wire]]) -> list[Finding]:
-    """Return what is odd about items, each kind once with how many items it is about."""
+    """Return what is wrong with items: one finding for each kind, with the number of its items."""
     matchers = {entity: Matcher(entity, schema) for entity in app.known}
     decoders = {entity: ImageDecoder(entity, schema) for entity in app.known}
     total: dict[str, int] = defaultdict(int)

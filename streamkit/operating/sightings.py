@@ -1,8 +1,8 @@
-"""Sightings: changes of an item that the stream still holds, and what consumers made of them.
+"""Find the changes of an item that the stream still holds, and what consumers made of them.
 
-In: an item, what consumers keep of it, and shards. Out: its changes, each with one word a consumer.
-A position that is past a change says nothing of what was parked, passed over, or done by functions:
-those are looked up. What cannot be told is `unknown`.
+In: an item, what consumers keep of it, and shards. Out: its changes, each with one word for each
+consumer. A position behind a change does not show whether the change was parked, passed over, or
+done by functions: those are looked up. What cannot be told is `unknown`.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from streamkit.processing.parking import Parked, lane_name
 from streamkit.source.lineage import Shard
 
 _EMPTY_MAX = 5
-"""Empty pages in a row that are taken for the tip: as many as sparse shards were seen to need."""
+"""So many empty pages in a row count as the tip: sparse shards were seen to need as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Sighting:
     """A change of the item in the stream.
 
     `states` says for each consumer what became of it: `held for` or `stuck for` handlers that have
-    parked it; `done`, where the written position is past it, or on Lambda the item's mark;
-    `before its start`; `to come`, where they are not; `unknown`. A position that led to nothing is
-    written a minute later, of a quiet shard in an hour.
-    `origin` is who made it, or `mark only`, of which no handler hears.
+    parked it; `done`, if the written position, or on Lambda the item's high-water mark, is past it;
+    `before its start`; `to come`, if they are not past it; `unknown`. A position without effects is
+    written a minute later, on a quiet shard an hour later. `origin` is the handler that wrote it,
+    or `mark only`: no handler receives such a change.
     """
 
     shard: str
@@ -54,8 +54,8 @@ class Sighting:
 class ItemView:
     """What one consumer keeps of an item, as its control items say.
 
-    `parked` are the changes in the item's own `lanes`, and those that are parked for recipients of
-    its fan-outs. `waits` names the handlers that a shard waits for.
+    `parked` are the changes in the item's own `lanes` (parked queues), and those that are parked
+    for recipients of its fan-outs. `waits` names the handlers that each shard waits for.
     """
 
     consumer: str
@@ -72,11 +72,11 @@ class ItemView:
     def state_of(
         self, handler: Handler, carriers: Sequence[Sequence[str]]
     ) -> tuple[str, tuple[str, ...]]:
-        """Return what the item's next change meets for a handler, and whom its shard waits for.
+        """Return the state that the item's next change meets, and the handlers its shard waits for.
 
         Args:
-            handler: of this consumer.
-            carriers: the shards that may carry it, each with its parents.
+            handler: a handler of this consumer.
+            carriers: the shards that may carry the change, each with its parents.
         """
         lane = self.lanes.get(lane_name(handler.name, self.key))
         if lane is not None:
@@ -93,7 +93,7 @@ class ItemView:
         return ("waits" if all(each) else "may wait"), names
 
     def became(self, shard: str, record: Record) -> str:
-        """Say what became of a change of the item."""
+        """Return what became of a change of the item."""
         for word, stuck in (("stuck", True), ("held", False)):
             names = sorted(
                 {p.handler for p in self._parked(record) if self.lanes[p.lane].stuck is stuck}
@@ -117,13 +117,13 @@ class ItemView:
 async def view_item(
     app: App, store: CursorStore, handlers: Sequence[Handler], key: ItemKey
 ) -> ItemView:
-    """Read what an app's consumer keeps of an item that these handlers of it listen to."""
+    """Read what an app's consumer keeps of an item; `handlers` of it listen to the item."""
     cursors = await every_cursor(store)
     own = await read_lanes(store, [lane_name(handler.name, key) for handler in handlers])
     parked = await list_parked(store, own)
     fanned = {handler.name for handler in handlers if handler.broadcast is not None}
     apart: list[HeldLane] = []
-    if fanned:  # lanes of recipients have names of their own
+    if fanned:  # a recipient's queue has a name of its own
         apart = [lane for lane in await held_lanes(store, cursors) if lane.handler in fanned]
         parked += [p for p in await list_parked(store, apart) if p.to]
     seen = await Roster(store).look()
@@ -155,7 +155,7 @@ def _by_position(cursor: Cursor | None, record: Record) -> str:
 def carriers_of(shards: Sequence[Shard], seen: Sequence[str]) -> list[list[str]]:
     """Return the open shards that may carry an item's next change, each with its parents.
 
-    An item stays in the last shard that it was seen in, and then in a child of it.
+    An item stays in the last shard that it was seen in, and moves from there to a child of it.
     """
     parents = {shard.id: shard.parent for shard in shards}
     lines = [line_of(shard.id, parents) for shard in shards if shard.ending is None]
@@ -177,7 +177,7 @@ def line_of(shard: str, parents: Mapping[str, str | None]) -> list[str]:
 
 
 def sighting_of(shard: str, record: Record, views: Iterable[ItemView]) -> Sighting:
-    """Say what a record of the item is, and what became of it."""
+    """Return what a record of the item is, and what became of it."""
     mark = read_origin(record.old_image, record.new_image)
     return Sighting(
         shard=shard,
@@ -192,7 +192,7 @@ def sighting_of(shard: str, record: Record, views: Iterable[ItemView]) -> Sighti
 
 @dataclass
 class ShardLook:
-    """One shard being read from its oldest record, as far as `pages` go."""
+    """One shard that is read from its oldest record, for up to `pages` pages."""
 
     aws: Aws
     arn: str
@@ -213,7 +213,7 @@ class ShardLook:
             except AwsError as error:
                 if trouble_of(error) not in (Trouble.MISSING, Trouble.TRIMMED, Trouble.EXPIRED):
                     raise
-                self.ended = trouble_of(error) is Trouble.MISSING  # it is trimmed by now
+                self.ended = trouble_of(error) is Trouble.MISSING  # the shard was trimmed meanwhile
                 return
             self.pages -= 1
             for record in page.records:

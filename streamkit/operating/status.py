@@ -1,10 +1,12 @@
-"""Status: where a consumer stands, for people and programs.
+"""Read the state of a consumer, for people and programs.
 
 In: an app and clients. Out: one `Status`: generation, workers, the shards as a tree with owner,
 position and lag, and what is parked. Control items are read through their directories, never by a
-scan. It is a snapshot of things that move: a shard may change hands while it is read.
+scan. The parts are read one after the other: a shard may change its owner meanwhile. A parked queue
+is called lane in the code.
 
-Ages are differences of two machines' clocks and label things for people; nothing decides by them.
+Ages are differences between clocks of two machines; they only inform people, and no code decides by
+them.
 """
 
 from collections import Counter
@@ -32,12 +34,12 @@ from streamkit.running.lag import Lag, listens, time_to_loss
 from streamkit.surroundings import survey
 
 _SILENT_SECONDS, _SILENT_LEASES = 30.0, 4
-"""Ten heartbeats by default. What others take for dead they measure on clocks of their own."""
+"""Ten heartbeats by default; whether a worker is dead is judged by other workers' own clocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker whose heartbeat item is there; one that was killed leaves it behind.
+    """A worker that has a heartbeat item; a worker that was killed leaves its item behind.
 
     `throttled` counts calls that AWS has throttled since it began. `silent`: its last heartbeat is
     older, by this process's clock, than four of the worker's leases, and than half a minute.
@@ -60,10 +62,10 @@ class ShardStatus:
     """One shard's cursor.
 
     `depth` is its generation in the tree of splits that is still known. `held_lanes` includes the
-    lanes that its parents held; `parked` counts by handler what was parked here. `lost` is when
-    records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0: never).
-    `waits_for` names handlers that hold it up: a change of theirs fails, and is tried until it
-    succeeds, because of `on_failure="block"` or an open breaker.
+    queues that its parents had parked; `parked` counts by handler what was parked here. `lost` is
+    when records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0:
+    never). `waits_for` names handlers that delay it: a change of theirs fails, and is retried until
+    it succeeds, because of `on_failure="block"` or an open breaker.
     """
 
     name: str
@@ -85,16 +87,15 @@ class ShardStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One consumer. `shards` stand in the order of their tree, parents before their children.
+    """The state of one consumer; `shards` are in tree order, parents before their children.
 
     `time_to_loss_seconds` is what is left until the oldest unread change of any shard is trimmed,
-    those in `unread_shards` included: open shards that none of the `workers` has, or that have no
-    cursor yet.
-    `since` is from when on changes count (0: all), `lost` when the stream as a whole was replaced,
-    `paused` since when it is paused (0: it is not). `host` is who runs it: workers, functions, or a
-    move for now; what functions have read is known to their mapping alone. `operations` are under
-    way; `audit` says who began rebuilds, moves and rewinds, and when, the newest last. Migrations
-    have trails of their own.
+    those in `unread_shards` included: open shards that none of the `workers` owns, or that have no
+    cursor yet. Changes count from `since` on (0: all), `lost` is when the stream as a whole was
+    replaced, `paused` is since when it is paused (0: it is not). `host` runs it: workers,
+    functions, or a move that is under way; only their mapping knows what functions have read.
+    `operations` are under way; `audit` says who began rebuilds, moves and rewinds, and when, the
+    newest last. Migrations keep audits of their own.
     """
 
     consumer: str
@@ -121,25 +122,25 @@ class Status:
 
     @property
     def lost_shards(self) -> tuple[str, ...]:
-        """The shards that have lost records, or may have, passed over or not yet."""
+        """The shards that have lost records, or may have, whether passed over or not."""
         return tuple(s.name for s in self.shards if s.lost or s.lag == "lost")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {**asdict(self), "lost_shards": self.lost_shards}
 
 
 async def read_status(
     app: App, aws: Aws, *, clock: Clock | None = None, look_into_stream: bool = True
 ) -> Status:
-    """Read where an app's consumer stands.
+    """Read the state of an app's consumer.
 
     Args:
-        app: whose consumer.
+        app: the app whose consumer is read.
         aws: open clients.
-        clock: labels ages.
-        look_into_stream: measure the lag with a few `GetRecords` calls a shard; without them it
-            is an upper bound that grows by an hour on a quiet shard.
+        clock: computes ages.
+        look_into_stream: measure the lag with a few `GetRecords` calls a shard; without them it is
+            an upper bound that can be an hour too high on a quiet shard.
 
     Raises:
         ConfigurationError: the table is missing or has no stream, or may not be described.
@@ -234,7 +235,7 @@ def _shards(
 def waits_by_shard(
     cursors: Mapping[str, Cursor], members: Mapping[str, Member]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the handlers that shards wait for, as the owner of each says."""
+    """Return the handlers that each shard waits for, as its owner reports them."""
     found: dict[str, tuple[str, ...]] = {}
     for name, cursor in cursors.items():
         owner = members.get(cursor.owner or "")
@@ -263,7 +264,7 @@ def _by_handler(parked: Iterable[Parked]) -> dict[str, int]:
 
 
 def _worst(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
-    """Return the largest lag; None if there is no shard, or one of which nothing is known."""
+    """Return the largest lag; None if there is no open shard, or the lag of one is unknown."""
     seconds = [lags[name].seconds for name, cursor in cursors.items() if not cursor.finished]
     known = [value for value in seconds if value is not None]
     return max(known) if known and len(known) == len(seconds) else None

@@ -1,11 +1,11 @@
-"""Unread: how far behind each shard is, those included that have no cursor because nobody has come.
+"""Measure how far behind each shard is, including shards that have no cursor yet.
 
       finished, or read to its end ──► its children ──► theirs …
 
 In: a consumer's cursors, and the stream. Out: the lag of each shard. A child without a cursor ages
-like all that is unread: its parent's end was not read before the last worker stopped, or it was not
-listed when its parent ended. It is found by its parent, so that the calls of `DescribeStream`, of
-which a stream takes ten a second from everybody, are as few as such parents are.
+like every unread shard: the last worker stopped before it read the parent's end, or the child was
+not listed when its parent ended. A child is found by its parent: then `DescribeStream`, which all
+callers of a stream together may call ten times a second, is called only once for each such parent.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,15 @@ UNREAD = "unread"
 """The state of a shard that has no cursor."""
 _SHARDS_AT_ONCE = 8
 _ASKED_MAX = 50
-"""Parents whose children are asked for; of more it is known only that they have some."""
+"""Parents whose children are listed; of any further parent it is known only that it has some."""
 _ASK_SECONDS = 0.25
 
 
 @dataclass
 class Unread:
-    """The shards of one consumer with their lags; `cursors` are those that would be begun, too.
+    """The shards of one consumer with their lags; `cursors` includes cursors that would be begun.
 
-    `founded` is when the consumer began. Lags are what the cursors say until the stream is looked
-    into.
+    `founded` is when the consumer began. Until the stream is read, lags are what the cursors say.
     """
 
     cursors: dict[str, Cursor]
@@ -44,7 +43,7 @@ class Unread:
     _asked: int = 0
 
     def __post_init__(self) -> None:
-        """Let every shard that has ended have a child, and every shard a lag."""
+        """Give every shard that has ended a child, and every shard a lag."""
         parents = {cursor.parent for cursor in self.cursors.values()}
         ended = [c for c in self.cursors.values() if c.finished and c.name not in parents]
         self.cursors |= {_awaited(cursor): _begun(cursor, _awaited(cursor)) for cursor in ended}
@@ -52,7 +51,7 @@ class Unread:
         self.lags |= {n: bound(c, now, self.founded) for n, c in self.cursors.items()}
 
     async def look(self, aws: Aws, stream_arn: str, wants: Callable[[Record], bool]) -> None:
-        """Measure the lags in the stream, of children that have no cursor too."""
+        """Measure the lags in the stream, also of children that have no cursor."""
         reading, asking = anyio.Semaphore(_SHARDS_AT_ONCE), anyio.Lock()
 
         async def look(cursor: Cursor) -> None:
@@ -76,7 +75,7 @@ class Unread:
                     group.start_soon(look, cursor)
 
     async def _children_of(self, aws: Aws, stream_arn: str, parent: Cursor) -> list[Cursor]:
-        """Ask for the children of a shard that has ended; return those without a cursor."""
+        """List the children of a shard that has ended; return those without a cursor."""
         awaited = _begun(parent, _awaited(parent))
         self.cursors[awaited.name] = awaited
         self.lags[awaited.name] = bound(awaited, self.clock.time(), self.founded)
@@ -89,7 +88,7 @@ class Unread:
             return []
         await anyio.sleep(_ASK_SECONDS)
         children = [_begun(parent, shard.id) for shard in shards if shard.id not in self.cursors]
-        if shards:  # else they are listed later
+        if shards:  # without any they are listed later
             del self.cursors[awaited.name]
         self.cursors |= {child.name: child for child in children}
         return children
