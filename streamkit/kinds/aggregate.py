@@ -1,4 +1,4 @@
-"""Aggregates: items that follow, exactly, from the items of a group.
+"""Declare aggregates: items that follow exactly from the items of a group.
 
     @app.aggregate
     class BrandLikes(Aggregate[BrandLike], pk="BRANDLIKES#{brand}", sk="BRANDLIKES#{brand}"):
@@ -6,10 +6,10 @@
         likes: Annotated[int, Count()] = 0
 
 An aggregate is a function from one item image to contributions. What a change adds is
-contribution(new) - contribution(old), so inserts, deletes, expiries, edits and moves between
-groups need no special case. The items are streamkit's own: nothing else should write them.
+contribution(new) - contribution(old), so inserts, deletes, expiries, edits and moves between groups
+need no special case. The items belong to streamkit: nothing else should write them.
 
-How the items are kept is said by class keywords: see `Aggregate`.
+Class keywords say how the items are kept: see `Aggregate`.
 """
 
 import ast
@@ -43,11 +43,11 @@ from streamkit.model.parts import Parts
 E = TypeVar("E", bound=Entity)
 
 Groups = Key[Any] | Iterable[Key[Any]] | None
-"""Which groups an item belongs to: one, several, or none."""
+"""The groups that an item belongs to: one, several, or none."""
 
 
 class Aggregate(Entity, Generic[E]):
-    """The base of aggregates. A subclass names its source, its keys and its measures.
+    """The base of aggregates; a subclass names its source, its keys and its measures.
 
     An item counts in the group whose key has the item's fields, unless `group` says otherwise.
 
@@ -55,18 +55,19 @@ class Aggregate(Entity, Generic[E]):
 
     Args:
         spread: keep each group in so many parts (up to 64), so that commits of different shards
-            seldom meet at one. `Table` reads them as one item, all of them each time. Nothing can
+            seldom conflict. `Table` reads them as one item, all of them each time. No handler can
             listen to the parts.
         remove_empty: delete a group once every measure of it is zero.
         onto: an entity of the application's whose items take the contributions; then there is no
             `pk` or `sk`, `group` returns that entity's keys, and each measure's field is a number
-            field of it, with the same attribute name. Each write costs as much as the whole item
-            is large, and wherever the application puts the whole item, it puts its own count.
-        missing: what a contribution does where the item of `onto` is not there: `skip` (the
+            field of it, with the same attribute name. Each write costs as much as the whole item is
+            large, and where the application puts the whole item, it overwrites the count with its
+            own.
+        missing: what happens to a contribution if the item of `onto` does not exist: `skip` (the
             default) drops it, `create` makes an item of key and count, `park` parks the change.
-        approximate: one plain update for each item and page, sent after its commit: half the
-            price, no place in the transaction. A crash in between loses it, a time-out may double
-            it. For page views, not for money.
+        approximate: one plain update for each item and page, sent after its commit: half the price,
+            no place in the transaction. A crash in between loses it, a time-out may double it. For
+            page views, not for money.
     """
 
     __measures__: ClassVar[dict[str, Measure]] = {}
@@ -105,11 +106,11 @@ class Aggregate(Entity, Generic[E]):
 
     @classmethod
     def group(cls, item: E, /) -> Groups:
-        """Say which group an item belongs to: a key of this class, several, or None.
+        """Return the group that an item belongs to: a key of this class, several, or None.
 
         An aggregate that does not define it groups by the fields of its key, which are fields of
         the source, too; an item in which one of them is None is in no group. A `group` of your own
-        must depend on the item alone, because it is asked for the old image and the new one.
+        must depend on the item alone, because it is called for the old image and the new one.
         """
         stored = stored_as(cls)
         fields = {name: getattr(item, name) for name in spec_of(stored).key_names}
@@ -119,9 +120,9 @@ class Aggregate(Entity, Generic[E]):
     def members(cls, /, *args: Any, **fields: Any) -> Query[E]:  # noqa: ARG003 - subclasses use them
         """Return the query of a group's items, given the fields of the group's key by name.
 
-        Needed by `Min`, `Max`, `First`, `Last` and `Top`, when the best one leaves: it reads the
-        partition of the source's table that holds the group, strongly consistent. What it finds
-        beside the group's items is left out.
+        `Min`, `Max`, `First`, `Last` and `Top` need it when the best item leaves: the handler reads
+        the partition of the source's table that holds the group, strongly consistent. Items in the
+        partition that are not of the group are ignored.
         """
         raise DeclarationError(f"{Declaration.of(cls)}: its measures need members()")
 
@@ -176,8 +177,8 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
     """Make the handler that keeps an aggregate.
 
     Raises:
-        DeclarationError: it has no measure, no source, or no group that can be told, or its options
-            do not fit.
+        DeclarationError: it has no measure, no source, or no group that can be found, or its
+            options do not fit.
     """
     declared = Declaration.of(aggregate)
     source = source_of(aggregate)
@@ -215,7 +216,7 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
 
 
 def _definition(aggregate: type[Aggregate[Any]]) -> str:
-    """Return a digest that changes when the aggregate's value would, and not with a comment."""
+    """Return a digest that changes when the aggregate's value would; comments do not change it."""
     stored = stored_as(aggregate)
     spec = spec_of(stored)
     try:
@@ -223,7 +224,7 @@ def _definition(aggregate: type[Aggregate[Any]]) -> str:
     except (OSError, TypeError, SyntaxError):
         text = repr([aggregate.group.__func__.__code__.co_code, sorted(aggregate.__measures__)])  # type: ignore[attr-defined]
     templates = (spec.pk.text, spec.sk.text if spec.sk else "")
-    # A keyword's value may be inherited, or come from elsewhere: the text alone does not tell.
+    # A keyword's value may be inherited, or defined elsewhere: the source text alone is not enough.
     said = (aggregate.__options__.text, repr(aggregate.__until__))
     return hashlib.blake2b(repr((text, templates, *said)).encode(), digest_size=8).hexdigest()
 

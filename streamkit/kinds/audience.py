@@ -1,8 +1,8 @@
-"""Audiences: who a fan-out is for, page by page, from any place on.
+"""Read the recipients of a fan-out, page by page, from any place on.
 
 An audience is a query, several (the partitions of a sharded collection), a scan of a sparse index,
 or an async generator of the user's. In: what the user's function returned for a change, and a
-token. Out: recipients, each with the token to go on after it: a text that is kept in the table.
+token. Out: recipients, each with the token to continue after it: a text that is kept in the table.
 """
 
 import base64
@@ -27,16 +27,19 @@ Source: TypeAlias = Query[Any] | Scan[Any]
 Audience: TypeAlias = Union[  # noqa: UP007 - read by people
     Source, Sequence[Source], AsyncIterator[tuple[str, Any]], None
 ]
-"""What an audience function may return. A generator yields a token and a recipient each time, and
-is called with `after=`, the token of the last recipient that is done, or None."""
+"""What an audience function may return.
+
+A generator yields a token and a recipient each time. It is called with `after=`, the token of the
+last recipient that is done, or None.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """One of an audience: what the handler is given, and the token to go on after it.
+    """One of an audience: what the handler receives, and the token to continue after it.
 
-    `name` tells recipients of one fan-out apart. `item` is its key in the table, if it has one.
-    `error` says why it cannot be given.
+    `name` identifies a recipient within one fan-out. `item` is its key in the table, if it has one.
+    `error` says why the handler cannot receive it.
     """
 
     to: Any
@@ -48,7 +51,7 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class AudiencePage:
-    """Some recipients, and the token after them; None when nobody comes after."""
+    """Some recipients, and the token after them; None when no recipient follows."""
 
     recipients: Sequence[Recipient]
     next: str | None
@@ -56,7 +59,7 @@ class AudiencePage:
 
 @dataclass(frozen=True, slots=True)
 class AudienceReader:
-    """Reads the audiences of one fan-out. Items of the entities in `by_key` are given as keys.
+    """Reads the audiences of one fan-out; items of the entities in `by_key` are passed as keys.
 
     A generator has so many `seconds` for a page: what it has yielded by then is the page.
     """
@@ -73,7 +76,7 @@ class AudienceReader:
 
         Raises:
             TypeError: the audience function returned something else.
-            TimeoutError: nobody came in time.
+            TimeoutError: no recipient came in time.
         """
         if inspect.isasyncgenfunction(self.audience):
             return await self._generated(change, token, limit)
@@ -180,7 +183,7 @@ def _item_key(item: Mapping[str, Wire], table: Table) -> ItemKey:
 
 
 def _token(number: int, after: Mapping[str, Wire] | None) -> str:
-    """Write down a place: in which of the sources, and after which item of it."""
+    """Encode a place: the number of the source, and the item of it to continue after."""
     place = None
     if after is not None:
         place = {

@@ -1,4 +1,4 @@
-"""Time buckets: groups by hour, day or month, and until when such a group lives. Pure.
+"""Group by hour, day or month, and say until when such a group lives. Pure.
 
     class StatesPerDay(Aggregate[Log], pk="DEVICE#{device}", sk="DAY#{day:%Y-%m-%d}"):
         device: str
@@ -11,7 +11,7 @@
             return cls.key(device=log.device, day=bucket(log.date, "day", tz="Europe/Berlin"))
 
 In: moments with a time zone, and the name of a time zone: none is ever guessed. On failure:
-`ValueError`, which parks the change whose group it was to be.
+`ValueError`, which parks the change.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ Unit = Literal["year", "month", "week", "day", "hour", "minute"]
 
 
 def bucket(moment: datetime, unit: Unit, *, tz: str | tzinfo) -> datetime:
-    """Return the start of the bucket that a moment falls in, as it is called in a time zone.
+    """Return the start of the bucket that contains a moment, in a time zone.
 
     A day in which clocks change has 23 or 25 hours and is one bucket; the hour that happens twice
-    is two, told apart by their offsets from UTC. So put the offset into keys of hours (`{hour}`,
-    or `{hour:%Y-%m-%dT%H%z}`), or take hours in UTC, which also sort.
+    is two buckets, which differ by their offsets from UTC. So put the offset into keys of hours
+    (`{hour}`, or `{hour:%Y-%m-%dT%H%z}`), or take hours in UTC, which also sort.
 
     Args:
-        moment: with a time zone, any.
+        moment: a moment with any time zone.
         unit: `year`, `month`, `week`, `day`, `hour` or `minute`.
         tz: a name such as `Europe/Berlin` or `UTC`, or a `tzinfo`.
 
@@ -50,8 +50,8 @@ def bucket(moment: datetime, unit: Unit, *, tz: str | tzinfo) -> datetime:
     elif unit == "hour":
         start = local.replace(minute=0, second=0, microsecond=0)
     else:
-        # Midnight is the first of two where there are two, and where there is none the day
-        # begins later: what the way through UTC makes of it.
+        # If midnight happens twice, the first one counts; if there is none, the day begins later:
+        # the conversion to UTC and back gives that.
         start = local.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
         if unit == "week":
             start -= timedelta(days=start.weekday())
@@ -77,13 +77,13 @@ def _zone(tz: str | tzinfo) -> tzinfo:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Until when a time bucket lives: `keep` after the moment in a field of its key.
+    """Says until when a time bucket lives: `keep` after the moment in a field of its key.
 
-    In the annotation of an `EpochSeconds` field. Every contribution writes it; one to a bucket
-    whose time was over before the change was made is dropped, because DynamoDB may have deleted the
-    item. Name the attribute as the table's TTL attribute is named.
+    Put it in the annotation of an `EpochSeconds` field. Every contribution writes the field; a
+    contribution to a bucket that had ended before the change was made is dropped, because DynamoDB
+    may have deleted the item. Give the attribute the name of the table's TTL attribute.
 
-    A field that holds a `date` begins where `tz` says that the day does.
+    A field that holds a `date` begins at the start of that day in `tz`.
     """
 
     field: str
@@ -102,5 +102,5 @@ class Until:
             start = datetime(start.year, start.month, start.day, tzinfo=zone).astimezone(UTC)
         if not isinstance(start, datetime) or start.tzinfo is None:
             raise ValueError(f"Until({self.field!r}): the group's key has no such moment")
-        # In UTC, because a day is 24 hours of keeping, and not what the clock on the wall says.
+        # In UTC, because a day of `keep` is 24 hours, also when clocks change.
         return (start.astimezone(UTC) + self.keep).replace(microsecond=0)

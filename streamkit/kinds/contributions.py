@@ -1,8 +1,8 @@
-"""Contributions: what one change adds to the groups of an aggregate, and where it goes. Pure.
+"""Compute what one change adds to the groups of an aggregate, and where it is stored. Pure.
 
-In: an aggregate, and a change's images. Out: one effect for each group that the change means
-anything to: contribution(new) - contribution(old). On failure: what `group` or a measure raises,
-or a number of more than 38 digits (`ArithmeticError`); the change is parked for it.
+In: an aggregate, and a change's images. Out: one effect for each group that the change affects:
+contribution(new) - contribution(old). On failure: what `group` or a measure raises, or
+`ArithmeticError` for a number of more than 38 digits; the change is then parked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from streamkit.kinds.aggregate import Aggregate
 
 LAST_CHANGE = "_sk_last"
-"""The attribute that holds the id of the last change that added, where emptied groups go."""
+"""The attribute that holds the id of the last change that added, if emptied groups are removed."""
 
 
 def stored_as(aggregate: "type[Aggregate[Any]]") -> type[Entity]:
-    """Return the entity whose items hold an aggregate: itself, or what it is kept onto."""
+    """Return the entity whose items hold an aggregate: itself, or the entity of `onto`."""
     return aggregate.__options__.onto or aggregate
 
 
@@ -90,7 +90,7 @@ def _not_zero(amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
 def placed(
     aggregate: "type[Aggregate[Any]]", effects: Iterable[Accumulate], change: Change[Any]
 ) -> list[Effect]:
-    """Send contributions where the aggregate's options say; those to expired buckets are dropped.
+    """Return contributions as the aggregate's options store them, without expired buckets.
 
     Raises:
         ValueError: a group has no moment where `Until` looks for one.
@@ -105,14 +105,14 @@ def placed_by(
     event: str,
     at: datetime,
 ) -> list[Effect]:
-    """Do the same for contributions that come from no change.
+    """Return the same for contributions that do not come from a change.
 
     Args:
-        aggregate: whose they are.
+        aggregate: the aggregate of the contributions.
         effects: the contributions.
-        writer: a shard, or who else adds; it chooses the part of a spread group.
-        event: never used before for this group.
-        at: when it happens; buckets that are over then are left out.
+        writer: a shard, or another writer; it chooses the part of a spread group.
+        event: an id that was never used before for this group.
+        at: the time of the contributions; buckets that are over then are left out.
     """
     options, until = aggregate.__options__, aggregate.__until__
     part = part_of_shard(writer, options.spread)

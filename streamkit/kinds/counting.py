@@ -1,24 +1,25 @@
-"""Counting what is there already: an aggregate's handler while a build of it is under way.
+"""Count items that exist already: an aggregate's handler while a build of it is under way.
 
-The ledger says of each source item what is in the aggregate already. The first change of an item
-that is counted adds c(new) - that, whatever its old image was, and makes the entry *live*; later
-ones add c(new) - c(old), as ever. The scan, which comes to every item once, adds c(image) and notes
-it IF there is no entry. So the aggregate is the sum of what the ledger says, at every moment, and
-it does not matter who comes to an item first.
+The ledger says for each source item what is in the aggregate already. The first change of an item
+that is counted adds c(new) - ledger entry, whatever its old image was, and makes the entry *live*;
+later changes add c(new) - c(old), as usual. The scan, which reads every item once, adds c(image)
+and writes the entry IF there is none. So the aggregate is always the sum of what the ledger says,
+and it does not matter whether a change or the scan reaches an item first.
 
-A change that is much younger than the end of the scan is the first of its item after it, or comes
-after one that made the entry live: what the ledger says is what its old image contributes. There
-the image is believed, because Lambda functions that count live already may be at work beside this.
+A change that is much younger than the end of the scan is the first of its item after the scan, or
+comes after one that made the entry live: in both cases its old image contributes what the ledger
+says. Such a change uses the image, because Lambda functions that count live already may run beside
+this.
 
-While the old contents are emptied only functions come here, for as long as they go on that began
-then: an item without an entry is not counted, IF it still has none; who counts by the ledger beside
-them, or the scan, sees all that they have passed over.
+While the old contents are emptied, only functions use this handler, as long as invocations run that
+began then: an item without an entry is not counted, IF it still has none; handlers that count by
+the ledger beside them, or the scan, see everything that they have passed over.
 
-The order of an item's changes matters meanwhile: one that is parked holds the item's lane, and is
-retried as what it was parked as.
+The order of an item's changes matters during a build: a parked change queues the later changes of
+the item, and is retried by the same counting.
 
 In: a change, or an image. Out: effects, and entries as text. On failure: what `group` or a measure
-raises; the change is parked for it.
+raises; the change is then parked.
 """
 
 import json
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from streamkit.table import Table
 
 Extremes = Callable[[Change[Any], "Table"], Awaitable[list[Effect]]]
-"""What a change means to an aggregate beside its sums, for those that have extremes."""
+"""Computes a change's effects on the extremes of an aggregate, beside its sums."""
 
 
 def counting_handler(
@@ -52,7 +53,7 @@ def counting_handler(
     build: Build,
     extremes: Extremes | None = None,
 ) -> Handler:
-    """Return what takes the place of an aggregate's handler in one build, as it stands."""
+    """Return the handler that replaces an aggregate's own in one build, in its present state."""
 
     async def run(change: Change[Any], ledger: Ledger, **tools: Any) -> list[Effect]:
         effects = []
@@ -92,7 +93,7 @@ async def _by_ledger(
 
 
 def entry_text(aggregate: "type[Aggregate[Any]]", item: Entity) -> str:
-    """Return what an image contributes, as an entry says it."""
+    """Return what an image contributes, as an entry stores it."""
     stored = stored_as(aggregate)
     return json.dumps(
         [

@@ -1,19 +1,19 @@
-"""Derived items: items that follow from one item, and are there as long as it is.
+"""Declare derived items, which follow from one source item and exist as long as it does.
 
     @app.derive
     def email_marker(customer: Customer) -> CustomerEmail:
         return CustomerEmail(email=customer.email, username=customer.username)
 
 The function turns an item into the items that it implies: one, several or none. They are put and
-deleted with their source, and say in an attribute of their own, `_sk_of`, which source that is. An
-item of the application's, or of another source, is never overwritten: the change is parked, and
-tried again until the place is free. One that is there already and equal is taken over.
+deleted with their source, and name their source in an attribute of their own, `_sk_of`. An item of
+the application's, or of another source, is never overwritten: the change is parked, and retried
+until the place is free. An item that is there already and equal is taken over.
 
-A place is free, too, when the source that holds it does not imply its item any more, and only its
-own change has yet to say so: sources that exchange what they imply, in one transaction and in a
-circle of any length, would else wait for each other for ever. This is looked up only where a place
-was found taken. There a change that is out of date also leaves out what its own source does not
-imply any more: a later change of the source deletes it anyway.
+A place is also free when the source that holds it does not imply its item any more, and only that
+source's own change is still to be processed: otherwise sources that exchange what they imply, in
+one transaction and in a circle of any length, would wait for each other for ever. This is looked up
+only where a place was found taken. A change that is out of date then also leaves out what its own
+source does not imply any more: a later change of the source deletes it anyway.
 """
 
 import inspect
@@ -38,12 +38,12 @@ OWNER = "_sk_of"
 """The attribute of a derived item that names its source."""
 
 Conflict = Literal["park", "skip"]
-"""Whether a change whose derived item finds its place taken is parked, or the item left out."""
+"""What happens if a derived item's place is taken: the change is parked, or the item left out."""
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """One function that derives items. `siblings` are all of its app's, by name."""
+    """One function that derives items; `siblings` are all derivations of its app, by name."""
 
     name: str
     function: Callable[..., Any]
@@ -52,9 +52,9 @@ class Derivation:
     siblings: "Mapping[str, Derivation]"
 
     def run(self, change: Change[Any]) -> list[Effect]:
-        """Return what turns a source's old derived items into its new ones.
+        """Return the effects that turn a source's old derived items into its new ones.
 
-        Where a place is taken the commit is refused, and the change is `settled` instead.
+        If a place is taken the commit is refused, and the change is run by `settle` instead.
         """
         mine = Attr(OWNER).eq(self._owner(change))
         return [
@@ -63,7 +63,7 @@ class Derivation:
         ]
 
     async def settle(self, change: Change[Any], **tools: Any) -> list[Effect]:
-        """Return the same where places are taken, as those stand who hold them now."""
+        """Return the same effects where places are taken; read the items that hold them."""
         table: Table = tools[AUDIENCE]
         owner, effects = self._owner(change), self._deletions(change)
         mine = Attr(OWNER).eq(owner)
@@ -108,9 +108,9 @@ class Derivation:
     async def _implied(
         self, owner: str, key: Key[Any], table: Table, *, check: bool = True
     ) -> bool:
-        """Say whether an owner, as it is now, implies an item; what cannot be told is implied.
+        """Return whether an owner implies an item now; also True if that cannot be known.
 
-        With `check` the result stands only while the owner stays as it is read here.
+        With `check` the result holds only while the owner stays as it is read here.
         """
         try:
             name, pk, sk = json.loads(owner)
@@ -131,7 +131,7 @@ def derive_handler(
     policy: Policy,
     siblings: dict[str, Derivation],
 ) -> Handler:
-    """Make the handler that keeps the items a function derives; it becomes one of the `siblings`.
+    """Make the handler that keeps the items a function derives; add the function to the `siblings`.
 
     Raises:
         DeclarationError: it does not take one entity.
@@ -174,7 +174,7 @@ def _free(item: Entity, mine: ConditionBase) -> Condition:
 
 
 def _equals(item: Entity) -> ConditionBase:
-    """Return the condition that an item nobody derives is there, and is the same."""
+    """Return the condition that an equal item exists which has no owner."""
     condition = Attr(OWNER).not_exists()
     for name, value in item.model_dump(by_alias=True).items():
         empty = value is None or (isinstance(value, AbstractSet) and not value)

@@ -1,11 +1,12 @@
-"""Emptying: a group of an aggregate that holds nothing any more is deleted. For `remove_empty`.
+"""Delete a group of an aggregate once it holds nothing any more. For `remove_empty`.
 
-The aggregate's own items come back through the stream. When one tells that its group may be empty,
-all parts of the group are read, and if every measure is zero over them, they are deleted, each IF
-the last change that added to it is still the same; else nothing is done. Whoever adds afterwards
-begins the item anew; whoever came in between has left a record of its own, and is looked at then.
-That last change's id is in the item, because measures alone would not do: they may be zero again
-after others came and went, and with `Distinct` a value may have come that nobody asks about.
+The aggregate's own items come back through the stream. When a record shows that its group may be
+empty, all parts of the group are read, and if every measure is zero over them, they are deleted,
+each IF the last change that added to it is still the same; else nothing is done. A later
+contribution creates the item again; a contribution in between has left a record of its own, and the
+group is looked at then. The last change's id is stored in the item because measures are not enough:
+they may be zero again after further contributions, and with `Distinct` a contribution may add a
+value that the condition does not name.
 
 In: changes of the aggregate's items. Out: deletions of whole groups.
 """
@@ -61,7 +62,7 @@ def emptying_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handler
 
 
 def _may_be_empty(aggregate: type[Aggregate[Any]]) -> When | None:
-    """Return what one part tells of its group: all of it, where there is one part only."""
+    """Return the condition that one part shows an empty group; None if there are several parts."""
     if aggregate.__options__.spread > 1:
         return None
     names = attribute_names(aggregate)
@@ -80,6 +81,6 @@ def _group_of(item: Aggregate[Any]) -> Key[Any]:
 
 
 def _still(item: Mapping[str, Any]) -> Condition:
-    """Return the condition that nobody has added to an item since it was read."""
+    """Return the condition that nothing was added to an item since it was read."""
     last = Attr(LAST_CHANGE)
     return last.eq(decode(item[LAST_CHANGE])) if LAST_CHANGE in item else last.not_exists()

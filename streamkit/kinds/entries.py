@@ -1,12 +1,13 @@
-"""Entries: the best few of a group, each with the item that it comes from. Pure.
+"""Keep the best few entries of a group, each with the item that it comes from. Pure.
 
-In: the entries that stand, one source item and what it offers now. Out: the entries after it, or
-None if nothing that is known here can tell, because one of the best has left and what comes after
-it was never kept: then the group has to be read again.
+In: the present entries, one source item and what it offers now. Out: the entries after it, or None
+if they cannot be computed from these, because one of the best has left and the next one was never
+kept: then the group has to be read again.
 
-An item has at most one entry, found by its key: of equal values two are told apart, and what an
-item offered before needs not be known. Stored beside the aggregate's own attribute, as a list of
-`[rank, partition key, sort key]` in order, best first; the values themselves are in the attribute.
+An item has at most one entry, found by its key: the key distinguishes equal values, and it is not
+necessary to know what an item offered before. Entries are stored beside the aggregate's own
+attribute, as a list of `[rank, partition key, sort key]` in order, best first; the values
+themselves are in the attribute.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ from streamkit.model.codec import NUMBERS, AttributeValue, decode, encode
 from streamkit.model.keys import Key
 
 Rank = Decimal | str
-"""What entries are ordered by: numbers by value, all else by text that sorts as it should."""
+"""What entries are ordered by: numbers by value, all else by text that sorts in the right order."""
 
 Source = tuple[str, str]
 """A source item's keys; without a sort key the second is empty."""
@@ -27,7 +28,7 @@ Source = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one item offers: its rank, who it is, and the value to show (None shows nothing)."""
+    """What one item offers: its rank, its key, and the value to show (None shows nothing)."""
 
     rank: Rank
     source: Source
@@ -35,7 +36,7 @@ class Entry:
 
     @property
     def order(self) -> tuple[Rank, Source]:
-        """How entries compare; a tie is broken by the item's key, so that every worker agrees."""
+        """The order of entries; the item's key breaks a tie, so that every worker agrees."""
         return self.rank, self.source
 
 
@@ -57,10 +58,10 @@ class Ranking:
     def step(
         self, entries: Sequence[Entry], source: Source, offered: Entry | None
     ) -> list[Entry] | None:
-        """Return the entries once `source` offers this, and nothing else; None: read the group.
+        """Return the entries once `source` offers only this; None: the group has to be read.
 
-        No reading is needed when an entry improves, when it stays ahead of another one that is
-        kept, or when there is room: then every item of the group has its entry.
+        No read is needed when an entry improves, when it stays ahead of another entry that is kept,
+        or when there is room: then every item of the group has its entry.
         """
         rest = [entry for entry in entries if entry.source != source]
         mine = next((entry for entry in entries if entry.source == source), None)
@@ -75,14 +76,14 @@ class Ranking:
 
 
 def source_of_entry(key: Key[Any]) -> Source:
-    """Name a source item."""
+    """Return the keys of a source item."""
     return key.pk, key.sk or ""
 
 
 def rank_of(value: Any) -> Rank | None:
     """Return what a value is ordered by; None has no rank.
 
-    A moment with a time zone is ordered as an instant, one without as it reads.
+    A moment with a time zone is ordered as an instant, one without as its text.
 
     Raises:
         TypeError: values of this type have no order that could be kept.
@@ -109,14 +110,14 @@ def _text(moment: datetime) -> str:
 
 
 def stored_ranks(entries: Sequence[Entry]) -> AttributeValue:
-    """Return who the entries are, as it is stored."""
+    """Return the ranks and keys of the entries, as they are stored."""
     return encode([[entry.rank, *entry.source] for entry in entries])
 
 
 def read_entries(
     item: Mapping[str, AttributeValue], ranks: str, attribute: str, *, several: bool
 ) -> list[Entry]:
-    """Read the entries of an item: who they are from one attribute, their values from another.
+    """Read the entries of an item: their keys from one attribute, their values from another.
 
     Raises:
         ValueError: the attributes do not belong together; something else has written them.

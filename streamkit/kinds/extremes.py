@@ -1,12 +1,12 @@
-"""Extremes: measures that keep the best of a group instead of adding up. Pure.
+"""Define the measures that keep the best of a group instead of adding up. Pure.
 
     first: Annotated[datetime | None, Min("date")] = None
     last_state: Annotated[str | None, Last("state", by="date")] = None
     latest: Annotated[tuple[LatestDeal, ...], Top(25, by="deal_id", of=LatestDeal.of)] = ()
 
-Ordered by are numbers, strings, dates and moments, each stored as its field's type stores it.
-Where two items are equal the one with the larger key wins for `Max`, `Last` and `Top`, with the
-smaller for the others. An item whose value (or `by`) is None is left out.
+Items can be ordered by numbers, strings, dates and moments, each stored as its field's type stores
+it. If two items are equal the one with the larger key wins for `Max`, `Last` and `Top`, with the
+smaller for `Min` and `First`. An item whose value (or `by`) is None is left out.
 """
 
 from abc import ABC, abstractmethod
@@ -23,13 +23,13 @@ from streamkit.model.codec import AttributeValue
 from streamkit.model.schema import TableSchema
 
 REVISION = "_rev"
-"""Counts every contribution to an item that has extremes: a recompute stands only if it does."""
+"""Counts every contribution to an item with extremes: a recompute holds only if it is unchanged."""
 ENTRIES_REVISION = "_entries_rev"
-"""Counts those that changed any of the entries: what was added to them stands only if it does."""
+"""Counts contributions that changed entries: additions to them hold only if it is unchanged."""
 
 
 def ranks_attribute(attribute: str) -> str:
-    """Name the attribute that tells which items the values of `attribute` come from."""
+    """Return the attribute that stores which items the values of `attribute` come from."""
     return f"{attribute}_entries"
 
 
@@ -43,7 +43,7 @@ class Extreme(ABC):
 
     @property
     def ranking(self) -> Ranking:
-        """How many entries it keeps, and which."""
+        """How many entries it keeps, and from which end."""
         return Ranking(1, self.highest)
 
     @property
@@ -90,7 +90,7 @@ class Last(Extreme):
 
     @property
     def ordered_by(self) -> Value:
-        """What says which one is the last."""
+        """The field or function that decides which item is the last."""
         return self.by
 
     def shown(self, item: Any) -> Any:
@@ -109,14 +109,14 @@ class First(Last):
 class Top(Extreme):
     """The n highest items, in order; the lowest with `lowest=True`.
 
-    All are kept in one attribute, written whole whenever one of them changes: n times the size of
-    what `of` makes, plus about 20 bytes and the item's key for each. Together they count towards
-    the 400 KB of an item and the price of each write; keep `of` small.
+    All are kept in one attribute, which is written whole whenever one of them changes: n times the
+    size of what `of` makes, plus about 20 bytes and the item's key for each. Together they count
+    towards the 400 KB of an item and the price of each write; keep `of` small.
 
     Args:
         n: how many, 1 to 1000.
         by: a field, or a function of the item.
-        of: makes what is kept of an item; what it is ordered by, without it.
+        of: makes what is kept of an item; without it, the value that items are ordered by is kept.
         lowest: begin with the lowest.
     """
 
@@ -137,7 +137,7 @@ class Top(Extreme):
 
     @property
     def ordered_by(self) -> Value:
-        """What ranks the items."""
+        """The field or function that ranks the items."""
         return self.by
 
     def shown(self, item: Any) -> Any:
@@ -189,11 +189,11 @@ def standing(aggregate: type[Entity], name: str, item: Mapping[str, AttributeVal
 
 
 def check_extremes(aggregate: Any, source: type[Entity]) -> None:
-    """Find what is wrong with the measures that only a change would show.
+    """Refuse measures with an error that otherwise only a change would show.
 
     Raises:
-        DeclarationError: a measure names a field that the source does not have, its own field
-            could not be empty, or the items are kept in a way that extremes cannot be.
+        DeclarationError: a measure names a field that the source does not have, its own field could
+            not be empty, or the items are kept in a way that extremes cannot be.
     """
     _check_options(aggregate, aggregate.__options__)
     for name, extreme in extremes_of(aggregate).items():
@@ -211,7 +211,7 @@ def check_extremes(aggregate: Any, source: type[Entity]) -> None:
 
 
 def _check_options(aggregate: type[Entity], options: Options) -> None:
-    """Refuse what lets a group's revision begin anew, or keeps it in several places."""
+    """Refuse options that restart a group's revision, or that keep it in several places."""
     refused = {
         "spread=": options.spread > 1,
         "remove_empty=": options.remove_empty,

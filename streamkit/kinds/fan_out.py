@@ -1,4 +1,4 @@
-"""Fan-out: one change, many recipients, each with effects of its own.
+"""Declare fan-outs: one change, many recipients, each with effects of its own.
 
     def watchers(change: Inserted[Deal]) -> Query[BrandWatch]:
         return BrandWatch.query(brand=change.new.brand)
@@ -7,10 +7,11 @@
     def notify(change: Inserted[Deal], to: BrandWatch) -> Put[Message]:
         return Put(message_of(change.new, to.username)).only_if(absent, otherwise="omit")
 
-A small audience is served in the change's own commit. A larger one lets the change go into its
-lane, and the shard goes on; whoever owns the lane serves page after page, each committed together
-with the place that it reaches (see `broadcasting`). Recipients that come or go meanwhile may be
-served or not; nobody is served twice. The changes of one source item are fanned out one by one.
+A small audience is served in the change's own commit. For a larger one the change goes into its
+parked queue (called lane in the code), and the shard continues; the worker that owns the queue
+serves page after page, each committed together with the place that it reaches (see `broadcasting`).
+Recipients that come or go meanwhile may be served or not; none is served twice. The changes of one
+source item are fanned out one after the other.
 """
 
 import inspect
@@ -33,13 +34,13 @@ from streamkit.table import Table
 INLINE = 50
 """Recipients at most that are served in the change's own commit."""
 _EFFECTS_INLINE = 90
-"""Effects at most, so that others fit into the commit."""
+"""Effects at most, so that effects of other changes fit into the commit."""
 _SENDS_INLINE = 10
-"""Of these, deliveries at most: they are made one after the other, before the commit."""
+"""Deliveries at most among the effects: they are made one after the other, before the commit."""
 
 
 Serve = Callable[[Change[Any], Any, dict[str, Any]], Awaitable[tuple[Effect, ...]]]
-"""Makes the effects for one recipient: of the change, the recipient and what was asked for."""
+"""Makes the effects for one recipient, from the change, the recipient and the tools."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,12 @@ class Inline:
     most: int = INLINE
 
     async def run(self, change: Change[Any], **tools: Any) -> Result | Defer:
-        """Serve a small audience at once; leave a larger one to the change's lane.
+        """Serve a small audience at once; leave a larger one to the change's parked queue.
 
-        Leave it there, too, if one of them is poison, because there it holds up no other; and if
-        the run for one has read what another one's effects write: all of them are one result, in
-        which no run sees the effects of another, and there they are run one after the other.
+        Leave it there, too, if one recipient is poison, because there it does not delay the others;
+        and if the run for one recipient has read what the effects of another one write: inline, all
+        effects are one result, in which no run sees the effects of another; in the queue the runs
+        follow each other.
         """
         table: Table = tools[AUDIENCE]
         audience = await self._small_audience(change, table)
@@ -79,7 +81,7 @@ class Inline:
         return DEFER if len(effects) > _EFFECTS_INLINE or sends > _SENDS_INLINE else effects
 
     async def _small_audience(self, change: Change[Any], table: Table) -> list[Recipient] | None:
-        """Read an audience, if it is small."""
+        """Return an audience by name of recipient; None if it is not small."""
         found: dict[str, Recipient] = {}
         token = None
         while True:
@@ -106,7 +108,7 @@ def _addressed(effect: Effect, recipient: str) -> Effect:
 
 
 def server(function: Callable[..., Any], recipient: str) -> Serve:
-    """Return what serves recipients by a user's function, given as its parameter `recipient`."""
+    """Return what serves a recipient by a user's function, in its parameter `recipient`."""
 
     async def serve(change: Change[Any], to: Any, tools: dict[str, Any]) -> tuple[Effect, ...]:
         arguments = {name: tool for name, tool in tools.items() if name != AUDIENCE}
@@ -117,7 +119,7 @@ def server(function: Callable[..., Any], recipient: str) -> Serve:
 
 
 def check_audience(audience: Callable[..., Any]) -> None:
-    """Tell an audience from a handler that was decorated without one.
+    """Refuse a handler that was decorated without an audience.
 
     Raises:
         DeclarationError: it takes more than a change and `after`.
@@ -204,7 +206,7 @@ def _signature(
 
 
 def _recipient(annotation: Any) -> tuple[type[Entity] | None, bool]:
-    """Return the entity of recipients, and whether handlers are given keys; None for others."""
+    """Return the recipients' entity (None if they have none), and whether handlers receive keys."""
     origin = get_origin(annotation)
     if origin is Key:
         (entity,) = get_args(annotation)
@@ -215,7 +217,7 @@ def _recipient(annotation: Any) -> tuple[type[Entity] | None, bool]:
 
 
 def serving(handler: Handler, recipient: Recipient) -> Handler:
-    """Return a handler that serves one recipient of a fan-out, as read, and is none itself."""
+    """Return a plain handler that serves one recipient of a fan-out, as it was read."""
     broadcast = handler.broadcast
     if broadcast is None:
         return handler
@@ -229,7 +231,7 @@ def serving(handler: Handler, recipient: Recipient) -> Handler:
 
 
 def serving_one(handler: Handler, name: str) -> Handler:
-    """Return a handler that serves one recipient of a fan-out, by its name, and is none itself."""
+    """Return a plain handler that serves one recipient of a fan-out, found by its name."""
     broadcast = handler.broadcast
     if broadcast is None:
         return handler

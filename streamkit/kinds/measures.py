@@ -1,13 +1,13 @@
-"""Measures: how a field of an aggregate follows from the items of a group. Pure.
+"""Define how a field of an aggregate follows from the items of a group. Pure.
 
     likes: Annotated[int, Count()] = 0
     revenue: Annotated[Decimal, Sum("amount")] = Decimal(0)
     rating: Annotated[Decimal | None, Avg("stars")] = None
     buyers: Annotated[int, Distinct("buyer")] = 0
 
-A measure turns one item into amounts by attribute name; the aggregate adds the difference between
-a change's new and old amounts to the group. Amounts are exact decimals of 38 digits; a sum that
-does not fit raises, and the change is parked.
+A measure turns one item into amounts by attribute name; the aggregate adds the difference between a
+change's new and old amounts to the group. Amounts are exact decimals of 38 digits; a sum that does
+not fit raises, and the change is parked.
 """
 
 from collections.abc import Callable, Mapping
@@ -66,7 +66,8 @@ class Sum:
 class Avg:
     """The mean of a number over the group's items; None for an empty group.
 
-    Stored as `<attribute>_sum` and `<attribute>_count`; the mean is made when the item is read.
+    It is stored as `<attribute>_sum` and `<attribute>_count`; the mean is computed when the item is
+    read.
     """
 
     value: Value
@@ -95,10 +96,10 @@ class Avg:
 class Distinct:
     """How many different values the group's items have, exactly; None contributes nothing.
 
-    The item counts how often it has seen each value, in an attribute `<attribute>~<hash>` of about
-    35 bytes, which stays when the value is gone. So a group takes some 10,000 different values
-    before DynamoDB's 400 KB are full and its changes are parked, and each write of it costs a unit
-    for every KB that it has by then. Equal numbers are one value: 1, 1.0 and Decimal("1.00").
+    The group's item stores the count of each value in an attribute `<attribute>~<hash>` of about 35
+    bytes, which stays when the value is gone. So a group takes some 10,000 different values before
+    DynamoDB's 400 KB are full and its changes are parked, and each write of it costs a unit for
+    every KB that it has by then. Equal numbers are one value: 1, 1.0 and Decimal("1.00").
     """
 
     value: Value
@@ -126,7 +127,7 @@ def _digest(value: Any) -> str:
 
 
 def _canonical(wire: Any) -> Any:
-    """Write a wire value in one way, whatever the form of its numbers and the order of its parts.
+    """Return a wire value in one form, for all forms of its numbers and orders of its parts.
 
     Raises:
         ValueError: the value, such as a float that is not a number, cannot be stored.
@@ -144,12 +145,12 @@ def _canonical(wire: Any) -> Any:
 
 
 Measure = Count | Sum | Avg | Distinct
-"""What a field of an aggregate can be annotated with."""
+"""The measures that a field of an aggregate can be annotated with."""
 MEASURES = (Count, Sum, Avg, Distinct)
 
 
 def adds_up(measures: Mapping[str, Measure]) -> Callable[[str], bool]:
-    """Return what says of an attribute whether it holds an amount of one of the measures."""
+    """Return a function: whether an attribute holds an amount of one of the measures."""
     names = {
         stored
         for name, measure in measures.items()

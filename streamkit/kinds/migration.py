@@ -1,13 +1,13 @@
-"""Migrations, declared: a pure function that brings one item into a new shape.
+"""Declare migrations: a pure function that brings one item into a new shape.
 
     @app.migration("0003", Order)
     def order_status_date(status: str, date: str) -> Set[Order]:
         return Set(order_status_date=f"{status}#{date}")
 
-The parameters are the read set: fields of the entity, by name. A function that takes one parameter
-annotated with an entity gets the item as that entity; one annotated `Item` gets its plain values by
-attribute name, and what it looks at is tracked. An item is done once the function changes nothing
-about it, so the function must give nothing more for what it has made itself.
+The parameters are the read set: fields of the entity, by name. A function with one parameter that
+is annotated with an entity receives the item as that entity; one annotated `Item` receives its
+plain values by attribute name, and what it reads is tracked. An item is done once the function
+changes nothing in it, so the function must return no further change for its own result.
 
     in_place   the item is changed where it is: `Set` and `Remove` without a key, or the entity
     touch      the same, but the pass only marks items, and the stream does the work; with `to`, the
@@ -15,8 +15,8 @@ about it, so the function must give nothing more for what it has made itself.
     rekey      the item goes to another key (or table): return the new entity, or None to leave it
     split      parts of the item become items: return them, and what to `Set` or `Remove` in the
                item once its parts are the truth
-    derive     items that follow from the item come beside it: return them
-    aggregate  an aggregate over items that are there already; it needs no function
+    derive     items that follow from the item are put beside it: return them
+    aggregate  an aggregate over items that exist already; it needs no function
 
 In: functions, as they are registered. On failure: `DeclarationError` with the line.
 """
@@ -51,7 +51,7 @@ PAIRS: Final = frozenset({"rekey", "split", "derive"})
 
 _ID = re.compile(r"\d{3,}")
 FILE = re.compile(r"(\d{3,})_[a-z0-9_]+\.py")
-"""What the file of a migration is called: its number, then what it is about."""
+"""The name of a migration's file: its number, then what it is about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +60,13 @@ class Migration:
 
     `function` is pure and takes what `takes` says; `parameters` are its fields with their
     attributes and whether one must be there. `reverse` undoes it: for `in_place` and `touch` a
-    function as `function`, for pairs one of the target entity that gives the source (of `split`: of
-    the source and the list of its parts, that gives what to set in the source). `collect` finds
-    the parts of a source that is split, `source` the source of a part. `check` says whether a
-    migrated item is right. `conflict` says what happens where another item is in a target's place.
-    `owner` is the `@app.derive` handler that keeps what is derived from now on. `to` is another
-    table, `index` where `touch` finds the items. `makes` are the entities that the function says it
-    returns. `digest` changes with the definition.
+    function like `function`, for pairs one that takes the target entity and returns the source (for
+    `split`: it takes the source and the list of its parts, and returns what to set in the source).
+    `collect` finds the parts of a source that is split, `source` the source of a part. `check`
+    returns whether a migrated item is right. `conflict` says what happens if another item is in a
+    target's place. `owner` is the `@app.derive` handler that keeps the derived items from now on.
+    `to` is another table, `index` is where `touch` finds the items. `makes` are the entities that
+    the function's annotation returns. `digest` changes with the definition.
     """
 
     id: str
@@ -89,7 +89,7 @@ class Migration:
 
     @property
     def target(self) -> type[Entity] | None:
-        """The entity that items become, or of what is made of them, if its function says so."""
+        """The entity that items become, or that is made of them, if the annotation names it."""
         return self.makes[0] if self.makes else None
 
     @property
@@ -99,14 +99,14 @@ class Migration:
 
     @property
     def names(self) -> frozenset[type[Entity]]:
-        """The entities that it names, but for those that its items become: they may look alike."""
+        """The entities that it names, except those that its items become: they may look alike."""
         hints = {} if self.function is None else get_type_hints(self.function)
         found = {entity for hint in hints.values() for entity in named_entities(hint)}
         return frozenset(found - {self.target} if self.mode == "rekey" else found)
 
     @property
     def follows_target(self) -> bool:
-        """Whether items in another table are followed, so that there is a way back from there."""
+        """Whether changes in another table are followed, so that it can be rolled back."""
         return self.moves and self.to is not None and self.reverse is not None
 
     @property
@@ -258,7 +258,7 @@ def _signature(
 
 
 def _made(function: Callable[..., Any] | None) -> tuple[type[Entity], ...]:
-    """Return the entities that a function says it returns, however deep in its annotation."""
+    """Return the entities that a function's return annotation names, at any depth."""
     if function is None:
         return ()
     found: dict[type[Entity], None] = {}
@@ -280,9 +280,10 @@ def _digest(
     said: tuple[Any, ...],
     entity: type[Entity],
 ) -> str:
-    """Return what changes when the migration means something else, and not with a comment.
+    """Return a digest that changes when the migration's meaning does; comments do not change it.
 
-    A migration in a file of its own is all of the file: what it defines beside the function, too.
+    For a migration in a file of its own the digest covers the whole file, also what it defines
+    beside the function.
     """
     parts: list[str] = [repr(said), entity.__name__]
     spec = entity.__entity__

@@ -1,4 +1,4 @@
-"""Mirrors: copies of a source's fields, that follow it whatever happens in between.
+"""Declare mirrors: copies of a source's fields that follow every change of the source.
 
     @app.mirror(
         copies=lambda user: Membership.query(user_id=user.user_id),
@@ -7,14 +7,14 @@
     def copy_name(user: User, copy: Membership) -> Set[Membership]:
         return Set(copy.item_key, user_name=user.name)
 
-Two handlers come of it. A change of the source mends every copy, as a fan-out does; a copy that
-appears or changes mends itself. Each reads copy and source, strongly consistently, and writes IF
-both are still as read: so two renames, copies made meanwhile and copies that move to another source
-all end with the source's latest state. Where the copies are found through an index, which lags,
-each copy also enters itself in a directory, in the very transaction that mends it.
+A mirror becomes two handlers. A change of the source updates every copy, as a fan-out does; a copy
+that appears or changes updates itself. Each reads copy and source, strongly consistent, and writes
+IF both are still as read: so two renames, copies made meanwhile and copies that move to another
+source all end with the source's latest state. If the copies are found through an index, which lags,
+each copy also enters itself in a directory, in the same transaction that updates it.
 
-A value made of two sources takes two mirrors, one for each, whose functions are given one source
-and read the other; what they `get` is checked as well, so that the value is that of both:
+A value made of two sources takes two mirrors, one for each, whose functions receive one source and
+read the other; what they `get` is checked as well, so that the value is that of both:
 
     @app.mirror(copies=boxes_of_user, source=user_of_box)
     async def by_user(user: User, box: Box, table: Table) -> Set[Box] | None:
@@ -50,16 +50,16 @@ from streamkit.relations.writes import ANY_KIND
 from streamkit.table import Table
 
 Gone = Literal["keep", "delete"]
-"""What becomes of the copies of a source that is not there (any more)."""
+"""What happens to the copies of a source that does not exist (any more)."""
 
 _ALIVE = frozenset({Kind.INSERTED, Kind.MODIFIED})
 
 
 class CopyEntry(Entity, pk=f"{ENTRY_PREFIX}{{mirror}}#{{source}}", sk="{copied}"):
-    """A copy in the directory of its source: both by hashes, and the copy's key as it is.
+    """A copy in the directory of its source: hashes of both keys, and the copy's key itself.
 
-    Where a name of its attributes is one of the table's keys, or of an index's, they have names
-    that nobody else uses; what then stands in the key alone is read from there.
+    If one of its attributes has the name of a key of the table or of an index, the attributes get
+    names that nothing else uses; the values that are then only in the key are read from there.
     """
 
     mirror: str
@@ -69,7 +69,7 @@ class CopyEntry(Entity, pk=f"{ENTRY_PREFIX}{{mirror}}#{{source}}", sk="{copied}"
     sk: str | None = None
 
     def attributes(self, schema: TableSchema) -> dict[str, AttributeValue]:
-        """The whole item as a put takes it."""
+        """Return the whole item as a put takes it."""
         if (schema.reserved_attributes | {schema.ttl}).isdisjoint(CopyEntry.model_fields):
             return super().attributes(schema)
         pk, sk = built_key(self)
@@ -82,7 +82,7 @@ _OWN_PK, _OWN_SK = f"{CONTROL_ATTRIBUTE}copy_pk", f"{CONTROL_ATTRIBUTE}copy_sk"
 
 @CopyEntry.upcast
 def _with_plain_names(item: dict[str, Any]) -> dict[str, Any]:
-    """Read an entry whose attributes have names of its own."""
+    """Return an entry's values where its attributes have names of their own."""
     return {"pk": item[_OWN_PK], "sk": item.get(_OWN_SK)} if _OWN_PK in item else item
 
 
@@ -102,7 +102,7 @@ class Mirror:
     # -- driven by the source ------------------------------------------------------------------
 
     def audience(self, change: Change[Any]) -> Sequence[Query[Any] | Scan[Any]]:
-        """Return where the copies of a source are; in the directory first, if an index lags."""
+        """Return where the copies of a source are; the directory first, if an index lags."""
         item: Any = change.old if change.new is None else change.new
         sources = as_sources(self.copies(item))
         if any(source.index is not None for source in sources):
@@ -115,7 +115,7 @@ class Mirror:
         to: Any,
         tools: dict[str, Any],
     ) -> tuple[Effect, ...]:
-        """Mend one copy of the source that changed."""
+        """Return the effects that update one copy of the source that changed."""
         return await self._mend(to, tools)
 
     async def page(
@@ -140,14 +140,14 @@ class Mirror:
     # -- driven by a copy ----------------------------------------------------------------------
 
     async def follow(self, change: Change[Any], **tools: Any) -> tuple[Effect, ...]:
-        """Mend the copy that changed, and enter it with its source."""
+        """Return what updates the copy that changed, and enters it in its source's directory."""
         entries = await self._entries(change, tools[AUDIENCE])
         if change.new is None:
             return tuple(entries)
         return (*entries, *await self._mend(change.new.item_key, tools, keep=bool(entries)))
 
     async def _entries(self, change: Change[Any], table: Table) -> list[Effect]:
-        """Return what a copy's change means for the directories of its sources."""
+        """Return the effects of a copy's change on the directories of its sources."""
         old, new = (None if c is None else self.source(c) for c in (change.old, change.new))
         effects: list[Effect] = []
         if old == new:
@@ -159,7 +159,7 @@ class Mirror:
         return effects
 
     async def _has_directory(self, source: Key[Any], table: Table) -> bool:
-        """Say whether a source's copies are found through an index, or may be."""
+        """Return whether a source's copies are found through an index, or may be."""
         item = await table.get(source, check=False)
         return item is None or any(s.index is not None for s in as_sources(self.copies(item)))
 
@@ -170,11 +170,11 @@ class Mirror:
     ) -> tuple[Effect, ...]:
         """Return what makes a copy like its source, IF both stay as they are read here.
 
-        Where nothing is to be done the reads do not matter, unless `keep` says so: whatever
-        changes copy or source later is a change of its own.
+        If there is nothing to write the reads are not checked, unless `keep` says so: a later write
+        to copy or source is a change of its own.
         """
         table: Table = tools[AUDIENCE]
-        noted = len(table.reads_noted)  # by others of the same audience
+        noted = len(table.reads_noted)  # by runs for other copies of the same audience
         arguments = {name: tools[name] for name in self.needs}
         copied = await table.get(key)
         source_key = None if copied is None else self.source(copied)
@@ -211,7 +211,7 @@ class Mirror:
                         f"{self.name} changes its own result again: what it sets must follow from"
                         " the source, and be the same the next time"
                     )
-                    # What else it reads may have changed in between.
+                    # Other items that the function reads may have changed between the two calls.
                     raise RetryableError(text) if arguments else PoisonChange(text)
         return changes
 
@@ -237,7 +237,7 @@ class Mirror:
 
 
 def mirror_handlers(mirror: Mirror, when: When | None, policy: Policy) -> tuple[Handler, Handler]:
-    """Make the two handlers of a mirror: of its source's changes, and of its copies'."""
+    """Make the two handlers of a mirror: for its source's changes, and for its copies'."""
     declared = Declaration.of(mirror.function)
     hints = get_type_hints(mirror.function)
     parameters = list(inspect.signature(mirror.function).parameters.values())[2:]
@@ -308,7 +308,7 @@ def read_mirror(
 
 
 def _changes(effect: Effect, item: Entity) -> bool:
-    """Say whether an effect would change the item as it is, as far as can be told."""
+    """Return whether an effect would change the item as it is, as far as this can be known."""
     if isinstance(effect, Put):
         return bool(effect.entity != item)
     if not isinstance(effect, Set) or effect.key != item.item_key:

@@ -1,7 +1,7 @@
-"""Plain handlers: functions that turn one change into effects.
+"""Declare plain handlers: functions that turn one change into effects.
 
-The signature says everything: the first parameter's annotation names the entity and the kinds of
-changes, further parameters ask for a `Table` or for what the app's lifespan yields.
+The signature contains everything: the first parameter's annotation names the entity and the kinds
+of changes, further parameters ask for a `Table` or for what the app's lifespan yields.
 """
 
 import inspect
@@ -94,7 +94,7 @@ def writes_of(
     """Return what a handler's annotations say it writes, and check its `when` against its entity.
 
     Raises:
-        DeclarationError: it returns what is no effect, or `when` names a field that is not there.
+        DeclarationError: it returns something that is no effect, or `when` names an unknown field.
     """
     try:
         if when is not None:
@@ -114,10 +114,11 @@ def with_statements(
 ) -> Handler:
     """Add what a handler's declaration says beside its signature.
 
-    Trying a handler and applying it are two definitions, so that the second begins anew.
+    A shadow handler and the applied one have different definitions, so that the second starts
+    afresh.
 
     Raises:
-        DeclarationError: a value is none of those that are known.
+        DeclarationError: a value is not one of the known ones.
     """
     for name, value, known in (
         ("cycle", cycle, (None, "bounded")),
@@ -127,7 +128,7 @@ def with_statements(
         if value not in known:
             raise DeclarationError(f"{handler.declared}: {name}={value!r}: one of {known}")
     if shadow:
-        # It holds nothing up, also not where it held lanes as a handler that was applied.
+        # A shadow delays nothing, also where it had parked queues as a handler that was applied.
         definition = f"{handler.definition}shadow"
         handler = replace(handler, shadow=shadow, definition=definition, commutes=True)
     if writes is not None:

@@ -1,7 +1,7 @@
-"""Options: the class keywords of an aggregate that say how its items are kept. Pure.
+"""Check the class keywords of an aggregate that say how its items are kept. Pure.
 
-In: what a class statement gives. Out: an `Options` that goes together, inherited keyword by
-keyword. On failure: `DeclarationError` with the class's line.
+In: what a class statement gives. Out: `Options` that fit together, each keyword inherited by
+itself. On failure: `DeclarationError` with the class's line.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.parts import PARTS_MAX
 
 Missing = Literal["create", "skip", "park"]
-"""What a contribution to an item of the application does that is not there."""
+"""What a contribution does if the application's item does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Options:
 
     Attributes:
         spread: how many parts a group has; 1 is one item.
-        remove_empty: whether a group is deleted whose every measure is zero.
+        remove_empty: whether a group is deleted when all its measures are zero.
         onto: the application's entity whose items take the contributions.
-        missing: what happens where such an item is not there.
+        missing: what happens if such an item does not exist.
         approximate: whether contributions are plain updates after the commit.
     """
 
@@ -35,10 +35,10 @@ class Options:
     approximate: bool = False
 
     def check(self, declaration: Declaration, *, given_missing: bool) -> None:
-        """Refuse what does not go together.
+        """Refuse options that do not fit together.
 
         Raises:
-            DeclarationError: names the class and its line.
+            DeclarationError: the options do not fit; it names the class and its line.
         """
         problem = self._problem(given_missing=given_missing)
         if problem:
@@ -63,7 +63,7 @@ class Options:
 
     @property
     def text(self) -> str:
-        """What it says, for the digest of a definition."""
+        """The options as text, for the digest of a definition."""
         onto = "" if self.onto is None else _name(self.onto)
         parts = (self.spread, self.remove_empty, onto, self.missing, self.approximate)
         return repr(parts)

@@ -1,22 +1,23 @@
-"""Ranked: the handler of an aggregate that has extremes, beside counts and sums or without.
+"""Make the handler of an aggregate that has extremes, with or without counts and sums.
 
-In: a change, and the table. Out: for each group whose extremes it touches one write of the group's
-item. Who leaves, who comes and what the change adds up to are in the same write.
+In: a change, and the table. Out: one write of a group's item for each group whose extremes it
+changes. Entries that leave, entries that come and the change's sums are in the same write.
 
-The item carries two counters. `_rev` counts every contribution, `_entries_rev` those that changed
-the entries. A contribution looks at the entries, changes them as it must, and stands IF
-`_entries_rev` is as it was: so that in a group that many shards write, those do not meet that leave
-the best few alone. If one of the best leaves and only the group can tell who follows, the group's
-own partition is queried, strongly consistent, after `_rev` was read, and its result stands IF
-`_rev` is still the same: nobody has contributed anything in between. Not IF the entries are: an
-item might have come and gone unseen. The query sees what is committed, not the pending effects of
-other handlers: those were never in the table together with what else it finds.
+The item has two counters. `_rev` counts every contribution, `_entries_rev` those that changed the
+entries. A contribution reads the entries, changes them if needed, and commits IF `_entries_rev` is
+unchanged: so contributions of many shards that do not change the best few do not conflict. If one
+of the best leaves and only the group can tell the next one, the handler queries the group's own
+partition, strongly consistent, after it has read `_rev`, and the result commits IF `_rev` is
+unchanged: no contribution came in between. The condition is not on the entries, because an item
+might have come and gone unseen. The query reads what is committed, without the pending effects of
+other handlers: those were never in the table together with the rest that it finds.
 
-An item's changes are held in order when one is parked: an older value that comes after a newer one
-would stand for ever. So such an aggregate does not commute, and unlike one of sums it holds lanes.
-An emptied group keeps its item, because an item that comes anew would count from 0 again.
+When one of an item's changes is parked, its later changes are queued in order: an older value that
+came after a newer one would stay for ever. So such an aggregate does not commute, and unlike one of
+sums it has queued keys. An emptied group keeps its item, because a new item would count from 0
+again.
 
-On failure: the change is parked, its item's later changes wait behind it, others go on.
+On failure: the change is parked, its item's later changes wait behind it, other items continue.
 """
 
 import inspect
@@ -57,11 +58,11 @@ Ranked = type[Aggregate[Any]]
 
 
 def ranked_handler(aggregate: Ranked, plain: Handler) -> Handler:
-    """Make the handler of an aggregate with extremes out of that of its counts and sums.
+    """Make the handler of an aggregate with extremes from that of its counts and sums.
 
     Raises:
         DeclarationError: a measure names an unknown field, `members` is missing, takes other
-            arguments than the fields of the group's key, or looks at an index.
+            arguments than the fields of the group's key, or reads an index.
     """
     check_extremes(aggregate, source_of(aggregate))
     _check_members(aggregate)
@@ -74,7 +75,7 @@ def ranked_handler(aggregate: Ranked, plain: Handler) -> Handler:
         effects: list[Effect] = []
         for key, moves in _moves(aggregate, change, table).items():
             counted = placed(aggregate, [Accumulate(key, {REVISION: Decimal(1)})], change)
-            if counted:  # else it is a bucket whose time is over
+            if counted:  # none, if the bucket is over
                 effects += [*counted, *await _write(aggregate, key, moves, table)]
         return effects
 
@@ -96,10 +97,10 @@ def ranked_handler(aggregate: Ranked, plain: Handler) -> Handler:
 async def recompute(
     aggregate: Ranked, key: Key[Any], table: Table, names: Iterable[str]
 ) -> dict[str, list[Entry]]:
-    """Return the entries that a group has now, by field name, as its committed items say.
+    """Return the entries that a group has now, by field name, from its committed items.
 
     Raises:
-        DeclarationError: `members` answers with something else than a query of the source's table.
+        DeclarationError: `members` returns something else than a query of the source's table.
     """
     extremes = extremes_of(aggregate)
     found: dict[str, list[Entry]] = {name: [] for name in names}
@@ -116,7 +117,7 @@ async def recompute(
 
 
 def has_members(aggregate: Ranked) -> bool:
-    """Say whether an aggregate tells where the items of a group are; only extremes need it."""
+    """Return whether an aggregate defines the query of a group's items; only extremes need it."""
     own = aggregate.members.__func__  # type: ignore[attr-defined]
     return own is not Aggregate.members.__func__  # type: ignore[attr-defined]
 
@@ -144,7 +145,7 @@ def members_of(aggregate: Ranked, key: Key[Any]) -> Query[Any]:
 def _moves(
     aggregate: Ranked, change: Change[Any], table: Table
 ) -> dict[Key[Any], dict[str, tuple[Source, Entry | None]]]:
-    """Return what the change's item offers now, by group and field, where it is something else."""
+    """Return what the change's item offers now, by group and field, if that has changed."""
     offers = [_offers(aggregate, item, table) for item in (change.old, change.new)]
     before, after = offers
     item = change.old if change.new is None else change.new
@@ -168,7 +169,7 @@ def _offers(
     """Return what an item offers, by group and field.
 
     Raises:
-        DeclarationError: `members` does not find it where `group` says that it is.
+        DeclarationError: `members` does not find it in the group that `group` returns.
     """
     groups = contributions(aggregate, item)
     if item is None or not groups:
@@ -192,7 +193,7 @@ async def _write(
     moves: dict[str, tuple[Source, Entry | None]],
     table: Table,
 ) -> list[Effect]:
-    """Return the write of one group's item."""
+    """Return the effects that write one group's item."""
     extremes = extremes_of(aggregate)
     sight = await table.look(key)
     sight.check(ENTRIES_REVISION)
@@ -213,9 +214,9 @@ async def _write(
 
 
 async def recomputed(aggregate: Ranked, key: Key[Any], table: Table, at: datetime) -> list[Effect]:
-    """Return the write of a group's entries as its items say, IF nothing is contributed meanwhile.
+    """Return the write of a group's entries from its items, IF no contribution comes meanwhile.
 
-    `table` notes what that stands on. Nothing, for a bucket that is over at that time.
+    `table` notes the reads that this depends on. Return nothing for a bucket that is over at `at`.
     """
     counted = placed_by(aggregate, [Accumulate(key, {REVISION: Decimal(1)})], "", "", at)
     if not counted:
@@ -242,7 +243,7 @@ def _stored(extreme: Extreme, attribute: str, entries: list[Entry]) -> dict[str,
 
 
 def _check_members(aggregate: Ranked) -> None:
-    """Find out what `members` does wrong before a change does, as far as a made-up key can tell."""
+    """Refuse a wrong `members` before a change calls it, as far as a made-up key can show."""
     declared, spec = Declaration.of(aggregate), spec_of(aggregate)
     if not has_members(aggregate):
         names = ", ".join(extremes_of(aggregate))
@@ -267,6 +268,6 @@ def _check_members(aggregate: Ranked) -> None:
 
 
 def _made_up(aggregate: Ranked, name: str) -> Any:
-    """Return a value that most fields of keys accept: "1", of which pydantic makes numbers."""
+    """Return a value that most fields of keys accept: "1", which pydantic turns into numbers."""
     annotation = aggregate.model_fields[name].annotation
     return "2000-01-01" if "date" in getattr(annotation, "__name__", "") else "1"

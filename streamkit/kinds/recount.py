@@ -1,8 +1,8 @@
-"""Recount: what an aggregate's groups should hold, from the items themselves, to compare. Pure.
+"""Compute what an aggregate's groups should hold, from the items themselves, to compare. Pure.
 
-In: source items, one by one, and stored items of groups in wire form. Out: facts by attribute,
-alike for both: amounts that are not zero, and for extremes the entries in order. So an emptied
-group and one that is not there are the same. On failure: what `group` or a measure raises.
+In: source items, one by one, and stored items of groups in wire form. Out: facts by attribute, in
+the same form for both: amounts that are not zero, and for extremes the entries in order. So an
+emptied group and a missing one are equal. On failure: what `group` or a measure raises.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,11 +36,11 @@ def place_of(key: Key[Any]) -> Place:
 
 @dataclass
 class Recount:
-    """Adds up source items. `only` are the groups to look at, None for all.
+    """Adds up source items; `only` are the groups to look at, None for all.
 
-    If they are given, `marks` tell whether any of their items has changed, even if the sum has not.
-    Groups whose time is over before `horizon` (epoch seconds) are left out: what still comes to
-    them is dropped, and they are deleted at any time.
+    If `only` is given, `marks` change when any item of a group has changed, even if the sum has
+    not. Groups that are over before `horizon` (epoch seconds) are left out: late contributions to
+    them are dropped, and they are deleted at any time.
     """
 
     aggregate: type[Aggregate[Any]]
@@ -100,7 +100,7 @@ class Recount:
 
 
 def _digest(item: Entity, schema: TableSchema) -> int:
-    """Return 64 bits that tell an item's image; the attributes of sets are in order there."""
+    """Return 64 bits that identify an item's image; members of sets are sorted in it."""
     text = repr(sorted(item.attributes(schema).items()))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
@@ -108,7 +108,7 @@ def _digest(item: Entity, schema: TableSchema) -> int:
 def stored_facts(
     aggregate: type[Aggregate[Any]], item: Mapping[str, AttributeValue], horizon: float
 ) -> Facts | None:
-    """Return what a group's item holds; None for a group whose time is over before `horizon`."""
+    """Return what a group's item holds; None for a group that is over before `horizon`."""
     until = aggregate.__until__
     if until is not None and float(item.get(until[0], {"N": "inf"})["N"]) < horizon:
         return None
@@ -134,12 +134,12 @@ def entries_facts(entries: list[Entry]) -> list[Any]:
 
 
 def differing(stored: Facts, expected: Facts) -> list[str]:
-    """Name the attributes in which two groups' facts differ."""
+    """Return the attributes in which two groups' facts differ."""
     return sorted(name for name in stored | expected if stored.get(name) != expected.get(name))
 
 
 def measure_names(aggregate: type[Aggregate[Any]]) -> dict[str, str]:
-    """Name an aggregate's measures, such as `Count`, by the attributes that they are kept in."""
+    """Return an aggregate's measures, such as `Count`, by the attributes that store them."""
     names = attribute_names(aggregate)
     measures: dict[str, object] = dict(aggregate.__measures__)
     measures |= {names[name]: measure for name, measure in extremes_of(aggregate).items()}

@@ -1,7 +1,7 @@
-"""Soundness: whether an aggregate's declaration can work, found out when it is registered. Pure.
+"""Check whether an aggregate's declaration can work, when it is registered. Pure.
 
-In: the class, as far as its options, measures and fields go. On failure: `DeclarationError` that
-names the class, its line and the field.
+In: the class, with its options, measures and fields. On failure: `DeclarationError` that names the
+class, its line and the field.
 """
 
 import types
@@ -18,7 +18,7 @@ from streamkit.relations.unbuilding import unbuilder
 
 
 def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration) -> None:
-    """Hold an aggregate's options, measures and fields against each other.
+    """Refuse an aggregate whose options, measures and fields do not fit together.
 
     Args:
         aggregate: the class, an `Aggregate`.
@@ -35,11 +35,11 @@ def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration)
 
 
 def check_group(stored: type[Entity], source: type[Entity], declared: Declaration) -> None:
-    """Hold the fields of a group's key against the source, whose fields of the same names say it.
+    """Refuse a group key whose fields the source's fields of the same names cannot fill.
 
     Raises:
-        DeclarationError: the source does not have one of them, or a moment would be cut to a day or
-            a month, so that the group would have any of its items' moments.
+        DeclarationError: the source does not have one of them, or the key would cut a moment to a
+            day or a month, so that the group would have the moment of any of its items.
     """
     spec = spec_of(stored)
     missing = [name for name in spec.key_names if name not in source.model_fields]

@@ -1,12 +1,13 @@
-"""The fence of a move: one mover at a time writes what the next host begins with.
+"""Prove that a mover of a consumer is still the current one, in each of its transactions.
 
-A mover that is thought dead may only be slow, and the same call again finishes its move. So a mover
-writes a token of its own into the consumer's item, and each of its transactions from then on asks
-whether it still stands there: whoever comes second shuts out whoever came first, and the end of the
-move takes the token away. Marks that workers' positions prove need none: they stay true.
+A mover that seems to be dead may only be slow, and the same call again finishes its move. So a
+mover writes a token of its own (the move token) into the consumer's item, and each of its later
+transactions checks that the token is still there: a second mover replaces it and shuts out the
+first, and the end of the move removes it. Marks that follow from workers' positions need no token:
+they stay true.
 
-A rebuild that begins takes the token away, too: a mover counts as if there was none. What a mover
-has to see before it begins is asked in the write that raises its fence.
+A rebuild that begins removes the token, too. What must be true before a mover begins is checked in
+the write that stores its token.
 
 In: a consumer's control items. Out: the condition, as an action. On failure: `MoveRefused`.
 """
@@ -37,12 +38,12 @@ _SOURCE = GuardSource("", "mover", LEASE)
 
 
 Unfit = Callable[[Generation | None], Iterable[str]]
-"""Yields why a consumer cannot be moved as it is now."""
+"""Yields the reasons why a consumer cannot be moved now."""
 
 
 @dataclass(frozen=True)
 class Fence:
-    """Shuts out other movers of a consumer. `began` is what the consumer was when it was raised."""
+    """Shuts out other movers of a consumer; `began` is the consumer as the token was stored."""
 
     store: CursorStore
     clock: Clock
@@ -58,16 +59,16 @@ class Fence:
         *,
         needs_rebuild: frozenset[str] = frozenset(),
     ) -> "Fence":
-        """Shut out everybody else who moves a consumer, IF nothing speaks against the move.
+        """Shut out every other mover of a consumer, IF there is no reason against the move.
 
         Args:
             store: the consumer's control items.
-            clock: tells when.
-            unfit: yields what does. It holds in the moment of the write.
-            needs_rebuild: aggregates that miss changes by the move.
+            clock: dates the audit entry.
+            unfit: yields the reasons; none may hold at the moment of the write.
+            needs_rebuild: aggregates that miss changes because of the move.
 
         Raises:
-            MoveRefused: something does.
+            MoveRefused: there is a reason against it.
         """
         token = uuid.uuid4().hex[:8]
 
@@ -83,7 +84,7 @@ class Fence:
 
     @property
     def refusal(self) -> MoveRefused:
-        """What is raised when somebody else is the mover, or nobody is any more."""
+        """The error to raise when another mover is the current one, or none is."""
         return MoveRefused([OVERTAKEN])
 
     @property
@@ -106,13 +107,13 @@ class Fence:
         return await self._transact({schema.name: schema}, actions, rng)
 
     def sending(self, around: Surroundings) -> Send:
-        """Return what applies actions on any of an app's tables, IF this is still the mover."""
+        """Return a function that applies actions on an app's tables, IF this is still the mover."""
         return partial(self._transact, around.schemas)
 
     async def _transact(
         self, schemas: Mapping[str, TableSchema], actions: Sequence[Action], rng: Random
     ) -> Refused | Invalid | None:
-        async with self._turn:  # transactions that check the same item get into each other's way
+        async with self._turn:  # transactions that check the same item conflict with each other
             everything = [*actions, self._check]
             sent = await transact(self.store.dynamodb, schemas, everything, rng)
         if isinstance(sent, Refused) and _SOURCE in sent.sources:
@@ -120,10 +121,10 @@ class Fence:
         return sent
 
     async def turn(self, host: str) -> None:
-        """Let the consumer have this host from now on; with one that runs it, the move is over.
+        """Make this the consumer's host; if it is a host that runs it, the move is over.
 
         Raises:
-            MoveRefused: somebody else is the mover, and has not come to the same.
+            MoveRefused: another mover is the current one, and has not set the same host.
         """
 
         async def turned(newest: Generation | None) -> Step[Generation | None] | None:

@@ -1,7 +1,7 @@
-"""From a KCL: its leases become a consumer, in one go and before any worker has run.
+"""Make a consumer from a KCL's leases, before any worker has run.
 
-In: an app that has never run, and the table of leases. Out: the consumer, whose cursors stand where
-the checkpoints did. On failure: nothing has changed, or the same call again finishes it; no worker
+In: an app that has never run, and the lease table. Out: the consumer, whose cursors are at the
+KCL's checkpoints. On failure: nothing has changed, or the same call again finishes it; no worker
 begins before it is complete.
 """
 
@@ -30,8 +30,7 @@ from streamkit.table import Table
 WATCH_SECONDS = 12.0
 """A KCL renews its leases every few seconds, by default."""
 _SHARD_MIN = 28
-"""Characters of a shard's id, at least (API reference of `GetShardIterator`); those of Kinesis have
-20."""
+"""Least length of a shard's id (API reference of `GetShardIterator`); an id of Kinesis has 20."""
 
 
 async def import_leases(
@@ -44,23 +43,23 @@ async def import_leases(
     dry_run: bool = False,
     clock: Clock | None = None,
 ) -> Imported:
-    """Let an app that has never run go on where a KCL has stopped.
+    """Let an app that has never run continue where a KCL has stopped.
 
-    What the KCL had processed after its last checkpoints comes again. Aggregates are marked *needs
-    rebuild*: they have not seen what came before.
+    What the KCL had processed after its last checkpoints is delivered again. Aggregates are marked
+    *needs rebuild*: they have not seen earlier changes.
 
     Args:
-        app: whose consumer is made.
+        app: the app whose consumer is made.
         aws: open clients.
         leases: the KCL's lease table.
         caught_up_at: a moment at which the KCL was at the tip of every shard: shards without a
             checkpoint (LATEST) count from there, and checkpoints older than a day are no loss.
         watch: for how many seconds to look whether a KCL worker is alive.
-        dry_run: only say what would be done.
+        dry_run: only report what would be done.
         clock: for simulations.
 
     Raises:
-        MoveRefused: it would come out wrong; nothing has changed.
+        MoveRefused: the result would be wrong; nothing has changed.
     """
     clock = clock or SystemClock()
     around = await survey(app, aws)
@@ -93,10 +92,10 @@ async def import_leases(
 
 
 async def _require_stopped(aws: Aws, table: str, arn: str, watch: float) -> None:
-    """Look twice at the leases.
+    """Read the leases twice, `watch` seconds apart.
 
     Raises:
-        MoveRefused: a KCL worker renews some.
+        MoveRefused: a KCL worker renews some of them.
     """
     before = await read_leases(aws, table, arn)
     await anyio.sleep(watch)
@@ -129,7 +128,7 @@ async def _read(
 async def _begun(
     app: App, aws: Aws, around: Surroundings, store: CursorStore, clock: Clock
 ) -> Fence:
-    """Make the consumer, which nobody may run yet; its aggregates begin in the middle."""
+    """Make the consumer, which no host may run yet; its aggregates begin in the middle."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     losses = Losses(app.on_loss, Table(aws.dynamodb, around.table), store, aggregates)
     founding = Founding(app.table, "trim_horizon", clock, losses)

@@ -1,18 +1,18 @@
-"""Leases: what a KCL has kept of a stream, as the cursors that say the same. Pure, but for reading.
+"""Translate the leases of a KCL into cursors. Pure, except for the read of the lease table.
 
-Each lease is an item `leaseKey` (the shard, behind the stream's name if the KCL read several) with
-a `checkpoint`, alike in versions 1, 2 and 3. Version 3 may keep more in the same table, such as its
-workers' metrics: what is no lease has an `entityType`. The checkpoint is the last record that was
-processed:
+Each lease is an item `leaseKey` (the shard, after the stream's name if the KCL read several) with a
+`checkpoint`, the same in versions 1, 2 and 3. Version 3 may keep more in the same table, such as
+its workers' metrics: an item that is not a lease has an `entityType`. The checkpoint is the last
+record that was processed:
 
     SHARD_END       the shard is finished
-    a number        it is read on after that record
+    a number        reading continues after that record
     TRIM_HORIZON    nothing was processed: from the oldest record, once its parent is finished
     LATEST          nothing was processed, and the KCL would begin at "now": from a given moment
     no lease        finished if a younger shard of its line has one, because a KCL deletes the
                     leases of shards whose children it has begun; else it was never begun
 
-In: leases, and the stream's shards. Out: cursors, remarks, and reasons against it.
+In: leases, and the stream's shards. Out: cursors, remarks, and reasons against the import.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ SHARD_END, TRIM_HORIZON, LATEST = "SHARD_END", "TRIM_HORIZON", "LATEST"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One lease. `counter` grows while a KCL worker holds it."""
+    """One lease; `counter` grows while a KCL worker holds it."""
 
     shard: str
     checkpoint: str
@@ -41,7 +41,7 @@ class Lease:
 
 @dataclass(frozen=True)
 class Positions:
-    """What leases say: cursors, parents first; `notes` and `reasons` (against it) for people."""
+    """The cursors, parents first; `notes`, and `reasons` against the import, are for people."""
 
     cursors: tuple[Cursor, ...]
     notes: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ def _is_lease(item: Mapping[str, Any]) -> bool:
 
 
 def _read(item: Mapping[str, Any], stream_arn: str) -> Iterable[Lease]:
-    """Yield a lease, unless it is of another stream than this one."""
+    """Yield a lease, unless it belongs to another stream."""
     stream, _, shard = item["leaseKey"]["S"].rpartition(":")
     table, label = stream_arn.rpartition(":table/")[2].split("/stream/")
     # A KCL of several streams writes account:region$account$table$label:1:shard.
@@ -93,7 +93,7 @@ def _read(item: Mapping[str, Any], stream_arn: str) -> Iterable[Lease]:
 
 @dataclass
 class _Reading:
-    """Turns leases into cursors."""
+    """Makes cursors from leases."""
 
     shards: dict[str, Shard]
     leases: Mapping[str, Lease]
@@ -111,7 +111,7 @@ class _Reading:
         return shard in self.passed if lease is None else lease.checkpoint == SHARD_END
 
     def note_passed(self) -> None:
-        """Find the shards without a lease that must have been read before others were begun."""
+        """Find the shards without a lease that must have been read before later ones were begun."""
         for lease in self.leases.values():
             shard = self.shards.get(lease.shard)
             while shard is not None and shard.parent in self.shards:
@@ -120,7 +120,7 @@ class _Reading:
                     self.passed.add(shard.id)
 
     def look_at(self, shard: Shard) -> None:
-        """Make the cursor of a shard whose parents have been looked at, if it may have one."""
+        """Make the cursor of a shard, if it may have one; its parents come first."""
         lease = self.leases.get(shard.id)
         if lease is None and shard.id not in self.passed:
             if not self.finished(shard.parent):
@@ -189,13 +189,13 @@ def positions(
     caught_up: int,
     now: int,
 ) -> Positions:
-    """Say which cursors leases come to.
+    """Return the cursors that leases amount to.
 
     Args:
         listed: the shards of one complete listing.
-        leases: by shard.
-        gone: those of them that are not listed, and do not exist any more.
-        generation: of the cursors.
+        leases: the leases by shard.
+        gone: shards of leases that are not listed and do not exist any more.
+        generation: the generation of the cursors.
         caught_up: when the KCL was known to be at the tip of every shard (epoch seconds, or 0).
         now: epoch seconds.
     """

@@ -1,8 +1,8 @@
-"""Marking: marks of items are raised to what workers have done in shards.
+"""Raise the high-water marks of items to what workers have done in shards.
 
-In: cursors, whose positions may still grow, and a stream. Out: the mark of each item stands at its
-last change before its shard's position. A mark is never lowered, so that any part of this may be
-done again. On failure: `MoveRefused` if a shard does not show what its position says was read.
+In: cursors, whose positions may still grow, and a stream. Out: each item's mark is at its last
+change before its shard's position. A mark is never lowered, so that any part of this may run again.
+On failure: `MoveRefused` if a shard does not contain the records that its position says were read.
 """
 
 from collections import deque
@@ -34,12 +34,12 @@ _WRITES_AT_ONCE = 32
 _EMPTY_PAUSE = 0.25
 _EMPTY_MAX = 10 * TIP_PAGES
 _ALL = "~"
-"""After every position."""
+"""A value that sorts after every position."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What is kept of a record that was read ahead of its shard's position."""
+    """What is kept of a record that was read before its shard's position reached it."""
 
     key: ItemKey
     position: str
@@ -56,19 +56,19 @@ class _Shard:
 
 @dataclass
 class Marking:
-    """Reads shards behind their cursors. `records` counts those that it has read."""
+    """Reads shards behind their cursors; `records` counts the records that it has read."""
 
     environment: Environment
     records: int = 0
     _shards: dict[str, _Shard] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Find the consumer's control items."""
+        """Open the consumer's control items."""
         self.store, self.clock = self.environment.store, self.environment.clock
         self._writers = anyio.Semaphore(_WRITES_AT_ONCE)
 
     async def raise_all(self, cursors: Mapping[str, Cursor]) -> None:
-        """Raise the marks of everything that is done by these cursors."""
+        """Raise the marks of everything that is done according to these cursors."""
         limiter = anyio.Semaphore(_AT_ONCE)
 
         async def one(cursor: Cursor) -> None:
@@ -100,17 +100,17 @@ class Marking:
             more = more and await self._read(shard, upto if not enough else "")
 
     async def _read(self, shard: _Shard, upto: str) -> bool:
-        """Read some more of a shard; False at its end, or at its tip with nothing left to find.
+        """Read a few more records; return False at the shard's end, or at its tip if all is found.
 
         Raises:
-            MoveRefused: the shard does not show what its position says was read.
+            MoveRefused: the shard does not contain the records that its position says were read.
         """
         reader, empty = shard.reader, 0
         while not reader.ended and empty < _EMPTY_MAX:
             try:
                 page = await reader.read()
             except RetentionLost as lost:
-                reader.resume(lost)  # what is trimmed cannot be delivered again
+                reader.resume(lost)  # a mapping cannot deliver trimmed records again
                 continue
             if page is None:
                 await anyio.sleep(reader.wait)
@@ -133,7 +133,7 @@ class Marking:
                 yield _Change(record.item_key, record.position, record.created_at)
 
     async def _is_trimmed(self, reader: ShardReader, position: str) -> bool:
-        """Say whether the record at a position is gone: then nothing before it is left, either."""
+        """Return whether the record at a position is trimmed: then all before it is, too."""
         try:
             await self.environment.aws.get_iterator(
                 StreamArn=reader.stream_arn,
@@ -156,9 +156,9 @@ class Marking:
         return self._shards[name]
 
     async def _raise(self, key: ItemKey, position: str) -> None:
-        """Let an item's mark be at least here: everything up to there is done."""
+        """Raise an item's mark at least to this position: everything up to it is done."""
         action = self._mark(key, position)
-        action.sets["expires"] = expiry(self.clock.time())  # lanes that are held are named last
+        action.sets["expires"] = expiry(self.clock.time())  # parked queues are named last
         action.removes.add("done")
         before = any_of(absent, Attr("position").lt(position))
         action.guards.append((Guard(before), OURS))
@@ -166,7 +166,7 @@ class Marking:
             try:
                 await self.store.write(action)
             except LeaseLost:
-                return  # it is further already
+                return  # the mark is further already
 
     def _mark(self, key: ItemKey, position: str) -> Action:
         name = mark_name(key)
@@ -181,7 +181,7 @@ class Marking:
         """Add names to an item's mark, IF these conditions hold.
 
         Raises:
-            MoveRefused: somebody else moves the consumer.
+            MoveRefused: another mover is the current one.
         """
         marks = Marks(self.store, self.clock, self.environment.incarnation)
         while True:
@@ -203,7 +203,10 @@ class Marking:
                 return
 
     async def name_done(self, cursor: Cursor, fence: Fence) -> None:
-        """Name, in its item's mark, the handlers that are done with the change after a cursor."""
+        """Name, in its item's mark, the handlers that are done with the change after a cursor.
+
+        Such a change was committed for some of its handlers only.
+        """
         shard, (position, *_) = self._shard(cursor.name), _positions(cursor.done)
         while not shard.ahead and await self._read(shard, position):
             pass
@@ -213,5 +216,5 @@ class Marking:
 
 
 def _positions(done: Iterable[str]) -> list[str]:
-    """Return the positions that marks of handlers name, which are all one."""
+    """Return the positions that a cursor's names of done handlers contain; all are the same one."""
     return sorted({mark.partition(":")[0] for mark in done})

@@ -1,4 +1,4 @@
-"""What a move comes to: positions and marks, or reasons why it was refused."""
+"""Describe the result of a move: positions and marks, or the reasons why it was refused."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -12,14 +12,14 @@ OVERTAKEN = "somebody else moves, rewinds or rebuilds this consumer; try again"
 
 
 class MoveRefused(Refusal):
-    """A move would come out wrong; nothing was begun. `reasons` are for people."""
+    """The result of a move would be wrong; nothing was begun. `reasons` are for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A consumer that has changed hosts, with how many shards and how many of their records.
+    """A consumer that has changed hosts, with the number of its shards and records.
 
-    `records` are those that the mover has looked at; `lanes` are held, and stay so.
+    `records` counts those that the mover has read; `lanes` counts parked queues, which stay parked.
     """
 
     consumer: str
@@ -29,13 +29,13 @@ class Moved:
     lanes: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What leases became, or would become: shards by what they are, and what is worth knowing."""
+    """What leases became, or would become: shards by state, and notes for people."""
 
     consumer: str
     finished: int
@@ -44,12 +44,12 @@ class Imported:
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
 def unfit(app: App, newest: Generation | None, *hosts: str) -> Iterable[str]:
-    """Yield why a consumer cannot be moved by this code, or from its host, now."""
+    """Yield the reasons why this code cannot move a consumer, or not from its present host, now."""
     if newest is None:
         yield f"{app.name} has never run on this stream"
         return

@@ -1,8 +1,8 @@
-"""A passage: every shard of a stream, from its oldest record to its tip, parents first.
+"""Read every shard of a stream, from its oldest record to its tip, parents first.
 
-In: a stream, and who takes its records. Out: a reader for each shard, whose position is how far it
-was read; all before that is taken. On failure: `RetentionLost` if the stream is trimmed faster than
-it is read, and whatever the taker raises.
+In: a stream, and the function that takes its records. Out: a reader for each shard, whose position
+is how far it was read; all records before that were taken. On failure: `RetentionLost` if the
+stream is trimmed faster than it is read, and any error of the function that takes records.
 """
 
 import random
@@ -20,9 +20,9 @@ from streamkit.source.listing import is_gone, list_shards
 from streamkit.source.reader import ShardReader
 
 TIP_PAGES = 10
-"""Empty pages in a row that mean the tip, see `source.reader`."""
+"""So many empty pages in a row count as the tip; see `source.reader`."""
 _EMPTY_PAUSE = 0.25
-"""A shard may be asked five times a second, by all its readers together."""
+"""All readers of a shard together may make five calls a second."""
 _AT_ONCE = 16
 
 Take = Callable[[Sequence[Record]], Awaitable[None]]
@@ -35,7 +35,7 @@ def open_reader(aws: Aws, arn: str, shard: str, clock: Clock, rng: random.Random
 
 @dataclass
 class Passage:
-    """Reads a stream. `records` counts what was taken."""
+    """Reads a stream; `records` counts the records that were taken."""
 
     aws: Aws
     stream_arn: str
@@ -48,7 +48,7 @@ class Passage:
     _gone: set[str] = field(default_factory=set)
 
     async def catch_up(self) -> None:
-        """Read on until every shard was at its tip once, or is read to its end.
+        """Read until each shard was at its tip once, or is read to its end.
 
         Raises:
             RetentionLost: records were trimmed before they were read.
@@ -62,7 +62,7 @@ class Passage:
                     group.start_soon(self._read_on, shard, limiter)
             done |= set(ready)
             if any(self.readers[shard].ended for shard in ready):
-                await self._list()  # it may have children by now
+                await self._list()  # an ended shard may have children by now
 
     def in_order(self) -> Iterator[Shard]:
         """Yield the shards that were begun, parents first."""
@@ -76,7 +76,7 @@ class Passage:
             left = [shard for shard in left if shard.id not in seen]
 
     async def _list(self) -> None:
-        """Learn of shards, unlisted parents too that can still be read."""
+        """List the shards, with unlisted parents that can still be read."""
         listing = await list_shards(self.aws, self.stream_arn)
         self.shards |= {shard.id: shard for shard in listing.shards}
         parents = {shard.parent for shard in self.shards.values() if shard.parent}
@@ -87,7 +87,7 @@ class Passage:
                 self.shards[parent] = Shard(parent)
 
     def _ready(self) -> list[str]:
-        """Return the shards that may be read now: whose parents are read to their end."""
+        """Return the shards that may be read now: those whose parents are read to their end."""
         return [
             shard.id
             for shard in self.shards.values()

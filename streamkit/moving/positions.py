@@ -1,7 +1,7 @@
-"""Positions: cursors that are made all at once, and not by reading shard after shard.
+"""Write all cursors of a consumer at once, from positions that a move has computed.
 
-In: cursors, while the consumer's host lets nobody begin. Out: they are in the table, and nothing
-else: what a broken-off move has left is deleted first.
+In: cursors, while the consumer's host lets no worker begin. Out: the table holds these cursors and
+no others: cursors that an interrupted move has left are deleted first.
 """
 
 import random
@@ -19,11 +19,11 @@ _TOGETHER = 40
 
 
 async def replace_cursors(fence: Fence, cursors: Sequence[Cursor], generation: int) -> None:
-    """Let a consumer have these cursors, of a generation, and no others.
+    """Replace a consumer's cursors by these, of a generation.
 
     Raises:
-        MoveRefused: somebody else moves the consumer.
-        InvariantError: somebody makes cursors who may not.
+        MoveRefused: another mover is the current one.
+        InvariantError: another process makes cursors, which it may not do now.
     """
     store = fence.store
     await drop_cursors(store, below=generation + 1, send=fence.transact)

@@ -1,7 +1,7 @@
-"""Surroundings: what functions of an app have around them, for a mover that does their work.
+"""Open the environment of an app's functions, for a mover that does their work.
 
-In: an app and open clients. Out: an environment. On failure: the error itself, and not the group of
-one that task groups make of it.
+In: an app and open clients. Out: an environment. On failure: the first error itself, not the
+exception group that a task group makes of it.
 """
 
 import random

@@ -1,8 +1,8 @@
-"""To Lambda: from positions in shards to marks of items. The argument is in the package's text.
+"""Move from positions in shards to marks of items; the package's text proves it correct.
 
 In: an app whose consumer workers run. Out: marks, and no cursors. A mark costs one write unit for
-each item that was changed within the retention. On failure: what was raised is true whatever
-follows; the same call again finishes the move.
+each item that was changed within the retention. On failure: marks that were raised stay true; the
+same call again finishes the move.
 """
 
 import random
@@ -52,26 +52,26 @@ async def move_to_lambda(
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> Moved:
-    """Let the functions of an app go on where its workers are; then enable the mapping.
+    """Let the functions of an app continue where its workers are; then enable the mapping.
 
     Args:
-        app: whose consumer.
+        app: the app whose consumer is moved.
         aws: open clients.
         wait: for how many seconds to wait for the last worker to stop, once most is done.
         lease_seconds: how long silent workers are watched before they count as dead.
-        accept_loss: finish a move that was broken off for so long that records may have been
+        accept_loss: finish a move that was interrupted for so long that records may have been
             trimmed unread; the app's aggregates then need a rebuild.
         clock: for simulations.
         rng: for simulations, too.
 
     Raises:
-        MoveRefused: it would come out wrong, or workers are still alive; nothing has changed.
+        MoveRefused: the result would be wrong, or workers are still alive; nothing has changed.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
     around = await survey(app, aws)
     store = CursorStore(aws.dynamodb, around.space(app))
     newest = await newest_generation(store)
-    # A consumer of before hosts had names tells by its cursors that workers run it.
+    # A consumer that is older than the host's name has none; its cursors tell that workers run it.
     hosts = WORKERS, TO_LAMBDA, *(("",) if await store.names() else ())
     MoveRefused.raise_for(unfit(app, newest, *hosts))
 
@@ -122,7 +122,7 @@ class _Move:
         return Moved(name, LAMBDA, len(cursors), self.marking.records, len(lanes))
 
     def _unfit(self, newest: Generation | None) -> Iterable[str]:
-        """Return why this mover must not go on, now that no worker may begin."""
+        """Return why this mover must not continue, now that no worker may begin."""
         if newest is None or newest.host != TO_LAMBDA:
             return [OVERTAKEN]
         return unfit(self.environment.app, newest, TO_LAMBDA)
@@ -138,7 +138,7 @@ class _Move:
         )
 
     async def _late(self) -> list[str]:
-        """Return what the mapping would miss, because it is trimmed by then."""
+        """Return what the mapping would miss, because it will be trimmed before."""
         now, cursors = self.clock.time(), await every_cursor(self.store)
         return [
             f"shard {c.name} was last read to its tip {(now - c.seen) / 3600:.0f} hours ago, and"
@@ -148,13 +148,13 @@ class _Move:
         ]
 
     async def _missed(self) -> frozenset[str]:
-        """Return the aggregates that miss changes if a move is finished that was broken off.
+        """Return the aggregates that miss changes if an interrupted move is finished.
 
         No worker can catch up any more: their consumer is between two hosts. So a person has to
-        accept what a day costs.
+        accept that a day of changes may be incomplete.
 
         Raises:
-            MoveRefused: nobody has.
+            MoveRefused: no person has accepted it.
         """
         late = await self._late()
         if not late:
@@ -185,10 +185,10 @@ class _Move:
             try:
                 await self.store.take(cursor, "the mover", generation)
             except LeaseLost:
-                return  # a worker that was thought dead was faster: again
+                return  # a worker that seemed to be dead wrote first: read again
 
     async def _hold(self, lane: HeldLane, fence: Fence) -> None:
-        """Say in its item's mark that a lane is held, IF it still is."""
+        """Name a parked queue in its item's mark, IF it is still parked."""
         first = await show(self.store, lane.name)
         key = None if first is None else item_of(first)
         if key is None:
@@ -198,9 +198,9 @@ class _Move:
         await self.marking.add(key, "lanes", frozenset({lane.name}), fence, still)
 
     async def _list_anew(self, cursors: Mapping[str, Cursor], fence: Fence) -> list[HeldLane]:
-        """List every held lane where functions look for them, and return them.
+        """List every parked queue where functions look for it, and return the queues.
 
-        Until none is left: a fan-out that was under way may have parked changes for recipients.
+        Repeat until none is elsewhere: a fan-out under way may have parked changes for recipients.
         """
         while True:
             lanes = await held_lanes(self.store, cursors)
@@ -224,6 +224,6 @@ class _Move:
         enter.sets["chunk"] = {"S": chunk}
         enter.unions["lanes"] = {"SS": [lane.name]}
         sent = await fence.transact([move, leave, enter], self.environment.rng)
-        if isinstance(sent, Invalid):  # what is refused has moved on, and is read again
+        if isinstance(sent, Invalid):  # a refused queue has changed meanwhile, and is read again
             reason = f"functions have no place left for lane {lane.name} ({sent.code})"
             raise MoveRefused([f"{reason}; redrive or discard parked changes, then try again"])

@@ -1,6 +1,6 @@
-"""To workers: from marks of items to positions in shards. The argument is in the package's text.
+"""Move from marks of items to positions in shards; the package's text proves it correct.
 
-In: an app whose consumer Lambda functions run. Out: cursors at which workers go on. On failure:
+In: an app whose consumer Lambda functions run. Out: cursors at which workers continue. On failure:
 before the positions are written the functions get their consumer back; afterwards, and after a
 crash, the same call finishes the move.
 """
@@ -37,7 +37,7 @@ log = get_logger("streamkit.moving")
 _RUN_SECONDS = 60.0
 _BLOCKED_TRIES = 30
 _BLOCKED_PAUSE = 5.0
-"""How often, and after which pause, a change is tried whose handler blocks."""
+"""How often, and after which pause in seconds, a change whose handler blocks is retried."""
 
 
 async def move_to_workers(
@@ -49,27 +49,27 @@ async def move_to_workers(
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> Moved:
-    """Let workers go on where the functions of an app are.
+    """Let workers continue where the functions of an app are.
 
     Args:
-        app: whose consumer; its handlers run here for what is not done yet.
+        app: the app whose consumer is moved; its handlers run here for what is not done yet.
         aws: open clients.
-        since: everything created before this is known to be done, as a mapping's iterator age may
-            tell; else all that the stream holds is compared with the marks.
-        in_flight: for how many seconds an invocation may go on that has begun already: the time-out
-            of the function.
+        since: everything created before this is known to be done, for example from a mapping's
+            iterator age; else all that the stream holds is compared with the marks.
+        in_flight: for how many seconds a running invocation may continue: the time-out of the
+            function.
         clock: for simulations.
         rng: for simulations, too.
 
     Raises:
-        MoveRefused: it would come out wrong; nothing has changed.
+        MoveRefused: the result would be wrong; nothing has changed.
         RetentionLost: the stream was trimmed faster than it was read.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
     around = await survey(app, aws)
     store = CursorStore(aws.dynamodb, around.space(app))
     newest = await newest_generation(store)
-    # A consumer of before hosts had names tells by its cursors that workers run it.
+    # A consumer that is older than the host's name has none; its cursors tell that workers run it.
     hosts = LAMBDA, TO_WORKERS, *(() if await store.names() else ("",))
     MoveRefused.raise_for([*unfit(app, newest, *hosts), *_own_io(app, since)])
 
@@ -79,7 +79,7 @@ async def move_to_workers(
 
 
 def _own_io(app: App, since: datetime | None) -> Iterator[str]:
-    """Yield the handlers that would do again what no mark tells of."""
+    """Yield the handlers that would repeat changes for which no mark exists."""
     if since is not None and since.tzinfo is None:
         yield f"{since.isoformat()} has no time zone; say which"
     for handler in app.handlers:
@@ -138,7 +138,7 @@ class _Move:
             yield f"{app.name} is paused; let it go on first"
 
     async def _outlast(self, in_flight: float) -> None:
-        """Go on under marks until no invocation runs that began before; then to the tip."""
+        """Process under marks until invocations that began before have ended; read to the tip."""
         fenced = self.clock.monotonic()
         while True:
             began = self.clock.monotonic()
