@@ -11,7 +11,7 @@ MUTANTS = (
         "            for lane in ([run] for run in runs):\n",
         "changes of one item run beside each other",
         "A7",
-        test="tests/unit/test_redrive.py::test_a_lane_is_redriven_in_order_and_leaves_nothing_behind",
+        test="tests/unit/test_retries_by_hand.py::test_a_lane_is_redriven_in_order_and_leaves_nothing_behind",
     ),
     Mutant(
         "lane-reversed",
@@ -20,7 +20,7 @@ MUTANTS = (
         "    return [[run for _, run in sorted(lane, key=_number)][::-1] for lane in different.values()]\n",
         "changes of one item run in the wrong order",
         "A7",
-        test="tests/unit/test_redrive.py::test_a_lane_is_redriven_in_order_and_leaves_nothing_behind",
+        test="tests/unit/test_retries_by_hand.py::test_a_lane_is_redriven_in_order_and_leaves_nothing_behind",
     ),
     Mutant(
         "pending-effects-not-seen",
@@ -37,7 +37,7 @@ MUTANTS = (
         "        if guards and not outcome.handler.is_async:\n",
         "what a handler has read is not checked when its result is committed",
         "peers",
-        test="tests/unit/test_redrive.py::test_what_was_read_and_changed_before_the_commit_is_read_again",
+        test="tests/unit/test_retries_by_hand.py::test_what_was_read_and_changed_before_the_commit_is_read_again",
     ),
     Mutant(
         "stale-read-planned",
@@ -54,7 +54,7 @@ MUTANTS = (
         '    if way == "retry":\n        outcome.waiting = True\n',
         '    if way == "retry":\n        outcome.reads = ()\n',
         "a result whose read was stale is committed as it is",
-        test="tests/unit/test_redrive.py::test_what_was_read_and_changed_before_the_commit_is_read_again",
+        test="tests/unit/test_retries_by_hand.py::test_what_was_read_and_changed_before_the_commit_is_read_again",
     ),
     Mutant(
         "omit-is-skip",
@@ -62,7 +62,7 @@ MUTANTS = (
         "        _omit(outcome, ways, position, schema)\n",
         "        outcome.drop()\n",
         "one effect that may be omitted takes its whole result with it",
-        test="tests/unit/test_redrive.py::test_a_condition_that_does_not_hold_has_its_declared_outcome",
+        test="tests/unit/test_retries_by_hand.py::test_a_condition_that_does_not_hold_has_its_declared_outcome",
     ),
     Mutant(
         "skip-is-omit",
@@ -70,7 +70,7 @@ MUTANTS = (
         '    elif way == "skip":\n        outcome.drop()\n',
         '    elif way == "skip":\n        _omit(outcome, ways, position, schema)\n',
         "a result is applied in part",
-        test="tests/unit/test_redrive.py::test_a_condition_that_does_not_hold_has_its_declared_outcome",
+        test="tests/unit/test_retries_by_hand.py::test_a_condition_that_does_not_hold_has_its_declared_outcome",
     ),
     Mutant(
         "omitted-for-ever",
@@ -223,7 +223,7 @@ MUTANTS = (
         "    action.guards.append((Guard(is_first), source))\n",
         "a lane is lifted while a change queues behind it",
         "C5",
-        test="tests/unit/test_unparking.py::test_a_change_that_is_queued_meanwhile_keeps_its_lane",
+        test="tests/unit/test_parked_head.py::test_a_change_that_is_queued_meanwhile_keeps_its_lane",
     ),
     Mutant(
         "redrive-checks-neither",
@@ -234,7 +234,7 @@ MUTANTS = (
         "        everything = [advance, *unhold, *removal, *effects]\n",
         "a redrive checks neither the lane's head nor that its change is still parked",
         "C2 C4",
-        test="tests/unit/test_unparking.py::test_two_who_read_the_same_change_apply_it_once",
+        test="tests/unit/test_parked_head.py::test_two_who_read_the_same_change_apply_it_once",
     ),
     Mutant(
         "large-redrive-ignores-the-head",
@@ -244,7 +244,7 @@ MUTANTS = (
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
         "a redrive of a large result does not check the lane's head",
         "C4",
-        test="tests/unit/test_unparking.py::test_two_who_read_the_same_change_apply_it_once",
+        test="tests/unit/test_parked_head.py::test_two_who_read_the_same_change_apply_it_once",
     ),
     Mutant(
         "redrive-in-two-transactions",
@@ -258,7 +258,7 @@ MUTANTS = (
         "        if len(everything) > ACTIONS_MAX or size > BYTES_MAX:\n",
         "the effects of a redrive and the end of its parking are two transactions",
         "C2",
-        test="tests/unit/test_unparking.py::test_two_who_read_the_same_change_apply_it_once",
+        test="tests/unit/test_parked_head.py::test_two_who_read_the_same_change_apply_it_once",
     ),
     Mutant(
         "chunk-cleared-while-held",
@@ -267,7 +267,7 @@ MUTANTS = (
         "        del gone\n",
         "a lane held again meanwhile is taken off its holds after a large redrive",
         "C5",
-        test="tests/unit/test_unparking.py::test_a_lane_that_is_held_again_meanwhile_stays_on_its_holds",
+        test="tests/unit/test_parked_head.py::test_a_lane_that_is_held_again_meanwhile_stays_on_its_holds",
     ),
     # -- results that wait behind a commit ---------------------------------------------------------
     Mutant(

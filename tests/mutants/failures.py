@@ -9,7 +9,7 @@ MUTANTS = (
         "    change.guards += [(Guard(present), source), (Guard(as_read), source)]\n",
         "    change.guards += [(Guard(present), source)]\n",
         "a failure that is written down late makes a lane stuck that has been tried since",
-        test="tests/unit/test_unparking.py::test_a_failure_that_is_written_down_late_is_not_written_down_again",
+        test="tests/unit/test_parked_head.py::test_a_failure_that_is_written_down_late_is_not_written_down_again",
     ),
     Mutant(
         "unreadable-dropped",
@@ -168,7 +168,7 @@ MUTANTS = (
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.due > self.clock.time():\n",
         "a lane that waits for a person is tried on its own",
-        test="tests/unit/test_retrying.py::test_a_stuck_lane_is_looked_at_now_and_then_and_goes_on_once_a_person_has_moved_it",
+        test="tests/unit/test_automatic_retries.py::test_a_stuck_lane_is_looked_at_now_and_then_and_goes_on_once_a_person_has_moved_it",
     ),
     Mutant(
         "retried-before-it-is-due",
@@ -176,7 +176,7 @@ MUTANTS = (
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.stuck:\n",
         "the next change of a lane, or another owner's, is tried before it is due",
-        test="tests/unit/test_retrying.py::test_two_owners_of_a_lane_that_try_it_at_once_apply_it_once",
+        test="tests/unit/test_automatic_retries.py::test_two_owners_of_a_lane_that_try_it_at_once_apply_it_once",
     ),
     Mutant(
         "breaker-never-opens",
@@ -397,7 +397,7 @@ MUTANTS = (
         "                if holds and lane in self._serving and self._is_next(lane):\n",
         "                if lane in self._serving and self._is_next(lane):\n",
         "a worker whose shard is given away while a fan-out is under way spins, and does no more",
-        test="tests/unit/test_retrying.py::test_a_fan_out_under_way_ends_here_when_its_shard_is_given_away",
+        test="tests/unit/test_automatic_retries.py::test_a_fan_out_under_way_ends_here_when_its_shard_is_given_away",
     ),
     Mutant(
         "pause-between-lanes-unheard",
@@ -405,7 +405,7 @@ MUTANTS = (
         "            while waiting and not self._paused:\n",
         "            while waiting:\n",
         "a worker whose consumer was paused goes on with all the lanes that were due",
-        test="tests/unit/test_retrying.py::test_no_lane_is_begun_after_a_pause_and_all_get_their_turn_when_it_ends",
+        test="tests/unit/test_automatic_retries.py::test_no_lane_is_begun_after_a_pause_and_all_get_their_turn_when_it_ends",
     ),
     Mutant(
         "one-queue-for-all-lanes",

@@ -71,10 +71,10 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "leases": ("tests/unit/test_leases.py", "tests/unit/fleet"),
     "redrive": (
-        "tests/unit/test_unparking.py",
-        "tests/unit/test_retrying.py",
+        "tests/unit/test_parked_head.py",
+        "tests/unit/test_automatic_retries.py",
         "tests/unit/test_failures.py",
-        "tests/unit/test_redrive.py",
+        "tests/unit/test_retries_by_hand.py",
     ),
     "protocol": ("tests/simulation/test_protocol.py",),
     "gaps": ("tests/simulation/test_mutant_gaps.py",),

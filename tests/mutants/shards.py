@@ -397,6 +397,6 @@ MUTANTS = (
         "        while works and next(number, None) is not None:\n",
         "a plan that wins late drops as many changes as it had, not those it had",
         "A7",
-        test="tests/unit/test_committing.py::test_a_plan_that_wins_late_finishes_what_is_up_to_its_position_and_nothing_behind_it",
+        test="tests/unit/test_stage.py::test_a_plan_that_wins_late_finishes_what_is_up_to_its_position_and_nothing_behind_it",
     ),
 )
