@@ -1,1 +1,1 @@
-"""The workers of one consumer: who is alive, and which generation of handlers runs."""
+"""The workers of one consumer: which are alive, and which generation of handlers runs."""

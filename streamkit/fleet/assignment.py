@@ -1,11 +1,13 @@
 """Assignment: which worker each shard belongs to. Pure; every worker computes the same.
 
-Shards are assigned by their *seat*, which an only child inherits from its parent, so that a stream
-that rolls moves nothing. Rendezvous hashing gives each seat an order of preference among the
-workers; the first one with room gets it, and room is the worker's share by weight.
+Shards are assigned by the root of their lineage (called *seat* in the code), which an only child
+inherits from its parent, so that a stream that rolls over moves nothing. Rendezvous hashing gives
+each root an order of preference among the workers. The first worker with room gets it; room is the
+worker's share by weight.
 
-    the same members, other seats      what was assigned stays, but for a few at the borders
-    a worker more or less              only claims move a shard that somebody reads, see `wanted`
+    the same members, other roots      what was assigned stays, but for a few at the borders
+    a worker more or less              only claims move a shard that another worker reads, see
+                                       `sharing`
 """
 
 import hashlib
@@ -20,22 +22,22 @@ def _number(text: str) -> int:
 
 
 def _mixed(first: int, second: int) -> int:
-    """Mix two hashes into one, with the steps of SplitMix64: it is done once a seat and worker."""
+    """Mix two hashes with the steps of SplitMix64: cheap, as it runs for each root and worker."""
     mixed = ((first ^ second) * 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     return mixed ^ (mixed >> 27)
 
 
 def share(seats: int, weights: Mapping[str, int], worker: str) -> float:
-    """Return a worker's part of so many seats, by weight."""
+    """Return a worker's part of so many roots, by weight."""
     return seats * weights[worker] / sum(weights.values())
 
 
 def assign(seats: Iterable[str], weights: Mapping[str, int]) -> dict[str, str]:
-    """Return the worker of each seat.
+    """Return the worker of each lineage root.
 
     Args:
-        seats: each once, in any order.
+        seats: each root once, in any order.
         weights: the workers, with how much each takes in relation to the others.
     """
     numbered = sorted((_number(seat), seat) for seat in set(seats))
@@ -58,7 +60,7 @@ def assign(seats: Iterable[str], weights: Mapping[str, int]) -> dict[str, str]:
 
 
 def _room(seats: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """Divide the seats by weight; those left over go to the largest remainders."""
+    """Divide the roots by weight; those left over go to the largest remainders."""
     shares = {worker: share(seats, weights, worker) for worker in weights}
     room = {worker: math.floor(part) for worker, part in shares.items()}
     left = seats - sum(room.values())
@@ -68,5 +70,5 @@ def _room(seats: int, weights: Mapping[str, int]) -> dict[str, int]:
 
 
 def preference(seat: str, worker: str) -> int:
-    """Return how much a seat prefers a worker; the highest are claimed first."""
+    """Return how much a root prefers a worker; the highest are claimed first."""
     return _mixed(_number(seat), _number(worker))

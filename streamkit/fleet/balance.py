@@ -1,9 +1,9 @@
-"""Balance: which shards a worker claims from others who read them. Pure.
+"""Balance: which shards a worker claims from workers that read them. Pure.
 
-As many as it lacks to its share, rounded down; and up to its share, rounded up, from workers that
-hold more than theirs. Each from whoever has most to spare at that point, so that nobody falls below
-its own share and claims in turn: a worker that joins moves its share and no more, and nothing
-wanders for a small imbalance.
+It claims as many as it lacks to its share, rounded down; and up to its share, rounded up, from
+workers that hold more than theirs. Each claim goes to the worker that has most to spare at that
+point, so that no worker falls below its own share and claims in turn. A worker that joins moves its
+share and no more, and no shard moves for a small imbalance.
 """
 
 import math
@@ -14,15 +14,15 @@ from streamkit.control import Cursor
 from streamkit.fleet.assignment import preference, share
 
 _TOLERANCE = 20
-"""A worker claims nothing as long as it lacks no more than one in so many of its share."""
+"""A worker claims nothing while it lacks at most one in so many shards of its share."""
 
 
 @dataclass(frozen=True)
 class Balance:
     """How a fleet holds its shards, as one worker sees it.
 
-    `weights` are of every worker alive, those of another roll-out included; `loads` say how many
-    shards each holds, with what `worker` claims already.
+    `weights` are of every worker alive, including those of another roll-out. `loads` say how many
+    shards each holds; for `worker` they include the shards it claims already.
     """
 
     seats: int
@@ -32,7 +32,7 @@ class Balance:
 
     @property
     def _spare(self) -> dict[str, float]:
-        """How far each of the others is above its share."""
+        """Return how far each other worker is above its share."""
         return {
             name: self.loads.get(name, 0) - share(self.seats, self.weights, name)
             for name in self.weights
@@ -52,12 +52,12 @@ class Balance:
 
     @property
     def settled(self) -> bool:
-        """Whether every shard is held by one worker, by what they said last."""
+        """Return whether every shard is held by one worker, by their last reports."""
         return sum(self.loads.values()) == self.seats
 
     @property
     def lacking(self) -> bool:
-        """Whether there may be something to claim: it takes reads to know more."""
+        """Return whether there may be something to claim: it takes reads to know more."""
         relief = any(spare >= 1 for spare in self._spare.values())
         return self._lacks > 0 or (relief and self._room > 0)
 
@@ -65,8 +65,9 @@ class Balance:
         """Choose what to claim.
 
         Args:
-            cursors: shards that others read.
-            mine: the seats that are assigned to the worker; of one owner's, they come first.
+            cursors: shards that other workers read.
+            mine: the lineage roots assigned to the worker; from each owner, these are claimed
+                first.
         """
         spare, lacks, room = self._spare, self._lacks, self._room
         held: dict[str, list[Cursor]] = {}

@@ -1,14 +1,14 @@
-"""Capture: every shard of a consumer is in a generation, and nothing of an older one is committed.
+"""Capture: move every shard of a consumer into a generation, so that no older one can commit.
 
-A cursor is raised without asking its owner: the commits of a worker of an older generation are
-refused from then on, and it comes back in the new one. The lister's cursor is raised too, so that
-whoever makes cursors makes them in the new generation. In: the generation's number. Out: nothing;
-it returns once one look has found all cursors raised, with no lister's commit during the look: only
-those take names off the directories, so that none was overlooked between two of them.
+A cursor is raised without asking its owner. From then on the commits of a worker of an older
+generation are refused, and it comes back in the new one. The lister's cursor is raised too, so that
+new cursors are made in the new generation. In: the generation's number. Out: nothing. The call
+returns once one look has found all cursors raised, with no commit of the lister during the look:
+only the lister removes names from the directories, so none was overlooked between two reads.
 
 On failure: a table that does not answer raises; any number of processes may do the same at once.
-Cursors are raised IF the consumer is the one that was read: the numbers of one that was founded
-later under its name begin anew, and a cursor above them would be taken by none of its workers.
+Cursors are raised IF the consumer is the one that was read. A consumer that was founded later under
+its name starts at generation 1, and none of its workers would take a cursor above that.
 """
 
 import random
@@ -31,7 +31,7 @@ async def capture(store: CursorStore, newest: Generation, *, read: bool = True) 
     Args:
         store: the consumer's control items.
         newest: the generation, as it was read or begun.
-        read: it has to have been read already.
+        read: whether a consumer that has not read the stream yet is an error.
 
     Raises:
         ConfigurationError: no worker of the consumer has ever run.
@@ -47,7 +47,7 @@ async def capture(store: CursorStore, newest: Generation, *, read: bool = True) 
         listed = await _open(store)
         behind = [c for c in (lister, *listed) if c is not None and c.generation < number]
         for cursor in behind:
-            await fenced.apply([_raising(store, cursor, number)])  # if it is not raised already
+            await fenced.apply([_raising(store, cursor, number)])  # if not raised already
         after = await store.read(LISTER)
         if not behind and _state(after) == _state(lister):
             return
@@ -58,7 +58,7 @@ def _state(lister: Cursor | None) -> tuple[int, str] | None:
 
 
 async def _open(store: CursorStore) -> Iterable[Cursor]:
-    """Read the cursors that are listed, and the children of those that are finished by now."""
+    """Read the cursors in the directories, and the children of those that are finished by now."""
     found: dict[str, Cursor] = {}
     wanted = await store.names()
     while wanted:

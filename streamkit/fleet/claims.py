@@ -1,13 +1,13 @@
-"""Claims: how a shard that somebody reads gets to the worker that it is assigned to.
+"""Claims: how a shard that one worker reads moves to the worker that it is assigned to.
 
-    claimant   writes a token of the lease into its own member item, once a view of its own
-    owner      sees it there, commits what is dispatched, releases the shard
-    claimant   takes it; or by force, if it was not given by the deadline
-    others     leave it to the claimant for a lease, then whoever it is assigned to takes it
+    claimant        writes a token of the lease into its own member item, once per view
+    owner           sees it there, commits what is dispatched, releases the shard
+    claimant        takes it; or by force, if it was not given by the deadline
+    other workers   leave it to the claimant for a lease, then the assigned worker takes it
 
-A token names the lease's epoch, so that an old claim says nothing about a later lease. One claim a
-view, and nobody releases unasked: so two workers that see the fleet differently cannot pass a shard
-back and forth for ever.
+A token contains the lease's epoch, so that an old claim says nothing about a later lease. A worker
+claims a shard once per view, and none releases a shard unasked. So two workers that see the fleet
+differently cannot pass a shard back and forth for ever.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from streamkit.fleet.members import Member
 
 
 def token(cursor: Cursor) -> str:
-    """Name one lease of one shard."""
+    """Return a token for one lease of one shard."""
     text = f"{cursor.name}#{cursor.epoch}"
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 @dataclass
 class Claims:
-    """The claims of one worker, and what it gave to others. Times are its monotonic clock's.
+    """The claims of one worker, and what it gave to other workers; times are monotonic seconds.
 
     In a starved fleet an owner has `times` as long to give what is claimed, see `starvation`.
     """
@@ -45,21 +45,21 @@ class Claims:
 
     @property
     def tokens(self) -> frozenset[str]:
-        """What this worker claims."""
+        """Return the tokens of the leases that this worker claims."""
         return frozenset(token for token, _ in self._mine.values())
 
     @property
     def pending(self) -> frozenset[str]:
-        """The shards that it claims."""
+        """Return the shards that this worker claims."""
         return frozenset(self._mine)
 
     def new_view(self) -> None:
-        """Begin anew: the fleet has changed, and each shard may be claimed once more."""
+        """Drop all claims, because the fleet has changed; each shard may be claimed once more."""
         self._mine.clear()
         self._used.clear()
 
     def may_claim(self, name: str) -> bool:
-        """Say whether a shard was not claimed yet in this view."""
+        """Return whether a shard was not claimed yet in this view."""
         return name not in self._used
 
     def claim(self, cursor: Cursor, now: float) -> None:
@@ -72,9 +72,9 @@ class Claims:
         self._mine.pop(name, None)
 
     def is_overdue(self, cursor: Cursor, now: float) -> bool:
-        """Say whether a claimed lease was not given by the deadline.
+        """Return whether a claimed lease was not given by the deadline.
 
-        A claim of a lease that has ended since, by another hand, is dropped.
+        If the claimed lease has ended otherwise since, the claim is dropped.
         """
         own, deadline = self._mine.get(cursor.name, ("", 0.0))
         if own and own != token(cursor):
@@ -85,9 +85,9 @@ class Claims:
     def granted(
         self, held: Mapping[str, Cursor], others: Iterable[Member], now: float
     ) -> list[str]:
-        """Return which of the held shards others claim, each lease once.
+        """Return which of the held shards other workers claim, each lease once.
 
-        They are kept for them for a while, from when they are released.
+        Each shard is reserved for its claimant for a while, from when it is released.
         """
         wanted = {token for member in others for token in member.claims}
         given: list[str] = []
@@ -101,7 +101,7 @@ class Claims:
         return given
 
     def is_late(self, cursor: Cursor, now: float) -> bool:
-        """Say whether a lease that another worker claims is waited for no longer."""
+        """Return whether a lease that another worker claims need not be waited for any longer."""
         lease = token(cursor)
         seen, since = self._awaited.get(cursor.name, ("", now))
         if seen != lease:
@@ -110,9 +110,10 @@ class Claims:
         return now - since >= self.times * self.deadline_seconds
 
     def is_reserved(self, cursor: Cursor, now: float) -> bool:
-        """Say whether a shard was given to another worker that has not had time to take it.
+        """Return whether a shard was given to another worker that has not had time to take it.
 
-        Once it has, the lease is another one, and whoever finds that free may take it.
+        Once that worker has taken it, there is a new lease; if that is free, any worker may take
+        it.
         """
         lease, until = self._given.get(cursor.name, ("", 0.0))
         if until and (now >= until or lease != token(cursor)):

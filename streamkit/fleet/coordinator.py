@@ -1,18 +1,19 @@
-"""The coordinator: one worker's part in sharing a consumer's shards with the others.
+"""The coordinator: one worker's part in sharing a consumer's shards with other workers.
 
       joining ──► active ──► leaving              every interval: a heartbeat
-         │          ▲ │                           more often: a look at the others, then
+         │          ▲ │                           more often: a look at the members, then
          ▼          │ ▼                             give   what another worker claims
-      waiting     unfit                             take   what is mine and nobody reads
-                                                    claim  what is mine and another reads,
+      waiting     unfit                             take   my shards that no worker reads
+                                                    claim  my shards that another worker reads,
     waiting: of an older roll-out                          if I hold less than my share
     unfit: cannot read the stream
 
-Whose a shard is follows from who is active in the newest generation, see `assignment`; workers of
-an older one keep what they read until it is claimed, and take nothing.
+The owner of a shard follows from which workers are active in the newest generation, see
+`assignment`. Workers of an older one keep the shards they read until these are claimed, and take
+nothing.
 
-In: the roster, what is known of the shards, and the shards of this worker. Out: takes and gives. On
-failure: `LeaseLost`, when this worker was swept as dead; it comes back under a new name.
+In: the member list, what is known of the shards, and the shards of this worker. Out: takes and
+gives. On failure: `LeaseLost`, when this worker was swept as dead; it comes back under a new name.
 """
 
 from collections.abc import Iterable
@@ -36,19 +37,19 @@ from streamkit.observe.logger import get_logger
 log = get_logger("streamkit.fleet")
 
 _EAGER = 0.4
-"""Part of the time between two looks that passes while a shard is about to change hands."""
+"""The factor on the time between two looks while a shard is about to change hands."""
 
 _LARGE = 20
-"""Workers from which on each looks less often."""
+"""The number of workers from which on each looks less often."""
 
 _SELDOM = 10
-"""Times as long as asked for that a look may be put off, however long the lease: one who joins
-waits for it."""
+"""The most times the configured interval that a look may be put off, however long the lease: a
+worker that joins waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """How often, in seconds: a look at the others, and one at what there is to share."""
+    """How often, in seconds: a look at the members, and one at the shards to share."""
 
     look: float
     refresh: float
@@ -56,7 +57,7 @@ class Rhythm:
 
 @dataclass
 class Coordinator:
-    """Looks at the others, and shares the shards with them; gives what they claim.
+    """Looks at the other members, shares the shards with them, and gives what they claim.
 
     `paused` is since when this consumer reads nothing (epoch seconds, 0: it reads).
     """
@@ -76,7 +77,7 @@ class Coordinator:
     _looked_at: float = 0.0
 
     def __post_init__(self) -> None:
-        """Share by what is seen here."""
+        """Build the parts that use this coordinator's settings."""
         lease = self.leases.lease_seconds
         self.starvation = Starvation(lease, late_after(lease, self.presence.beat_seconds))
         self.sharing = Sharing(
@@ -93,45 +94,45 @@ class Coordinator:
 
     @property
     def me(self) -> Member:
-        """What this worker says of itself."""
+        """Return what this worker reports about itself."""
         return self.view.me
 
     @property
     def presence(self) -> Presence:
-        """How it says it."""
+        """Return this worker's heartbeat item."""
         return self.view.presence
 
     @property
     def roster(self) -> Roster:
-        """The heartbeat items."""
+        """Return the member list."""
         return self.view.presence.roster
 
     @property
     def rollout(self) -> Rollout:
-        """Which generation of handlers it runs in."""
+        """Return the roll-out: which generation of handlers this worker runs in."""
         return self.view.rollout
 
     @property
     def members(self) -> dict[str, Member]:
-        """All workers that are alive, this one included."""
+        """Return all workers that are alive, including this one."""
         return self.view.members
 
     @property
     def is_current(self) -> bool:
-        """Whether this worker runs the newest roll-out that it knows of."""
+        """Return whether this worker runs the newest roll-out that it knows of."""
         return self.me.generation >= self.rollout.newest
 
     @property
     def settled(self) -> bool:
-        """Whether everybody knows of a leader, and no shard is about to be taken here."""
+        """Return whether a leader is known, and no shard is about to be taken here."""
         led = any(member.leads for member in self.members.values())
         return self.looked and led and not self.sharing.undecided
 
     def all_idle(self, *, idle: bool) -> bool:
-        """Say whether the others have nothing to read either, and let them know about this worker.
+        """Return whether the other workers are idle too, and report whether this one is.
 
-        Each must have said so in a heartbeat that is younger than this worker's own quiet: one that
-        has died says nothing any more, and its shards are taken first.
+        Each must have said so in a heartbeat that is younger than this worker's own idleness: a
+        dead worker sends none, so its shards are taken first.
         """
         self.presence.say(idle=idle)
         others = [m for name, m in self.members.items() if name != self.me.name]
@@ -145,14 +146,14 @@ class Coordinator:
     # -- what it does about the others ---------------------------------------------------------
 
     async def next_look(self) -> None:
-        """Wait until this worker has looked at the others again."""
+        """Wait until this worker has looked at the members again."""
         await self._looked_again.wait()
 
     async def look_for_ever(self) -> None:
-        """Look at the others, again and again.
+        """Look at the members, again and again.
 
         Raises:
-            LeaseLost: others swept this worker as dead.
+            LeaseLost: another worker swept this worker as dead.
         """
         while True:
             await self.look()
@@ -162,8 +163,8 @@ class Coordinator:
     def _rest(self, *, eager: bool) -> float:
         """Return the seconds until the next look.
 
-        Each look reads all members, so a large fleet looks less often; a worker that is alone has
-        nothing to see but others that come.
+        Each look reads all members, so a large fleet looks less often. A worker that is alone looks
+        less often too: only a new worker could change anything.
         """
         look = self.rhythm.look
         longest = max(look, min(self.leases.lease_seconds / 4, _SELDOM * look))
@@ -173,7 +174,7 @@ class Coordinator:
         return seconds * _EAGER if eager else seconds
 
     async def look(self) -> None:
-        """Look once, and take, claim and give accordingly."""
+        """Look at the members once, and take, claim and give shards accordingly."""
         asked = self.clock.monotonic()
         seen = await self.roster.look()
         everyone, self.paused = seen.members, seen.paused
@@ -207,7 +208,7 @@ class Coordinator:
         self._looked_again = anyio.Event()
 
     def _note_lateness(self, everyone: Iterable[Member], asked: float, answered: float) -> None:
-        """Let leases and claims last longer while all are late."""
+        """Lengthen leases and claims while all workers are late."""
         self.starvation.note(everyone, asked=asked, answered=answered)
         times = self.starvation.times
         if times > self.leases.times:
@@ -216,10 +217,10 @@ class Coordinator:
         self.claims.stretch(times)
 
     async def _verify(self, asked: float) -> None:
-        """Look whether this worker still owns its shards.
+        """Check that this worker still owns its shards.
 
-        At once when it stood still for so long that others may have taken them, and now and then
-        in any case: on a quiet shard no commit would tell it.
+        This happens at once after a stall so long that other workers may have taken them, and now
+        and then in any case: on a quiet shard no commit would reveal it.
         """
         now = self.clock.monotonic()  # the reading of the roster may be what took so long
         stalled = now - self._looked_at > self.leases.lease_seconds / 2
@@ -243,5 +244,5 @@ class Coordinator:
             self.shards.give(name)
 
     async def audit(self) -> None:
-        """Look at every shard, for the leader, and take those that nobody has read for a while."""
+        """Look at every shard, as the leader; take those that no worker has read for a while."""
         await self.sharing.audit()

@@ -1,9 +1,9 @@
-"""Every cursor of a consumer, finished ancestors included: found, and deleted.
+"""Every cursor of a consumer, including finished ancestors: find them, and delete them.
 
-In: a consumer's control items. Out: its cursors, by the directories and from there by their
-parents. Cursors are deleted from the oldest ancestor to the youngest shard, so that what is left
-after a crash can still be found, and only those of older generations: a worker that has begun
-anew meanwhile keeps what it made. A deleted cursor refuses every commit of whoever owned it.
+In: a consumer's control items. Out: its cursors, found through the directories and then through
+their parents. Cursors are deleted from the oldest ancestor to the youngest shard, so that the rest
+can still be found after a crash. Only cursors of older generations are deleted: a worker that
+joined meanwhile keeps those it made. A deleted cursor refuses every commit of its former owner.
 """
 
 import random
@@ -19,7 +19,7 @@ from streamkit.processing.transaction import Send
 from streamkit.source.lister import NAME as LISTER
 
 _PER_TRANSACTION = 40
-"""Cursors deleted together: each with its place in one of 16 directories."""
+"""Cursors deleted in one transaction: each with its entry in one of 16 directories."""
 
 
 async def every_cursor(store: CursorStore) -> dict[str, Cursor]:
@@ -38,7 +38,7 @@ async def drop_cursors(store: CursorStore, *, below: int, send: Send) -> int:
     Args:
         store: the consumer's control items.
         below: a generation.
-        send: sends a transaction, IF the consumer is the one whose cursors these are.
+        send: sends a transaction, IF the consumer is the one that has these cursors.
     """
     await _drop(store, [LISTER], below, send)
     cursors = await every_cursor(store)
@@ -48,7 +48,7 @@ async def drop_cursors(store: CursorStore, *, below: int, send: Send) -> int:
         some = names[start : start + _PER_TRANSACTION]
         if await _drop(store, some, below, send):
             dropped += len(some)
-        else:  # some are newer, or gone: one by one
+        else:  # some cursors are newer, or gone: delete them one by one
             dropped += sum([await _drop(store, [name], below, send) for name in some])
     return dropped
 
@@ -61,7 +61,7 @@ def _depth(cursors: Mapping[str, Cursor], name: str) -> int:
 
 
 async def _drop(store: CursorStore, names: Sequence[str], below: int, send: Send) -> bool:
-    """Delete cursors and strike them off their directories, together, or nothing."""
+    """Delete cursors and their directory entries in one transaction, or nothing."""
     actions: list[Action] = []
     for name in names:
         removal = store.space.delete("cursor", name)

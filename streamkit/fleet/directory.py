@@ -1,8 +1,9 @@
 """The directory of consumers: one item in a table that names every consumer with items in it.
 
-A consumer is entered in the very transaction that creates it, by name, stream label and table,
-because a control table may serve several tables, and a table has another label with each new
-stream. So consumers are found without a scan, and one whose stream was replaced finds what it was.
+The transaction that creates a consumer also enters it, by name, stream label and table, because a
+control table may serve several tables, and a table has another label with each new stream. So
+consumers are found without a scan, and a consumer whose stream was replaced finds its earlier
+state.
 """
 
 from dataclasses import dataclass, replace
@@ -24,38 +25,38 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """As the directory holds it; none of the parts has a '#'."""
+        """Return the entry as the directory holds it; none of the parts has a '#'."""
         return f"{self.table}#{self.consumer}#{self.label}"
 
 
 def directory_of(schema: TableSchema) -> ControlSpace:
-    """Name the directory in a table that holds control items: no consumer has an empty name."""
+    """Return the directory in a table that holds control items; no consumer has an empty name."""
     return ControlSpace.of(schema, "", "consumers")
 
 
 def enter(space: ControlSpace, table: str) -> Action:
-    """Enter a consumer."""
+    """Return the action that enters a consumer."""
     action = directory_of(space.schema).update("index")
     action.unions["names"] = {"SS": [Entry(table, space.consumer, space.label).text]}
     return action
 
 
 def leave(schema: TableSchema, entry: Entry) -> Action:
-    """Strike a consumer off."""
+    """Return the action that removes a consumer."""
     action = directory_of(schema).update("index")
     action.subtractions["names"] = {"SS": [entry.text]}
     return action
 
 
 async def entries(dynamodb: Any, schema: TableSchema) -> list[Entry]:
-    """Read who is entered, by table, consumer and label."""
+    """Read all entries, sorted by table, consumer and label."""
     item = await CursorStore(dynamodb, directory_of(schema)).item("index") or {}
     names = item.get("names", {"SS": []})["SS"]
     return sorted(Entry(*name.split("#", 2)) for name in names)
 
 
 async def predecessors(store: CursorStore, table: str) -> list[CursorStore]:
-    """Return the control items of the same consumer of other streams of the table, newest first."""
+    """Return the same consumer's control items for other streams of the table, newest first."""
     mine = store.space
     found = [
         entry.label

@@ -1,8 +1,8 @@
-"""Fenced: control items are made and deleted IF the consumer is still as it was read.
+"""Fenced writes: control items are made and deleted IF the consumer is still as it was read.
 
-A process that looks and then acts may stand still in between, for as long as it takes others to do
-the same, to delete the consumer, and to found another one of its name, whose items have the same
-keys. So each transaction asks for what the decision was made on. On failure: `LeaseLost`, and
+A process that looks and then acts may stand still in between. Meanwhile other processes may do the
+same, delete the consumer, and found another one of its name, whose items have the same keys. So
+each transaction is conditional on what the decision was based on. On failure: `LeaseLost`, and
 nothing was done.
 """
 
@@ -21,12 +21,12 @@ from streamkit.processing.transaction import transact
 from streamkit.processing.verdicts import Invalid, Refused
 
 TOGETHER = 99
-"""Actions of one transaction, beside its fence."""
+"""The most actions of one transaction, beside its fence."""
 
 
 @dataclass(frozen=True)
 class Fenced:
-    """Writes control items of one consumer IF its own item is `still` so."""
+    """Writes control items of one consumer IF its own item is `still` the same."""
 
     store: CursorStore
     still: Condition
@@ -36,18 +36,18 @@ class Fenced:
         """Apply up to 99 actions, or none; one of them may be on the consumer's item.
 
         Returns:
-            Whether they were applied: False if a condition of their own did not hold.
+            Whether they were applied: False if one of their own conditions did not hold.
 
         Raises:
-            LeaseLost: the consumer is not so any more.
+            LeaseLost: the consumer has changed.
         """
         return await self.send(actions, self.rng) is None
 
     async def send(self, actions: Sequence[Action], rng: random.Random) -> Refused | None:
-        """Do as `apply`, and return which conditions of their own did not hold.
+        """Apply actions like `apply`, and return which of their own conditions did not hold.
 
         Raises:
-            LeaseLost: the consumer is not so any more.
+            LeaseLost: the consumer has changed.
         """
         consumer = self.store.space.ref("consumer")
         mine = [action for action in actions if action.ref == consumer]
@@ -61,10 +61,10 @@ class Fenced:
         return sent
 
     async def delete(self, keys: Sequence[dict[str, Wire]]) -> int:
-        """Delete items by their keys, so many at a time.
+        """Delete items by their keys, at most `TOGETHER` per transaction.
 
         Raises:
-            LeaseLost: the consumer is not so any more.
+            LeaseLost: the consumer has changed.
         """
         schema = self.store.space.schema
         for start in range(0, len(keys), TOGETHER):
@@ -73,10 +73,10 @@ class Fenced:
         return len(keys)
 
     async def delete_there(self, keys: Sequence[dict[str, Wire]]) -> int:
-        """Delete those of these items that are there; return how many these are.
+        """Delete those of these items that exist; return how many they are.
 
         Raises:
-            LeaseLost: the consumer is not so any more.
+            LeaseLost: the consumer has changed.
         """
         schema: Any = self.store.space.schema
         found = await fetch_all(self.store.dynamodb, schema.name, keys) if keys else []

@@ -1,23 +1,22 @@
 """Generations: which roll-out of the handlers a consumer is in.
 
 The consumer's item holds a number and the fingerprint of the handlers. A fingerprint never seen
-before starts a new generation; one equal to the newest joins it; an older known one stands by,
-because a left-over worker of the last roll-out must not wipe out the new one. In the very write
-that creates a generation, aggregates that are new, changed or were away are marked *needs
-rebuild*: they have missed changes, and only a rebuild makes them right. A rebuild takes its steps
-as generations of the same handlers, see `builds`.
+before starts a new generation; one equal to the newest joins it. An older known one stands by,
+because a left-over worker of the last roll-out must not undo the new one. The write that creates a
+generation also marks aggregates that are new, changed or were away as *needs rebuild*: they have
+missed changes, and only a rebuild makes them right. A rebuild takes its steps as generations of the
+same handlers, see `builds`. `joining` says how a worker joins a generation.
 
-How a worker comes into one is in `joining`.
+A rewind is a generation that discards all cursors. Its one write is the whole decision; the next
+process, worker or operator's, deletes what older generations left before anything is read. A
+generation before that one asks for the rewind, and every cursor is raised to it: then no commit is
+under way any more, and parked changes can be counted. A worker that joins withdraws the question.
 
-A rewind is a generation that throws all cursors away. Its one write is the whole decision; whoever
-comes next, worker or operator, deletes what older generations left before anything is read. It is
-asked for by a generation before that, to which every cursor is raised: then no commit is on its way
-any more, and what is parked can be counted. A worker that joins takes the question back. A worker
-of an older streamkit knows nothing of questions: so no handlers have the fingerprint that is stored
-meanwhile. It stands by as for any other roll-out, and starts a generation of its own in the end,
-which the decision does not survive either.
+A worker of an older streamkit does not know such questions. So a fingerprint that no handlers have
+is stored meanwhile, and that worker stands by as for any other roll-out. If it starts a generation
+of its own in the end, the decision is refused.
 
-Every one of these writes asks for all that the decision was made on: generation, builds, host.
+Each of these writes is conditional on all that the decision was based on: generation, builds, host.
 """
 
 import json
@@ -42,12 +41,13 @@ from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
 from streamkit.operation import Audit, Entry, Operation, Step, noted, read_audit
 
 _KNOWN_MAX = 20
-"""Fingerprints remembered: more roll-outs than are ever alive at once; the item stays small."""
+"""The most fingerprints remembered: more than roll-outs are ever alive at once; the item stays
+small."""
 _AUDIT_MAX = 10
-"""Entries of the audit trail: together they stay below a kilobyte."""
+"""The most entries of the audit trail: together they stay below a kilobyte."""
 _ZERO = {"N": "0"}
 _TEXTS = ("host", "incarnation", "mover", "asks")
-"""Attributes of the consumer's item that are missing where they are empty."""
+"""Attributes that the consumer's item lacks when they are empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Generation:
 
     `since` is from when on changes are the consumer's (0: all), `founded` when it began to read,
     `lost` when the whole stream may have lost changes; all in epoch seconds. `start` is what the
-    app declared then. `rewinding`: cursors of older generations are still to be deleted. `builds`
-    are the last builds of aggregates, by name. `host` says who runs the consumer, see `hosting`.
-    `incarnation` is drawn when the consumer is founded: one of the same name that was deleted had
-    another, and what is kept under that does not count any more. `mover` is who moves it to another
-    host, `asks` who is about to rewind it; `paused` is since when functions do nothing (0: not).
-    `audit` says who began which operation, and the steps that it took; older streamkits leave it as
-    it is.
+    app declared at the founding. `rewinding` says that cursors of older generations must still be
+    deleted. `builds` are the last builds of aggregates, by name. `host` says what runs the
+    consumer, see `hosting`. `incarnation` is random, drawn when the consumer is founded: a deleted
+    consumer of the same name had another, and what is stored under that no longer counts. `mover`
+    is the token of a move to another host, `asks` that of a rewind question. `paused` is since when
+    functions do nothing (0: not paused). `audit` says who began which operation, and its steps;
+    older streamkits leave it as it is.
     """
 
     number: int
@@ -84,7 +84,7 @@ class Generation:
     audit: Audit = ()
 
     def noted(self, entry: Entry | None) -> "Generation":
-        """Return it with a line more in its audit trail, if there is one to add."""
+        """Return it with one more line in its audit trail, if there is one to add."""
         if entry is None:
             return self
         return replace(self, audit=noted(self.audit, entry, _AUDIT_MAX))
@@ -146,7 +146,7 @@ def next_generation(
 
 
 async def newest_generation(store: CursorStore) -> Generation | None:
-    """Read the newest generation; None before the first."""
+    """Read the newest generation; None if there is none yet."""
     item = await store.item("consumer")
     return None if item is None else read_generation(item)
 
@@ -156,7 +156,7 @@ async def ask_rewind(
 ) -> Generation:
     """Start a generation in which a rewind may be decided, unless a worker joins it.
 
-    Where functions run the consumer it only shuts out who moves it: they have no cursors to raise.
+    Where functions run the consumer there are no cursors to raise; this only shuts out a move.
 
     Raises:
         LeaseLost: something of the consumer changed meanwhile.
@@ -172,9 +172,9 @@ async def ask_rewind(
 
 
 async def withdraw_rewind(store: CursorStore, asked: Generation) -> None:
-    """Let the generation that was asked for go on as those before it.
+    """Withdraw the question for a rewind; the generation goes on like those before it.
 
-    Nothing happens if the rewind is decided by now, or somebody else has taken the question back.
+    Nothing happens if the rewind was decided meanwhile, or the question was withdrawn already.
     """
 
     async def withdrawn(now: Generation | None) -> Step[Generation | None] | None:
@@ -190,7 +190,7 @@ async def withdraw_rewind(store: CursorStore, asked: Generation) -> None:
 async def begin_rewind(
     store: CursorStore, newest: Generation, since: int, now: int, said: Entry | None = None
 ) -> Generation:
-    """Start the generation that reads again from a moment on.
+    """Start the generation that reads again from a given time.
 
     Before this write nothing has changed; after it the old cursors do not count any more.
 
@@ -199,14 +199,14 @@ async def begin_rewind(
         newest: the generation as read, or asked for.
         since: epoch second from which on changes are read again; 0 for all there are.
         now: epoch seconds.
-        said: what the audit trail says of it.
+        said: the entry for the audit trail.
 
     Raises:
         LeaseLost: a worker joined meanwhile, or something else of the consumer changed.
     """
     number = newest.number + 1
     rewound = replace(newest, number=number, since=since, founded=now, rewinding=True, asks="")
-    if newest.host == LAMBDA:  # marks of before do not count any more
+    if newest.host == LAMBDA:  # earlier high-water marks do not count any more
         rewound = replace(rewound, incarnation=uuid.uuid4().hex[:8])
     rewound = rewound.noted(said)
     await write_generation(store, newest, rewound)
@@ -216,7 +216,7 @@ async def begin_rewind(
 async def begin_move(
     store: CursorStore, newest: Generation, host: str, said: Entry | None = None
 ) -> Generation:
-    """Start a generation that no worker is in, whose host lets none begin.
+    """Start a generation that no worker is in, and whose host lets no process begin.
 
     Raises:
         LeaseLost: another generation was started meanwhile.
@@ -228,9 +228,9 @@ async def begin_move(
 
 
 async def finish_rewind(store: CursorStore, newest: Generation) -> int:
-    """Delete what older generations left, however often it is begun; return how many cursors.
+    """Delete what older generations left; safe to repeat. Return the number of cursors deleted.
 
-    A process that stood still may find another consumer of the name, whose numbers begin anew.
+    A process that stood still may find another consumer of the name, whose generations start at 1.
     """
     fenced, dropped = Fenced(store, same_consumer(newest), random.Random()), 0
 
@@ -238,7 +238,7 @@ async def finish_rewind(store: CursorStore, newest: Generation) -> int:
         if now is None or not now.rewinding:
             return None
         if (now.number, now.incarnation) != (newest.number, newest.incarnation):
-            return None  # another one has finished it, and a newer generation started
+            return None  # another process finished it, and a newer generation started
         return Step(replace(now, rewinding=False))
 
     try:
@@ -255,27 +255,27 @@ async def write_generation(
     started: Generation,
     along: Sequence[Action] = (),
 ) -> None:
-    """Let the consumer be in a generation, IF everything is as it was read.
+    """Write a consumer's generation, IF everything is as it was read.
 
     Up to 99 actions without conditions may go `along`, in the same transaction.
 
     Raises:
-        LeaseLost: it is not.
+        LeaseLost: something has changed.
     """
     await consumer_operation(store).step(newest, started, along)
 
 
 def consumer_operation(store: CursorStore) -> Operation[Generation | None]:
-    """Return the operation that a consumer's builds, moves and rewinds are: they share its item."""
+    """Return the operation of a consumer's builds, moves and rewinds: they share its item."""
     return Operation(store, partial(newest_generation, store), partial(transition, store))
 
 
 def transition(store: CursorStore, newest: Generation | None, started: Generation) -> Action:
-    """Return what lets a consumer be in a generation, IF everything is as it was read."""
+    """Return the action that writes a consumer's generation, IF everything is as it was read."""
     action = store.space.update("consumer")
     action.sets |= {
         "generation": {"N": str(started.number)},
-        # An older streamkit joins what has its fingerprint, and takes no question back.
+        # An older streamkit would join its fingerprint without withdrawing the question.
         "fingerprint": {"S": started.asks or started.fingerprint},
         "known": {"L": [{"S": known} for known in started.known]},
         "aggregates": {"M": {name: {"S": made} for name, made in started.aggregates.items()}},
@@ -303,7 +303,7 @@ def _audit_text(audit: Audit) -> str:
 
 
 def _as_read(newest: Generation) -> Condition:
-    """Return the condition that all is so on which a generation was decided."""
+    """Return the condition that everything a decision was based on is still so."""
     conditions: list[ConditionBase] = [builds_are(newest.builds)]
     for name in ("rebuild", "rewinding", *_TEXTS):  # a loss may mark aggregates at any time
         value = getattr(newest, name)
@@ -332,7 +332,7 @@ def same_consumer(newest: Generation) -> ConditionBase:
 
 
 def same_builds(newest: Generation) -> ConditionBase:
-    """Return the condition that a consumer is the one that was read, and so are its builds."""
+    """Return the condition that a consumer is the one that was read, with the same builds."""
     return builds_are(newest.builds) & same_consumer(newest)
 
 
@@ -350,13 +350,13 @@ def stepped(
         newest: the generation as read.
         builds: all builds as they are from now on.
         right: aggregates that are not marked *needs rebuild* any more.
-        advance: every shard has to take the step: it begins with a new number.
-        said: what the audit trail says of the step.
+        advance: every shard must take the step, so the generation gets a new number.
+        said: the entry for the audit trail.
     """
     number = newest.number + 1 if advance else newest.number
     rebuild = newest.rebuild - frozenset(right)
     after = replace(newest, number=number, builds=builds, rebuild=rebuild, asks="")
-    if advance:  # who moves the consumer knows nothing of them
+    if advance:  # a move that is under way does not know this step: its mover is shut out
         after = replace(after, mover="")
     return after.noted(said)
 
@@ -370,10 +370,10 @@ async def step_builds(
     said: Entry | None = None,
     along: Sequence[Action] = (),
 ) -> None:
-    """Let builds take a step as in `stepped`; `along` is written together with it.
+    """Write a step of builds as in `stepped`; `along` is written together with it.
 
     Raises:
-        LeaseLost: the generation is another one by now, or somebody else took a step.
+        LeaseLost: there is another generation by now, or another process took a step.
     """
     after = stepped(newest, builds, advance=advance, said=said)
     await write_generation(store, newest, after, along)

@@ -1,12 +1,12 @@
-"""Hosting: whether workers or Lambda functions run a consumer. Never both.
+"""Hosting: whether workers or Lambda functions run a consumer, never both.
 
-Workers know what is done by their cursors, functions by marks of items; neither looks at what the
-other keeps. So the consumer's item names its host, from its founding or its first batch on, and
-the other host refuses to begin. `moving` changes hosts; meanwhile the name is of the direction.
-While a consumer is deleted nobody begins.
+Workers know by their cursors what is done, functions by the items' high-water marks; neither reads
+what the other keeps. So the consumer's item names its host, from its founding or its first batch
+on, and the other host refuses to begin. `moving` changes hosts; meanwhile the name is that of the
+direction. While a consumer is being deleted, no host may begin.
 
-That the consumer is paused stands there, too: functions read the item with each batch, and nothing
-else. Workers see it with their roster.
+The item also says that the consumer is paused: functions read it with each batch, and nothing else.
+Workers see the pause in their member list.
 
 In: a consumer's control items. Out: the name. On failure: `ConfigurationError` says what to do.
 """
@@ -50,8 +50,8 @@ _EMPTY = {"S": ""}
 class Hosted:
     """What a host finds in the consumer's item when it begins; empty if there is no consumer.
 
-    `host` is who runs it; empty if nobody has begun. `paused` is since when it is to do nothing
-    (epoch seconds), 0 if it is not.
+    `host` is what runs it; empty if no host has begun. `paused` is since when it must do nothing
+    (epoch seconds), 0 if it is not paused.
     """
 
     host: str
@@ -67,22 +67,22 @@ def check_host(consumer: str, there: str, wanted: str) -> None:
     Args:
         consumer: its name.
         there: its host; empty if none has begun.
-        wanted: who wants to run it; empty if nothing is to be run.
+        wanted: the host that wants to run it; empty if none does.
 
     Raises:
-        ConfigurationError: it has another one, or is being moved.
+        ConfigurationError: it has another host, or is being moved.
     """
     if wanted and there not in ("", wanted):
         raise ConfigurationError(f"consumer {consumer}: {_COMMANDS.get(there, there)}")
 
 
 async def host_of(store: CursorStore) -> str:
-    """Read who runs a consumer, strongly consistent; empty if it is nobody yet."""
+    """Read the host of a consumer, strongly consistent; empty if it has none yet."""
     return (await look(store)).host
 
 
 async def look(store: CursorStore) -> Hosted:
-    """Read what the consumer's item says, strongly consistent."""
+    """Read the consumer's item, strongly consistent."""
     item: Mapping[str, Any] = await store.item("consumer") or {}
     return Hosted(
         host=item.get("host", _EMPTY)["S"],
@@ -97,7 +97,7 @@ async def claim(store: CursorStore, host: str) -> Hosted:
     """Become the host of a consumer that exists, if it has none.
 
     Raises:
-        ConfigurationError: it has another one, or is being moved.
+        ConfigurationError: it has another host, or is being moved.
     """
     found = await look(store)
     if not found.host:
@@ -108,7 +108,7 @@ async def claim(store: CursorStore, host: str) -> Hosted:
 
 
 async def set_host(store: CursorStore, before: str, after: str) -> bool:
-    """Change a consumer's host, IF it is as it was read; say whether it was."""
+    """Change a consumer's host, IF it is as it was read; return whether it was."""
     operation = Operation(store, partial(host_of, store), partial(_hosting, store))
     try:
         await operation.step(before, after)

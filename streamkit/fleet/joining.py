@@ -1,11 +1,11 @@
-"""Joining: a worker, or a function, comes into the newest generation, or starts one.
+"""Joining: a worker or a function joins the newest generation, or starts one.
 
-The first generation is the consumer's founding: where it starts is resolved there and then and is
-in the table before anything is read. A consumer whose stream was replaced is founded again under
-the new stream's label, with what it knew under the old one; changes in between may be lost.
+The first generation is the consumer's founding: its start is resolved then, and is in the table
+before anything is read. A consumer whose stream was replaced is founded again under the new
+stream's label, with what it knew under the old one; changes in between may be lost.
 
 In: the consumer's control items, and the handlers that are to run. Out: the generation; None for an
-older roll-out, which has to stand by. On failure: it says what people have to decide.
+older roll-out, which must stand by. On failure: an error says what people must decide.
 """
 
 import random
@@ -59,13 +59,13 @@ async def join_generation(
 
     Args:
         store: the consumer's control items.
-        fingerprint: of the handlers.
-        handlers: what the app registers.
-        take_over: let a known older fingerprint start a generation, because no worker of the
-            newest is alive or an operator said so. If another process starts one meanwhile, that
-            has to be looked at anew: then it stands by.
-        founding: what to do if there is none yet; without it all records there are count.
-        host: who is going to run the consumer; empty if nobody is.
+        fingerprint: the handlers' fingerprint.
+        handlers: the handlers that the app registers.
+        take_over: let a known older fingerprint start a generation, because no worker of the newest
+            is alive or an operator said so. If another process starts one meanwhile, this
+            permission no longer holds: then the worker stands by.
+        founding: what to do if there is no generation yet; without it all existing records count.
+        host: what will run the consumer; empty if nothing will.
 
     Raises:
         RetentionLost: the stream was replaced, and the app's policy is to halt.
@@ -96,8 +96,8 @@ async def join_generation(
         try:
             await write_generation(store, newest, started)
         except LeaseLost:
-            # Another process was at it at the same moment: look again. Which workers are alive was
-            # asked of the generation before, and those of the one that is there now are.
+            # Another process wrote at the same moment: look again. The workers of its generation
+            # were not checked, and may be alive, so the permission to take over has ended.
             take_over = False
             continue
         return started
@@ -107,7 +107,7 @@ async def _found(
     store: CursorStore, first: Generation, handlers: list[Handler], founding: Founding
 ) -> Generation | None:
     """Found the consumer of this stream; None if another worker was faster, or a hook failed."""
-    # By the clock that stamps changes: where this machine's is ahead, "latest" would skip some.
+    # Use the clock that stamps changes: if this machine's is ahead, "latest" would skip some.
     now = int(await store.time() or founding.clock.time())
     first = replace(first, incarnation=uuid.uuid4().hex[:8])
     aggregates = frozenset(handler.name for handler in handlers if handler.is_aggregate)
@@ -115,7 +115,7 @@ async def _found(
     if before is None:
         since = since_of(founding.start, now)
         started = replace(first, since=since, start=start_text(founding.start), founded=now)
-        if since:  # they count from the start only, and the table may have held items before
+        if since:  # aggregates count from the start only; the table may have held items before
             started = replace(started, rebuild=aggregates)
     else:
         old, lost = before
@@ -135,7 +135,7 @@ async def _found(
 async def _predecessor(
     store: CursorStore, table: str, now: int
 ) -> tuple[Generation, RetentionLost] | None:
-    """Return what the consumer was under the table's last stream, and what that may have lost."""
+    """Return the generation under the table's last stream, and what that may have lost."""
     for old in await predecessors(store, table):
         generation = await newest_generation(old)
         if generation is not None:

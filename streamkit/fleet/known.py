@@ -1,8 +1,8 @@
-"""What a worker knows of its consumer's shards: cursors as last read, and where they sit.
+"""What a worker knows of its consumer's shards: cursors as last read, and their lineage roots.
 
-Others take, finish and create cursors all the time. What is known here is enough to say which
-shards there are to assign; a cursor is read afresh before anything is done with it, and a finished
-one leads to its children.
+Other workers take, finish and create cursors all the time. What is known here is enough to say
+which shards there are to assign. A cursor is read again before anything is done with it, and a
+finished one leads to its children.
 """
 
 from collections.abc import Iterable
@@ -22,29 +22,30 @@ class KnownShards:
 
     @property
     def seats(self) -> frozenset[str]:
-        """Where the shards sit that are not finished."""
+        """Return the lineage roots (seats in the code) of the shards that are not finished."""
         return frozenset(cursor.seat for cursor in self.open.values())
 
     @property
     def parents(self) -> frozenset[str | None]:
-        """The shards that have a child which is not finished."""
+        """Return the shards that have an unfinished child."""
         return frozenset(cursor.parent for cursor in self.open.values())
 
     async def refresh(self) -> None:
-        """Read the directories, and the cursors that are new there."""
+        """Read the directories, and the cursors that are new in them."""
         names = await self.store.names()
         await self.read(names - self.open.keys() - self._readers.keys())
         kept = names | self.parents
         self._readers = {name: who for name, who in self._readers.items() if name in kept}
 
     def heir(self, cursor: Cursor) -> str | None:
-        """Return who read the parent of a shard to its end; None if the shard was read since."""
+        """Return the worker that read a shard's parent to its end; None once the shard was read."""
         return None if cursor.epoch else self._readers.get(cursor.parent or "")
 
     async def read(self, names: Iterable[str]) -> None:
-        """Read cursors anew, the children of those that are finished by now, and whose heirs are.
+        """Read cursors again, and the children of those that are finished by now.
 
-        Of a shard that nobody has read yet the parent is read too: it says who read that.
+        If no worker has read a shard yet, its parent is read too, which names the worker that read
+        that.
         """
         todo = set(names)
         while todo:
@@ -58,7 +59,7 @@ class KnownShards:
             todo = (children - self.open.keys() | parents) - self._readers.keys()
 
     def learn(self, cursor: Cursor) -> None:
-        """Note a cursor as it is in the table."""
+        """Record a cursor as it is in the table."""
         if cursor.finished:
             self.open.pop(cursor.name, None)
             self._readers[cursor.name] = cursor.owner

@@ -1,8 +1,8 @@
 """Leadership: one worker of a consumer holds the lister's lease and does what is done once.
 
-It lists the stream and creates cursors, looks for the children of shards that ended before any was
-listed, takes shards that nobody reads, and sweeps the heartbeats of workers that died. A free lease
-is taken at once, a dead worker's as soon as it is known to be dead.
+The leader lists the stream and creates cursors. It looks for the children of shards that ended
+before any was listed, takes shards that no worker reads, and sweeps the heartbeats of dead workers.
+A free lease is taken at once; a dead worker's lease as soon as that worker is known to be dead.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -23,18 +23,19 @@ from streamkit.source.lister import NAME, Lister
 log = get_logger("streamkit.fleet")
 
 _LATE_SECONDS = 1.0
-"""Between questions for the children of shards that ended."""
+"""The pause between questions for the children of shards that ended."""
 _ABSTAIN_SECONDS = 60.0
-"""How long a leader that was cut off from the stream leaves the lead to others."""
+"""How long a leader that was cut off from the stream leaves the lead to other workers."""
 _SWEEP_LEASES = 10
-"""A worker is swept only long after its shards were taken: it may have been paused."""
+"""A worker is swept only so many leases later, long after its shards were taken: it may have been
+paused."""
 
 
 @dataclass
 class Leadership:
-    """The way to the lister's lease, and what is done under it, once it has `listed`.
+    """Takes the lister's lease and does the leader's tasks; `listed` after the first listing.
 
-    `tidy` is called now and then, for what else has to be done by one worker.
+    `tidy` is called now and then, for other tasks of a single worker.
     """
 
     coordinator: Coordinator
@@ -48,7 +49,7 @@ class Leadership:
     _abstains_until: float = 0.0
 
     async def lead_for_ever(self) -> None:
-        """Lead whenever nobody else does."""
+        """Lead whenever no other worker does."""
         while True:
             taken = await self._take() if self._may_lead() else None
             if taken is None:
@@ -72,7 +73,7 @@ class Leadership:
             self.coordinator.presence.say(leads=False)
 
     async def resign(self) -> None:
-        """Give the lease back, when `lead_for_ever` was cancelled."""
+        """Give the lease back, after `lead_for_ever` was cancelled."""
         if self.lister is not None:
             await self.store.release(self.lister.committer.cursor)
 
@@ -96,9 +97,9 @@ class Leadership:
         members = self.coordinator.members
         mine = cursor.owner == self.coordinator.me.name
         if cursor.owner in members and not mine:
-            return None  # it has only just taken it
+            return None  # that worker has only just taken it
         if cursor.owner is not None and not mine and self._stranger != place:
-            self._stranger = place  # it may be younger than the roster is known here
+            self._stranger = place  # the owner may have joined after the members were read
             return None
         try:
             me = self.coordinator.me
@@ -120,7 +121,7 @@ class Leadership:
     # -- what the leader does ------------------------------------------------------------------
 
     async def _lead(self, lister: Lister) -> None:
-        """List now and then, and ask for awaited children, until a newer roll-out is there."""
+        """List now and then, and ask for awaited children, until there is a newer roll-out."""
         while self.coordinator.is_current:
             await lister.require_lease()
             self._spread(await lister.once())
@@ -158,7 +159,7 @@ class Leadership:
     async def _sweep_members(self) -> None:
         """Remove the heartbeats of workers that have been dead for long.
 
-        One that was only paused finds its item gone, and joins under a new name.
+        A worker that was only paused finds its item gone, and joins under a new name.
         """
         coordinator = self.coordinator
         longest = max(_SWEEP_LEASES * coordinator.leases.lease_seconds, 60.0)

@@ -1,8 +1,8 @@
-"""Liveness: whether any worker of a consumer is alive, for operators who must be alone.
+"""Liveness: whether any worker of a consumer is alive, for operators whose command needs none.
 
-In: a consumer's control items. Out: the names of workers that beat, or none after watching for a
-lease. A worker that left politely is gone at once; one that was killed is watched until its
-silence has lasted a lease, on this process's own clock.
+In: a consumer's control items. Out: the names of workers that send heartbeats, or none after
+watching for a lease. A worker that left in order is gone at once; one that was killed is watched
+until its silence has lasted a lease, on this process's own clock.
 """
 
 import anyio
@@ -14,12 +14,12 @@ from streamkit.lease import LeaseWatch
 
 
 async def live_workers(store: CursorStore, clock: Clock, lease_seconds: float) -> list[str]:
-    """Watch until a worker beats, or each has been silent for its own lease.
+    """Watch until a worker sends a heartbeat, or each was silent for its own lease.
 
     Args:
         store: the consumer's control items.
         clock: measures the silence.
-        lease_seconds: the lease of workers that do not say theirs.
+        lease_seconds: the lease of workers that do not report theirs.
     """
     roster, watch = Roster(store), LeaseWatch(lease_seconds)
     first: dict[str, int] | None = None

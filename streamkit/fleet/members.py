@@ -1,4 +1,4 @@
-"""Membership: what each worker of a consumer says of itself, and how others tell that it is gone.
+"""Membership: what each worker of a consumer reports, and how other workers tell that it is gone.
 
     join ──► beat every interval ──► leave          a name is new with every start, and never made
                │                                    again after its end
@@ -8,9 +8,9 @@ A worker is *dead* when readings of its heartbeat, a lease duration apart on the
 monotonic clock, show the same counter (the algorithm is the DynamoDB Lock Client's). Clocks of two
 machines are never compared.
 
-On a table with a sort key the members share one partition, and one query reads them all. Where
-there is none they share one item, whose writes grow with the fleet. That the consumer is *paused*
-stands beside them, so that all see it with their next look, and it costs no read of its own.
+On a table with a sort key the members share one partition, and one query reads them all. On other
+tables they share one item, whose writes grow with the fleet. A *paused* consumer is recorded beside
+them, so that every worker sees it with its next look, and it costs no read of its own.
 """
 
 import hashlib
@@ -28,31 +28,32 @@ from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, present
 
 MemberState = Literal["joining", "active", "waiting", "unfit", "leaving"]
-"""`waiting` is of an older roll-out and stands by; `unfit` cannot read the stream."""
+"""The state of a worker: `waiting` runs an older roll-out and stands by; `unfit` cannot read the
+stream."""
 
 
 _PAUSE = "paused"
-"""The mark of a paused consumer: kind of its row, and name of its attribute."""
+"""Marks a paused consumer: the kind of its row, and the name of its attribute."""
 
 
 def new_worker_name() -> str:
-    """Name one start of one worker process: where it runs, for people, and a unique part."""
+    """Return a name for one start of one worker process: where it runs, and a unique part."""
     return f"{socket.gethostname()[:40]}/{os.getpid()}/{uuid.uuid4().hex[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What a worker says of itself.
+    """What a worker reports about itself.
 
-    `at` is its own wall clock, for people. `idle` says that its shards have nothing to read, `held`
-    counts them, `claims` are tokens of leases that it wants to be given, `childless` the shards
-    that it read to the end before any child of them was listed. `news` counts how often it made
-    others' shards, so that they look. `waits` names handlers that hold up shards, as
+    `at` is its own wall clock, for people. `idle` says that its shards have nothing to read; `held`
+    counts them. `claims` are tokens of leases that it wants to be given. `childless` are the shards
+    that it read to the end before any child of them was listed. `news` counts how often it created
+    shards for other workers, so that they look. `waits` names handlers that hold up shards, as
     `shard handler`: a change fails, and is tried until it succeeds. `follows` says that another
-    consumer in its process decides which shards it holds, see `sharing`; `late` that a heartbeat of
-    its own was late lately, see `starvation`; `used` which units its calls have used, see `usage`.
-    `lease` is after how many seconds of silence it counts as dead by its own settings; 0 if it does
-    not say.
+    consumer in its process decides which shards it holds, see `sharing`. `late` says that one of
+    its heartbeats was late lately, see `starvation`. `used` is the capacity its calls have used,
+    see `usage`. `lease` is after how many seconds of silence it counts as dead by its own settings;
+    0 if it does not say.
     """
 
     name: str
@@ -127,7 +128,7 @@ def read_member(item: Mapping[str, Any]) -> Member:
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """Who is there, by name, dead ones that nobody has swept included.
+    """The members by name, including dead ones that were not swept yet.
 
     `paused` is since when the consumer reads nothing (epoch seconds), 0 while it is not paused.
     """
@@ -138,7 +139,7 @@ class Attendance:
 
 @dataclass(frozen=True)
 class Roster:
-    """The members' items. Every read is strongly consistent."""
+    """The members' items (the member list); every read is strongly consistent."""
 
     store: CursorStore
 
@@ -160,11 +161,11 @@ class Roster:
         return Attendance({member.name: member for member in members}, paused)
 
     async def read(self) -> dict[str, Member]:
-        """Return every member by name, dead ones that nobody has swept included."""
+        """Return every member by name, including dead ones that were not swept yet."""
         return (await self.look()).members
 
     def pausing(self, since: int) -> Action:
-        """Return what lets every worker stop reading since a moment; 0 lets them go on."""
+        """Return the action that stops every worker's reading since a moment; 0 resumes it."""
         space = self.store.space
         if self._has_rows:
             ref = item_ref(space.schema, space.row("members", 0))
@@ -180,14 +181,14 @@ class Roster:
         return action
 
     async def add(self, member: Member) -> None:
-        """Make a worker's item."""
+        """Create a worker's item."""
         await self.store.write(self._update(member))
 
     async def write(self, member: Member) -> None:
         """Write a worker's item.
 
         Raises:
-            LeaseLost: it is gone; somebody swept this worker as dead.
+            LeaseLost: the item is gone, because another worker swept this worker as dead.
         """
         action = self._update(member)
         there: Condition = present if self._has_rows else Attr(_entry(member.name)).exists()
@@ -195,7 +196,7 @@ class Roster:
         await self.store.write(action)
 
     async def remove(self, name: str) -> None:
-        """Take a worker's item away."""
+        """Delete a worker's item."""
         if not self._has_rows:
             action = self.store.space.update("members")
             action.removes.add(_entry(name))
@@ -240,5 +241,5 @@ def _digest(name: str) -> str:
 
 
 def _entry(name: str) -> str:
-    """Name a member's attribute in the item that all share; a path may not hold dots."""
+    """Return a member's attribute name in the shared item; a path may not hold dots."""
     return f"m{_digest(name)}"

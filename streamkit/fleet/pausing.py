@@ -1,8 +1,8 @@
-"""Pausing: a consumer does nothing until it is resumed, whoever runs it.
+"""Pausing: a consumer does nothing until it is resumed, whatever host runs it.
 
-Workers see it beside the members, functions in the consumer's item: both are written together. How
-often it was paused or resumed is counted there, so that a command that was overtaken by others does
-nothing when it arrives at last.
+Workers see it beside the members, functions in the consumer's item; one transaction writes both.
+The consumer's item counts how often it was paused or resumed, so that a late command that other
+ones have overtaken does nothing.
 
 In: a consumer's control items. Out: it is paused, or is not. On failure: `ConfigurationError`.
 """
@@ -22,13 +22,13 @@ _TURNS = "turns"
 
 
 async def set_paused(store: CursorStore, since: int) -> str:
-    """Let a consumer do nothing since a moment (epoch seconds); 0 lets it go on.
+    """Stop a consumer's reading since a moment (epoch seconds); 0 lets it continue.
 
     Returns:
-        Who runs it.
+        The consumer's host.
 
     Raises:
-        ConfigurationError: there is no such consumer, it is being deleted, or somebody else has
+        ConfigurationError: there is no such consumer, it is being deleted, or another process has
             paused or resumed it meanwhile.
     """
     first: str | None = None

@@ -1,8 +1,8 @@
-"""Presence: what this worker lets the others know of itself, in its heartbeat.
+"""Presence: what this worker tells the other workers about itself, in its heartbeat.
 
-In: facts, as they become known, and those that each beat asks for. Out: one write an interval, and
-one at once when something is new that others wait for. On failure: `LeaseLost`, when the heartbeat
-item is gone: others swept this worker as dead.
+In: facts as they become known, and facts that each heartbeat asks for. Out: one write per interval,
+and one at once when something is new that other workers wait for. On failure: `LeaseLost`, when the
+heartbeat item is gone, because another worker swept this worker as dead.
 """
 
 import math
@@ -17,24 +17,24 @@ from streamkit.fleet.members import Member, Roster
 from streamkit.fleet.starvation import LONGEST
 
 _AWAITED_SECONDS = 300.0
-"""How long children are looked for often; a disabled stream's shards never get any."""
+"""How long children are looked for often; the shards of a disabled stream never get any."""
 _NAMED_MAX = 20
-"""Shards named in a member's item; for more than a few the leader lists everything anyway, and
-nobody reads on."""
+"""The most shards named in a member's item; for more the leader lists everything anyway, and people
+do not read on."""
 
 
 def late_after(lease_seconds: float, beat_seconds: float) -> float:
-    """Return how many seconds after the one before a heartbeat is late."""
+    """Return how many seconds after the previous one a heartbeat is late."""
     return max(lease_seconds / 2, 1.5 * beat_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a beat says of the moment.
+    """The state of a worker at one heartbeat.
 
-    `held` is how many shards the worker holds, `claims` are the tokens of leases that it claims,
-    `idle` says that its shards have nothing to read. `used` is what its calls have used, `waits`
-    names which handlers hold up which shards, `(handler, shard)`.
+    `held` is how many shards the worker holds. `claims` are the tokens of leases that it claims.
+    `idle` says that its shards have nothing to read. `used` is the capacity that its calls have
+    used. `waits` names which handlers hold up which shards, as `(handler, shard)`.
     """
 
     held: int
@@ -49,9 +49,9 @@ Ask = Callable[[], Facts]
 
 @dataclass
 class Presence:
-    """This worker's member item. What is not said at once is asked for at each beat.
+    """This worker's member item; facts that are not written at once are asked for at each beat.
 
-    It says that it was *late* for four leases of `lease_seconds` after a heartbeat that was.
+    After a late heartbeat, the item says *late* for four leases of `lease_seconds`.
     """
 
     roster: Roster
@@ -65,27 +65,27 @@ class Presence:
     _urgent: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self) -> None:
-        """Let the member say after which silence it counts as dead."""
+        """Set the silence in seconds after which the member counts as dead."""
         if math.isfinite(self.lease_seconds):
             self.me = replace(self.me, lease=self.lease_seconds)
 
     async def join(self, ask: Ask) -> None:
-        """Make this worker's heartbeat item."""
+        """Create this worker's heartbeat item."""
         await self.roster.add(self._beaten(ask()))
         self._beat_at = self.clock.monotonic()
 
     async def leave(self) -> None:
-        """Take it away, after everything is released."""
+        """Delete the heartbeat item, after everything is released."""
         await self.roster.remove(self.me.name)
 
     async def beat_for_ever(self, ask: Ask) -> None:
-        """Raise the counter every interval, and write at once what is new.
+        """Raise the counter every interval, and write new facts at once.
 
         Args:
-            ask: returns the facts of the moment; each beat calls it.
+            ask: returns the facts of the moment; each heartbeat calls it.
 
         Raises:
-            LeaseLost: others swept this worker as dead.
+            LeaseLost: another worker swept this worker as dead.
         """
         while True:
             with anyio.move_on_after(self.beat_seconds):
@@ -113,40 +113,40 @@ class Presence:
         return self.me
 
     def is_well(self, lease_seconds: float) -> bool:
-        """Say whether this worker's own heartbeats get through."""
+        """Return whether this worker's own heartbeats reach the table in time."""
         return self.clock.monotonic() - self._beat_at <= late_after(
             lease_seconds, self.beat_seconds
         )
 
     def say(self, **changes: Any) -> None:
-        """Let the others know something of this worker at once."""
+        """Tell the other workers something about this worker at once."""
         changed = replace(self.me, **changes)
         if changed != self.me:
             self.me = changed
             self.hurry()
 
     def hurry(self) -> None:
-        """Beat without waiting for the interval."""
+        """Send a heartbeat without waiting for the interval."""
         self._urgent.set()
 
     def tell(self) -> None:
-        """Let the others look for shards that this worker made or will not take."""
+        """Ask the other workers to look for shards that this worker created or will not take."""
         self.say(news=self.me.news + 1)
 
     # -- shards that wait for children ---------------------------------------------------------
 
     @property
     def childless(self) -> int:
-        """How many shards ended here before any child of them was listed."""
+        """Return how many shards ended here before any child of them was listed."""
         return len(self._childless)
 
     def await_children(self, shard: str) -> None:
-        """A shard was read to its end before any child was listed: ask the leader to look."""
+        """Ask the leader for the children of a shard that ended before any child was listed."""
         self._childless[shard] = self.clock.monotonic() + _AWAITED_SECONDS
         self._say_childless()
 
     def note_parents(self, parents: Collection[str | None]) -> None:
-        """Await no children of these shards any more."""
+        """Stop waiting for children of these shards."""
         if self._childless:
             now = self.clock.monotonic()
             waiting = self._childless.items()

@@ -1,13 +1,15 @@
-"""Roll-outs: which generation of handlers a worker runs in, next to workers of others.
+"""Roll-outs: which generation of handlers a worker runs in, next to workers of other ones.
 
     a fingerprint never seen before      starts a generation at once
-    that of the newest                   joins it; when it is made the newest by others, or takes a
-                                         step, it gives everything back and joins under a new name
+    the newest fingerprint               joins its generation; when another worker starts a newer
+                                         one of it, or it takes a step, the worker gives everything
+                                         back and joins under a new name
     an older one, when it starts         waits while a worker of the newest is alive
     an older one, while it runs          keeps its shards until they are claimed, takes none; when
                                          the newest's workers are all gone it starts the next one
 
-"Gone" means for a while, so that an interrupted roll-out is not undone by what it left running.
+"Gone" means gone for `patience_seconds`, so that an interrupted roll-out is not undone by the
+workers it left running.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,20 +28,20 @@ from streamkit.observe.logger import get_logger
 log = get_logger("streamkit.fleet")
 
 _ASK_SECONDS = 3.0
-"""Between two looks of a waiting worker at the newest generation."""
+"""The pause between two looks of a waiting worker at the newest generation."""
 _DISBELIEF_SECONDS = 60.0
-"""How long a worker ignores a generation that a cursor names, and no process has created."""
+"""How long a worker ignores a generation that a cursor names, but that no process has created."""
 
 
 @dataclass
 class Rollout:
-    """One worker's place among the roll-outs. `newest` is the newest generation it knows of.
+    """One worker's place among the roll-outs; `newest` is the newest generation it knows of.
 
-    `joined` is the one that it runs in; `founding` is for the first one of the consumer.
+    `joined` is the generation that it runs in; `founding` is for the first one of the consumer.
 
     `patience_seconds` is how long no worker of the newest may be seen before an older one takes
-    over; `take_over` says that an operator wants the older one now. `renew` is called once, when a
-    newer generation of these handlers is there: from then on this worker is `superseded`.
+    over; `take_over` says that an operator wants the older one now. `renew` is called once, when
+    there is a newer generation of these handlers: from then on this worker is `superseded`.
     """
 
     store: CursorStore
@@ -61,11 +63,11 @@ class Rollout:
     _refresh_at: float = 0.0
 
     async def position(self, me: Member, members: Mapping[str, Member]) -> dict[str, Any]:
-        """Return what this worker says of its state and generation from now on.
+        """Return the state and generation that this worker reports from now on.
 
         Args:
             me: this worker.
-            members: all that are alive.
+            members: all members that are alive.
         """
         others = [member for member in members.values() if member.name != me.name]
         self.newest = max([self.newest, *(member.generation for member in others)])
@@ -101,14 +103,14 @@ class Rollout:
         return {"state": "active", "generation": generation.number}
 
     def hear(self, number: int) -> None:
-        """Note that a cursor is in a generation: it may be newer than all that is known."""
+        """Note that a cursor is in a generation, which may be newer than all known ones."""
         if number != self._unknown or self.clock.monotonic() >= self._believes_at:
             self.newest = max(self.newest, number)
 
     def _disbelieve(self, heard: int) -> None:
-        """Go on as before: what was heard of is not there, as after a restore of half of a table.
+        """Go on as before: the reported generation does not exist, as after restoring half a table.
 
-        Beginning anew would not help, and so it would be done again and again.
+        Starting again would not help, so it would be repeated without end.
         """
         now = self.clock.monotonic()
         if heard != self._unknown:
@@ -136,11 +138,11 @@ class Rollout:
         return await self._try(take_over=True)
 
     async def refresh(self, every: float, *, leads: bool) -> None:
-        """Look how the builds stand, for a leader, and while there are any.
+        """Read the state of the builds, if this worker leads or while there are builds.
 
         Args:
             every: seconds between two looks.
-            leads: whether this worker does.
+            leads: whether this worker leads.
         """
         joined, now = self.joined, self.clock.monotonic()
         if joined is None or self.superseded or now < self._refresh_at:
@@ -158,7 +160,7 @@ class Rollout:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """A newer generation of the same handlers is there: what goes on here is of the old one."""
+        """Mark this worker superseded: there is a newer generation of the same handlers."""
         if not self.superseded:
             self.superseded = True
             log.info("generation.superseded", newest=self.newest)

@@ -1,13 +1,15 @@
-"""Sharing: which shards a worker takes, and which it claims from others.
+"""Sharing: which shards a worker takes, and which it claims from other workers.
 
-    take    what is mine and nobody reads
-    claim   what is mine and another reads, if I hold less than my share
+    take    a shard that is assigned to this worker, and that no worker reads
+    claim   one that is assigned to it, and that another worker reads, if it holds less than its
+            share
 
-Whose a shard is follows from who is active in the newest generation, see `assignment`. Where a
-process runs several consumers of one stream, the first of them shares so, and is the *anchor* of
-the others: they want the shards that it holds in this process, whatever their share is, so that one
-process reads a shard for all of them. What no anchor holds goes by the usual assignment, after a
-lease; and a worker without an anchor claims nothing from one that has one.
+The owner of a shard follows from which workers are active in the newest generation, see
+`assignment`. Where a process runs several consumers of one stream, the shards are co-located: the
+first consumer shares as above, and the others want the shards that it (the *anchor* in the code)
+holds in this process, whatever their share is. So one process reads a shard for all of them. Shards
+that no anchor holds are assigned as usual, after a lease. A worker without an anchor claims nothing
+from a worker that has one.
 
 In: the members alive, what is known of the shards, the shards of this worker. Out: takes, claims.
 """
@@ -32,19 +34,20 @@ from streamkit.observe.logger import get_logger
 log = get_logger("streamkit.fleet")
 
 Anchor = Callable[[], Collection[str] | None]
-"""Returns the shards that the process's first consumer holds; None if it does not run."""
+"""A function that returns the shards that the process's first consumer holds; None if it does not
+run."""
 
 
 def no_anchor() -> None:
-    """There is no other consumer of the stream in this process, or this is the first."""
+    """Return None: this is the only consumer of the stream in this process, or the first."""
 
 
 @dataclass
 class Sharing:
     """Takes and claims shards.
 
-    `refresh_seconds` is how often all shards are looked for. `unread` are those of which this
-    worker, as the leader, last found that no worker had read them for a while.
+    `refresh_seconds` is how often all shards are looked for. `unread` are the shards that no worker
+    had read for a while when this worker, as the leader, last looked.
     """
 
     view: FleetView
@@ -68,34 +71,34 @@ class Sharing:
 
     @property
     def me(self) -> Member:
-        """What this worker says of itself."""
+        """Return what this worker reports about itself."""
         return self.view.me
 
     @property
     def members(self) -> Mapping[str, Member]:
-        """All workers that are alive, this one included."""
+        """Return all workers that are alive, including this one."""
         return self.view.members
 
     @property
     def known(self) -> KnownShards:
-        """The shards that there are."""
+        """Return the known shards."""
         return self.view.known
 
     @property
     def presence(self) -> Presence:
-        """What this worker lets the others know."""
+        """Return this worker's heartbeat item."""
         return self.view.presence
 
     @property
     def undecided(self) -> bool:
-        """Whether a shard is about to be taken here."""
+        """Return whether a shard is about to be taken here."""
         return bool(self.deciding or self.view.uncertain or self.claims.pending)
 
     async def share(self, everyone: Collection[str]) -> None:
-        """Take and claim what is this worker's.
+        """Take and claim the shards of this worker.
 
         Args:
-            everyone: the members, dead ones too, as read before this.
+            everyone: the members, including dead ones, as read before this.
         """
         held_by_anchor = self.anchor()
         self._anchored = None if held_by_anchor is None else frozenset(held_by_anchor)
@@ -111,8 +114,8 @@ class Sharing:
         gone = self.claims.pending - self.known.open.keys()
         for name in gone if self._anchored is None else gone | self.claims.pending - self._anchored:
             self.claims.settle(name)
-        # A claimed shard, or one of which nobody knows, is looked at each time; the rest now and
-        # then, because it is read by somebody who would say so.
+        # A claimed or uncertain shard is looked at each time. The other shards are looked at now
+        # and then: the workers that read them would report a change.
         pending = self.claims.pending - held.keys()
         look_at = pending | (wanted if changed else wanted & self.view.uncertain)
         self.view.uncertain.clear()
@@ -128,9 +131,9 @@ class Sharing:
             await self._claim()
 
     def _whose(self, cursor: Cursor) -> str | None:
-        """Return whose a shard is: a child is left to who read its parent, others as assigned.
+        """Return the worker assigned to a shard; a child prefers its parent's last owner.
 
-        Before all, what this process's anchor holds is this worker's.
+        A shard that this process's anchor holds always belongs to this worker.
         """
         if cursor.name in (self._anchored or ()):
             return self.me.name
@@ -141,7 +144,7 @@ class Sharing:
         return self._targets.get(cursor.seat)
 
     async def _update_view(self) -> bool:
-        """Find out anew what there is to share, if the fleet or its shards have changed."""
+        """Compute the assignment again, if the fleet or its shards have changed; return whether."""
         peers = {
             member.name: member.weight
             for member in self.members.values()
@@ -166,21 +169,21 @@ class Sharing:
     def _decide(
         self, names: Collection[str], before: Mapping[str, Cursor], everyone: Collection[str]
     ) -> None:
-        """Take what nobody reads.
+        """Take shards that no worker reads.
 
         Args:
             names: shards of this worker that it does not hold.
             before: their cursors as known before they were read now.
-            everyone: the members, dead ones too, as read before these cursors were.
+            everyone: the members, including dead ones, as read before these cursors were.
         """
         now = self.clock.monotonic()
         claimants = self._claimants()
         for name in names:
             cursor = self.known.open.get(name)
             if cursor is None:
-                continue  # finished: its children were learnt, and are looked at next
+                continue  # finished: its children are known now, and are looked at next
             if name not in self.claims.pending and self._whose(cursor) != self.me.name:
-                continue  # who read its parent is there
+                continue  # the worker that read its parent is alive
             self.view.rollout.hear(cursor.generation)
             free = self._is_free(cursor, before.get(name), everyone)
             first = claimants.get(token(cursor), self.me.name)
@@ -198,14 +201,14 @@ class Sharing:
                 self.view.uncertain.add(name)
 
     def _may_take(self, cursor: Cursor, now: float) -> bool:
-        """Say whether a free shard is not to be left to a process whose anchor holds it."""
+        """Return whether a free shard may be taken; one that the anchor lacks waits a lease."""
         if self._anchored is None or cursor.name in self._anchored:
             return True
         place = (cursor.name, cursor.epoch)
         return now - self._free_since.setdefault(place, now) >= self.lease_seconds
 
     def _claimants(self) -> dict[str, str]:
-        """Return who claims each lease that is claimed; of several the first by name."""
+        """Return the worker that claims each claimed lease; if several do, the first by name."""
         found: dict[str, str] = {}
         for member in (*self.members.values(), replace(self.me, claims=self.claims.tokens)):
             for lease in member.claims:
@@ -213,11 +216,11 @@ class Sharing:
         return found
 
     def _is_free(self, cursor: Cursor, before: Cursor | None, everyone: Collection[str]) -> bool:
-        """Say whether nobody reads a shard.
+        """Return whether no worker reads a shard.
 
-        An owner that is nowhere in the roster has left, or was swept: a worker joins before it
-        takes anything. So that the roster is younger than what is known of the owner, it counts
-        only if the cursor said the same before.
+        An owner that is not in the member list has left or was swept, because a worker joins before
+        it takes anything. This holds only if the list is younger than what is known of the owner,
+        so the cursor must have named the same owner before.
         """
         owner = cursor.owner
         if owner is None or owner == self.me.name:
@@ -231,7 +234,7 @@ class Sharing:
         return member is not None and member.state not in ("leaving", "unfit")
 
     async def _follow(self, anchored: frozenset[str]) -> None:
-        """Claim what the anchor holds and another worker reads."""
+        """Claim shards that the anchor holds and another worker reads."""
         self._free_since = {
             place: since for place, since in self._free_since.items() if place[0] in self.known.open
         }
@@ -250,9 +253,10 @@ class Sharing:
                 self.view.uncertain.add(name)
 
     async def _claim(self) -> None:
-        """Claim what this worker lacks from those who hold more than their share.
+        """Claim the shards that this worker lacks from workers that hold more than their share.
 
-        Once it is certain about what nobody reads, and has looked lately who reads what.
+        This waits until it knows which shards are free, and has read the owners of all shards
+        lately.
         """
         weights = {
             member.name: member.weight
@@ -289,9 +293,10 @@ class Sharing:
     # -- for the leader ------------------------------------------------------------------------
 
     async def audit(self) -> None:
-        """Look at every shard, and take those that nobody has read for a while.
+        """Look at every shard, and take those that no worker has read for a while.
 
-        Whoever they are assigned to did not come: it may see the fleet differently, or hang.
+        The worker that they are assigned to did not take them: it may see the fleet differently, or
+        hang.
         """
         await self.known.refresh()
         await self.known.read(self.known.open)

@@ -1,16 +1,19 @@
-"""Starvation: whether all workers of a fleet are late, so that none is dead for being so. Pure.
+"""Starvation: detect that all workers of a fleet are late, so that none counts as dead. Pure.
 
-A fleet that is short of CPU beats late, each worker in turn; whoever has the CPU for a while would
-take the others' shards, be starved in turn by the work, and lose them again. So if *every* worker
-was late lately, this one included, leases are `LONGEST` times as long. One worker that beats in
-time is enough for the normal lease, and one that died among such is replaced as fast as ever.
+A fleet that is short of CPU sends late heartbeats, each worker in turn. A worker that has the CPU
+for a while would take the other workers' shards, be starved by the added load, and lose them again.
+So if *every* worker was late lately, this one included, leases are `LONGEST` times as long. One
+worker with heartbeats in time is enough for the normal lease; a worker that dies in such a fleet is
+replaced as fast as ever.
 
-What simpler rules break is in `tests/models/starved_fleet.py`: to lengthen by one worker's
-lateness, by one's own, by this moment's alone, or by as much as the silence takes.
+`tests/models/starved_fleet.py` shows what simpler rules break: longer leases because of one
+worker's lateness, because of its own, because of this moment's alone, or for as long as the silence
+lasts.
 
-A member says of itself that it was late; one that stands still cannot, and is seen to.
+A member reports that it was late itself. A member that stands still cannot report; the readers of
+its heartbeat see it.
 
-In: readings of the roster, on this process's own clock. Out: how many times longer a lease is.
+In: readings of the member list, on this process's own clock. Out: how many times longer a lease is.
 """
 
 from collections.abc import Iterable
@@ -24,7 +27,7 @@ LONGEST = 4
 
 @dataclass(frozen=True, slots=True)
 class _Beats:
-    """A member's counter and when it was first read; when it was ever read, and last seen late."""
+    """A member's counter, when it changed last, when it was first read, and when last seen late."""
 
     count: int
     at: float
@@ -34,7 +37,7 @@ class _Beats:
 
 @dataclass
 class Starvation:
-    """Watches the heartbeats of a fleet. `late_seconds` is when one is late."""
+    """Watches the heartbeats of a fleet; one is late after `late_seconds`."""
 
     lease_seconds: float
     late_seconds: float
@@ -42,15 +45,15 @@ class Starvation:
     _now: float = 0.0
 
     def note(self, members: Iterable[Member], *, asked: float, answered: float) -> None:
-        """Note a reading of the roster, with the times before and after it.
+        """Add a reading of the member list, with the times before and after it.
 
-        Between two readings with so many beats there was a pause of at least the time divided by
-        one more, however seldom this worker itself has looked.
+        If n heartbeats came between two readings, there was a pause of at least the time divided by
+        n + 1, however seldom this worker itself has read.
         """
         seen: dict[str, _Beats] = {}
         for member in members:
             before = self._seen.get(member.name) or _Beats(member.beats, answered, answered)
-            # A heartbeat that arrives late sets the counter back; it came from there all the same.
+            # A heartbeat that arrives late sets the counter back; the member still sent it.
             beats = abs(member.beats - before.count)
             if member.late or (asked - before.at) / (beats + 1) > self.late_seconds:
                 before = replace(before, late_at=asked)
@@ -62,9 +65,9 @@ class Starvation:
 
     @property
     def times(self) -> int:
-        """How many times longer a lease is now: 1, or `LONGEST`.
+        """Return how many times longer a lease is now: 1, or `LONGEST`.
 
-        A member counts once it was watched for long enough to be seen to be late.
+        A member counts once it was watched for long enough to be seen as late.
         """
         known = [b for b in self._seen.values() if self._now - b.first > 2 * self.late_seconds]
         window = LONGEST * self.lease_seconds

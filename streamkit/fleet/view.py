@@ -1,7 +1,7 @@
-"""The fleet as one worker sees it: members, shards, its generation, and what it says itself.
+"""The fleet as one worker sees it: members, shards, its generation, and its own heartbeat item.
 
-It is made before the worker's shards and its coordinator, which meet here: the shards tell what
-became of them, and the coordinator looks at that with its next look.
+The view is made before the worker's shards and its coordinator, which share it: the shards record
+what happened to them, and the coordinator reads that at its next look.
 """
 
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ from streamkit.source.asking import asks_a_second
 class FleetView:
     """What one worker knows of its fleet.
 
-    `members` are all that are alive, this worker included. `uncertain` are shards to look at again.
-    `consumers` counts those of the same stream in this process.
+    `members` are all that are alive, including this worker. `uncertain` are shards to look at
+    again. `consumers` counts the consumers of the same stream in this process.
     """
 
     presence: Presence
@@ -34,24 +34,24 @@ class FleetView:
 
     @property
     def me(self) -> Member:
-        """What this worker says of itself."""
+        """Return what this worker reports about itself."""
         return self.presence.me
 
     @property
     def asks(self) -> int:
-        """How many calls of DescribeStream a second are this worker's."""
+        """Return how many DescribeStream calls this worker may make per second."""
         return asks_a_second(len(self.members), leads=self.me.leads, consumers=self.consumers)
 
     def see(self, members: dict[str, Member]) -> None:
-        """Note which workers are alive."""
+        """Set which workers are alive."""
         self.members = members
 
     def lost(self, name: str) -> None:
-        """Note a shard that could not be taken, or was lost: look again whose it is."""
+        """Look again at a shard that could not be taken, or was lost."""
         self.uncertain.add(name)
 
     def found(self, cursor: Cursor) -> None:
-        """Note a cursor that this worker created or changed, and look soon whose it is."""
+        """Add a cursor that this worker created or changed, and look soon which worker owns it."""
         self.known.learn(cursor)
         if not cursor.finished:
             self.uncertain.add(cursor.name)
@@ -63,11 +63,11 @@ class FleetView:
         self.look_soon()
 
     def look_soon(self) -> None:
-        """Let the coordinator look again without waiting."""
+        """Make the coordinator look again without waiting."""
         self._look_now.set()
 
     async def news(self, seconds: float) -> None:
-        """Wait until something is to be looked at, or so many seconds."""
+        """Wait until there is something to look at, or so many seconds."""
         with anyio.move_on_after(seconds):
             await self._look_now.wait()
         self._look_now = anyio.Event()

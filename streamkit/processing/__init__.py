@@ -1,1 +1,1 @@
-"""What happens to changes, in order: dispatch, outcomes, planning, commit; and failures."""
+"""Process changes in order: dispatch, outcomes, planning and commit; and handle failures."""

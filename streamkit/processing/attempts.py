@@ -1,7 +1,8 @@
-"""Attempts: something that a handler needs is tried until it succeeds, or its policy settles it.
+"""Attempts: repeat what a handler needs until it succeeds, or its policy settles the failure.
 
-In: what to attempt, for one outcome. Out: the outcome, as the attempt or the policy left it: with
-`block`, and with `park` while the handler's breaker is open, it is tried until it succeeds.
+In: what to attempt, for one outcome. Out: the outcome, as the attempt or the policy left it. With
+`block`, and with `park` while the handler's breaker is open, the attempt is repeated until it
+succeeds.
 """
 
 import random
@@ -17,15 +18,16 @@ from streamkit.processing.parking import Failure
 from streamkit.sinks.outlets import SLOW_SECONDS
 
 _BLOCK_PAUSE_MAX = 30.0
-"""Seconds between the tries of a blocked change: soon enough to notice a downstream's recovery."""
+"""The longest pause between tries of a blocked change, in seconds; it bounds how late a
+downstream's recovery is noticed."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a host waits for others.
+    """How long a host waits for tables and sinks.
 
     `reads` says whether it waits for a table that cannot be read. A change that a sink has not
-    taken after `sink_seconds` goes on in its lane, if its handler does not block.
+    taken after `sink_seconds` goes on in its parked queue (lane), if its handler does not block.
     """
 
     reads: bool = True
@@ -37,7 +39,7 @@ PATIENT = Patience()
 
 @dataclass(frozen=True)
 class Attempts:
-    """Attempts of one worker."""
+    """Runs the attempts of one worker."""
 
     failures: Failures
     rng: random.Random
@@ -53,7 +55,7 @@ class Attempts:
     ) -> None:
         """Attempt it, with growing pauses.
 
-        The outcome waits afterwards if it cannot succeed now, and `until` was set.
+        The outcome still waits afterwards if the attempt cannot succeed now and `until` was set.
 
         Raises:
             Unavailable: a table cannot be read just now, and the host does not wait for it.
@@ -69,7 +71,7 @@ class Attempts:
                     if isinstance(error, Unavailable):
                         if not self.patience.reads:
                             raise
-                        number -= 1  # the table's trouble is not the change's: it is not counted
+                        number -= 1  # the table fails, not the change: the try is not counted
                     hopeless = isinstance(error, PoisonChange) or number >= policy.attempts
                     if hopeless:
                         self.failures.failed(handler)

@@ -1,9 +1,9 @@
-"""Breaker: whether most changes of a handler fail lately, so that parking them would be wrong.
+"""Breaker: detect that most changes of a handler fail, so that parking them would be wrong.
 
-In: what became of each change of one handler on one worker, and when. Out: `is_open`. It opens when
-at least `LEAST` changes of the last `SECONDS` are known and more than half of them failed; it
-closes at a success. While it is open, changes wait instead of being parked: a bad release would
-park everything.
+In: the result of each change of one handler on one worker, and its time. Out: `is_open`. The
+breaker opens when at least `LEAST` changes of the last `SECONDS` are known and more than half of
+them failed; it closes at a success. While it is open, changes wait instead of being parked:
+otherwise a bad release would park everything.
 """
 
 from collections import deque
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from streamkit.observe.logger import get_logger
 
 LEAST = 20
-"""Fewer changes say nothing about a release."""
+"""The fewest changes that say anything about a release."""
 SECONDS = 60.0
-"""How far the window reaches back."""
+"""The length of the window."""
 
 log = get_logger("streamkit.dispatch")
 
 
 @dataclass(slots=True)
 class _Second:
-    """What became of the changes of one second."""
+    """The results of the changes of one second."""
 
     at: int
     worked: int = 0
@@ -37,7 +37,7 @@ class Breaker:
     _window: deque[_Second] = field(default_factory=deque)
 
     def worked(self, now: float) -> None:
-        """A change was processed: if the breaker was open, it is closed and begins anew."""
+        """Count a change that was processed; this closes an open breaker and clears its window."""
         if self.is_open:
             self.is_open = False
             self._window.clear()
@@ -45,9 +45,10 @@ class Breaker:
         self._second(now).worked += 1
 
     def failed(self, now: float) -> None:
-        """A change failed after its inline retries; while the breaker is open it counts no more.
+        """Count a change that failed after its inline retries; an open breaker counts none.
 
-        Once it is closed, changes that waited and still fail count anew: a success may be a fluke.
+        After it closes, waiting changes that still fail are counted again: a success may be a
+        fluke.
         """
         if self.is_open:
             return
@@ -61,7 +62,7 @@ class Breaker:
             log.error("breaker.opened", handler=self.handler, failed=failed, changes=known)
 
     def _second(self, now: float) -> _Second:
-        """Return the count of this second; the window holds no more of them than it is long."""
+        """Return the count of this second; the window holds no more seconds than its length."""
         at = int(now)
         if not self._window or self._window[-1].at != at:
             self._window.append(_Second(at))

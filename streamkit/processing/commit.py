@@ -1,13 +1,13 @@
-"""Commit: the cursor and the effects of many changes, in one transaction.
+"""Commit: write the cursor and the effects of many changes in one transaction.
 
 In: a `Batch`. Out: a verdict. The transaction's first action moves the cursor IF owner, epoch,
-generation, position and last commit id are as this worker believes; the rest are effects. So a
-zombie's commit is refused, a repeated one is harmless for ever (the client token only lasts ten
-minutes), and after a time-out the commit id in the cursor tells *which* of the plans sent since
-the last known position has won: that one is adopted, whatever was planned later.
+generation, position and last commit id are as this worker believes; the other actions are effects.
+This one condition refuses a zombie's commit, and makes a repeated commit harmless for ever (the
+client token only lasts ten minutes). After a time-out, the commit id in the cursor tells *which* of
+the plans sent since the last known position won; that one is adopted, whatever was planned later.
 
-On failure: another owner or an unknown commit id raises `LeaseLost`; a condition of an effect, an
-invalid action, a conflict or throttling are verdicts, for the caller to plan again.
+On failure: another owner or an unknown commit id raises `LeaseLost`. A failed condition of an
+effect, an invalid action, a conflict and throttling are verdicts; the caller plans again.
 """
 
 import random
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from streamkit.processing.outcome import Outcome, Version, Work
 
 _SENT_MAX = 16
-"""Plans remembered while their fate is unknown; a forgotten one costs reading the lease again."""
+"""Plans remembered while their fate is unknown; forgetting one costs another read of the lease."""
 
 log = get_logger("streamkit.commit")
 
 
 @dataclass(slots=True)
 class Batch:
-    """One commit: where the cursor goes, and what goes with it.
+    """One commit: where the cursor goes, and what is written with it.
 
-    `changes` and `held` are for the caller, who may learn later that this one has won: how many
-    works it finishes, which lanes it begins to hold, which runs have `written` each item. What is
-    in `sends` is delivered before it; `plain` is written after it.
+    `changes`, `held` and `written` are for the caller, which may learn later that this batch won:
+    how many pending changes it finishes, which keys it begins to queue, which runs wrote each item.
+    `sends` are delivered before the commit; `plain` actions are written after it.
     """
 
     cursor: Cursor  # as it will be; owner, epoch, generation and commit id are filled in
@@ -60,7 +60,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The cursor and all effects of `batch` are in the table; it may be one sent earlier."""
+    """The cursor and all effects of `batch` are in the table; it may be a batch sent earlier."""
 
     batch: Batch
 
@@ -69,7 +69,7 @@ Verdict = Applied | Refused | Invalid | Again
 
 
 class Committer:
-    """Commits for one leased cursor, one at a time."""
+    """Commits for one leased cursor, one batch at a time."""
 
     def __init__(
         self,
@@ -114,12 +114,16 @@ class Committer:
         pause = 0.05
         while True:
             try:
+                # If the process dies here, the next owner finds the old position or the new one:
+                # effects and position are never in the table without each other.
                 await self._dynamodb.transact_write_items(
                     TransactItems=request, ClientRequestToken=batch.id
                 )
             except AwsError as error:
                 if trouble_of(error) is not Trouble.UNKNOWN:
                     return await self._verdict(batch, error)
+                # Send the same plan again: if the first attempt won, its own success makes the
+                # condition false, and the commit id in the refusal says so.
                 log.warning("commit.unknown", cursor=self.cursor.name, code=code_of(error))
                 await anyio.sleep(pause * (0.5 + self._rng.random()))
                 pause = min(pause * 2, 5.0)
@@ -127,7 +131,7 @@ class Committer:
                 return self._applied(batch)
 
     def _request(self, batch: Batch) -> list[dict[str, Any]]:
-        """Render the transaction: the cursor first, because its refusal decides everything."""
+        """Render the transaction, the cursor first, because its refusal decides everything."""
         cursor = self._cursor_action(batch)
         first = render(cursor, self._space.schema)
         first["Update"]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
@@ -168,7 +172,7 @@ class Committer:
             return self._cursor_refused(reasons[0].get("Item"))
         verdict = judge(error)
         if isinstance(verdict, Invalid) and verdict.actions == (0,):
-            return Again(throttled=False)  # the cursor is, and no result is to blame
+            return Again(throttled=False)  # the cursor's action is invalid; no result is to blame
         if isinstance(verdict, Invalid):
             effects = tuple(place - 1 for place in verdict.actions)  # behind the cursor's action
             return await self._invalid(Invalid(effects, verdict.code))
@@ -186,10 +190,11 @@ class Committer:
         ) from error
 
     async def _invalid(self, verdict: Invalid) -> Verdict:
-        """Look whether the cursor is still as it is believed to be, before a result is blamed.
+        """Check that the cursor is still as this worker believes, before blaming a result.
 
-        DynamoDB stops at the first action that is invalid, and then says nothing of the cursor: an
-        earlier plan may have won, whose effects make this one invalid, or another worker.
+        DynamoDB stops at the first invalid action, and then says nothing about the cursor. An
+        earlier plan whose effects make this one invalid may have won, or another worker may have
+        the cursor.
         """
         request = {
             "TableName": self._space.schema.name,
@@ -218,12 +223,12 @@ class Committer:
 
 
 def _claim(cursor: Cursor) -> tuple[object, ...]:
-    """Return what a commit's condition asks of the cursor, see `lease_guard`."""
+    """Return what a commit's condition requires of the cursor, see `lease_guard`."""
     return cursor.owner, cursor.epoch, cursor.generation, cursor.position, cursor.commit
 
 
 def _optional(cursor: Cursor) -> dict[str, Wire]:
-    """Return what a commit may change of a cursor and is absent when it is empty."""
+    """Return the cursor attributes that a commit may change and that are absent when empty."""
     sets = {"done": cursor.done, "holds": cursor.holds, "children": cursor.children}
     sets["live"] = cursor.live
     numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}

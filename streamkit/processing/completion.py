@@ -1,4 +1,4 @@
-"""Completions: which changes a handler with I/O of its own is done with, also next time.
+"""Completions: the changes that a handler with its own I/O has finished, remembered for later runs.
 
     @app.on(delivery="at_least_once")
     async def mail(
@@ -10,9 +10,9 @@
         return Completed(change)
 
 In: a change. Out: whether the table has a record of it, which `Completed` writes in the commit of
-the change's position. The records are control items, named by the change's idempotency key alone:
-they hold for a rewind, and for every consumer with a handler of that name. Between the I/O and the
-commit lies a moment in which a crash lets the I/O be done again.
+the change's position. The records are control items, named by the change's idempotency key alone.
+So they are valid for a rewind, and for every consumer with a handler of that name. If the process
+crashes between the I/O and the commit, the I/O is done again.
 
 On failure: a table that does not answer is `Unavailable`, and the handler runs again.
 """
@@ -28,18 +28,19 @@ from streamkit.errors import Unavailable
 from streamkit.model.schema import TableSchema
 
 _ALL = "-"
-"""Where a consumer's name and its stream's label stand in keys: the records belong to no one."""
+"""Stands in keys for a consumer's name and its stream's label: the records belong to no
+consumer."""
 
 
 class Completions:
-    """Tells whether changes are completed. A handler gets one when its signature asks."""
+    """Tells whether changes are completed; a handler gets one when its signature asks for it."""
 
     def __init__(self, dynamodb: Any, schema: TableSchema) -> None:
         self._dynamodb = dynamodb
         self._space = _space(schema)
 
     async def has(self, change: Change[Any]) -> bool:
-        """Say whether this handler has completed this change before; strongly consistent.
+        """Return whether this handler has completed this change before; strongly consistent.
 
         Raises:
             Unavailable: the table throttles or does not answer.
@@ -58,7 +59,7 @@ class Completions:
 
 
 def completion(effect: Completed, schema: TableSchema) -> Action:
-    """Return what writes a completion down.
+    """Return the action that writes a completion.
 
     Raises:
         ConfigurationError: the table cannot hold control items.

@@ -1,11 +1,12 @@
-"""Dispatch: a page's records become works, by running the handlers that listen to them.
+"""Dispatch: run the handlers that listen to a page's records, and return pending changes.
 
-In: a page. Out: works in the page's order, each with the outcome of every handler concerned. Keys
-route a record; an image becomes its entity only for a handler that wants it. `def` handlers are
-pure and run at once; `async def` handlers run in lanes, a bounded number at a time.
+In: a page. Out: pending changes (called works in the code) in the page's order, each with the
+outcome of every handler concerned. Keys route a record; an image becomes its entity only for a
+handler that wants it. `def` handlers are pure and run at once. `async def` handlers run
+concurrently, in order for each item key; the number of runs is bounded.
 
 On failure: an outcome carries the failure after the handler's retries; nothing raises. With the
-policy `block`, and with `park` while the handler's breaker is open, the run is tried until it
+policy `block`, and with `park` while the handler's breaker is open, the run is repeated until it
 succeeds.
 """
 
@@ -42,10 +43,11 @@ from streamkit.processing.typed import TypedChanges, source_of
 log = get_logger("streamkit.handler")
 
 Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
-"""Makes the keyword arguments that a handler's signature asks for."""
+"""A function that makes the keyword arguments that a handler's signature asks for."""
 
 AsRun = Callable[[Handler, Record], Handler | None]
-"""Returns the handler that runs in a handler's place for a record of this shard; None if none."""
+"""A function that returns the handler to run instead, for a record of this shard; None if none
+runs."""
 
 
 def as_registered(handler: Handler, record: Record) -> Handler | None:  # noqa: ARG001
@@ -104,13 +106,13 @@ class Dispatcher:
     async def works(
         self, page: Page, shard_id: str, as_run: AsRun = as_registered
     ) -> tuple[list[Work], list[Run], int]:
-        """Route a page and run its pure handlers, as the shard runs them.
+        """Route a page and run its pure handlers, as this shard runs them.
 
-        Between changes other tasks have their turn, so that a slow handler costs no lease.
+        Other tasks get their turn between changes, so that a slow handler does not cost a lease.
 
         Returns:
-            The works with anything to do, the runs left for `run_lanes`, and how many records of
-            the page were the application's own.
+            The pending changes that need anything done, the runs left for `run_lanes`, and how many
+            records of the page were the application's own.
         """
         works: list[Work] = []
         later: list[Run] = []
@@ -148,18 +150,18 @@ class Dispatcher:
         return works, later, business
 
     def committed(self, work: Work) -> None:
-        """Note that a change is done with: its effects are in the table, or it is parked."""
+        """Record that a change is finished: its effects are in the table, or it is parked."""
         self.shadows.committed(work)
         for outcome in work.outcomes:
             self.meters.handler(outcome.handler.name).changes.add()
 
     def wants(self, record: Record) -> bool:
-        """Say whether a handler listens to such a change; its `when` is not looked at."""
+        """Return whether a handler listens to such a change; its `when` is not evaluated."""
         entity = self.router.route(record)
         return isinstance(entity, type) and (entity, record.kind) in self._listeners
 
     def unrun(self, record: Record, failure: Failure, as_run: AsRun = as_registered) -> list[Work]:
-        """Return the work of a change whose handlers are not to be run: each of them has failed."""
+        """Return the pending change of a record that must not run: each handler has failed."""
         entity = self.router.route(record)
         if not isinstance(entity, type):
             return []
@@ -195,7 +197,7 @@ class Dispatcher:
                 if handler.shadow:
                     self.shadows.failed(outcome, error)
                     continue
-                outcome.run += 1  # so that it is not run before its `when` was looked at again
+                outcome.run += 1  # so that it does not run before its `when` is evaluated again
                 self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
             if mark.hops >= handler.policy.hops_max and outcome.failure is None:
                 self.failures.end_loop(outcome, mark.hops, shard_id)
@@ -223,7 +225,7 @@ class Dispatcher:
                 effects = self._effects(work, outcome.handler, shard_id)
                 resolve(outcome, effects, (), work.position, self.schema)
         except RetryableError:
-            return  # it still waits, and is run again before its commit
+            return  # the outcome still waits, and runs again before its commit
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
             if outcome.handler.shadow:
                 self.shadows.failed(outcome, error)
@@ -240,7 +242,7 @@ class Dispatcher:
                 self._name_slow(outcome.handler, seconds)
 
     def _name_slow(self, handler: Handler, seconds: float) -> None:
-        """Say once which handler keeps the event loop busy: nothing else goes on meanwhile."""
+        """Log once which handler keeps the event loop busy, because nothing else runs meanwhile."""
         if handler.name not in self._slow:
             self._slow.add(handler.name)
             log.warning(
@@ -259,14 +261,15 @@ class Dispatcher:
         held: Callable[..., bool],
         until: anyio.Event | None = None,
     ) -> None:
-        """Run the async handlers of a page, lane by lane.
+        """Run the async handlers of a page: item keys concurrently, the runs of one key in order.
 
         Args:
             runs: what to run, in order.
-            works: all works of the page, for handlers that read what earlier changes will write.
+            works: all pending changes of the page, for handlers that read what earlier changes will
+                write.
             shard_id: the shard.
-            held: says whether a handler's lane is held, so that the change will only queue.
-            until: is set when what cannot run now is to be left to another worker.
+            held: returns whether a handler's key is queued, so that the change will only queue.
+            until: is set when changes that cannot run now must be left to another worker.
         """
         uncommitted = Uncommitted(works)
         async with anyio.create_task_group() as group:
@@ -286,7 +289,7 @@ class Dispatcher:
             handler = run.outcome.handler
             if (handler.name, run.key) in stopped or held(handler, run.key):
                 stopped.add((handler.name, run.key))
-                continue  # it will queue behind the change that failed
+                continue  # the change will queue behind the one that failed
             await self.run(run.work, run.outcome, uncommitted, shard_id, until=until)
             if run.outcome.waiting:
                 return
@@ -304,8 +307,9 @@ class Dispatcher:
     ) -> None:
         """Run one handler for one change, with its retries, and fill in the outcome.
 
-        It still waits afterwards if it cannot run now, and `until` was set. Its reads see the
-        effects of earlier changes that are `uncommitted`, where its own are noted.
+        The outcome still waits afterwards if the handler cannot run now and `until` was set. The
+        handler's reads see the effects of earlier changes that are `uncommitted`; its own effects
+        are added there.
         """
         outcome.failure, outcome.omitted = None, frozenset()
 
@@ -337,7 +341,7 @@ class Dispatcher:
                 resolve(outcome, effects, (), work.position, self.schema)
 
     def _effects(self, work: Work, handler: Handler, shard_id: str) -> tuple[Effect, ...]:
-        """Run a pure handler, and note how long it took."""
+        """Run a pure handler, and record how long it took."""
         change = self.change_of(work, handler, shard_id)
         tools = self.tools(handler, ReadTracker()) if handler.needs else {}
         began = perf_counter()
@@ -352,9 +356,9 @@ class Dispatcher:
     ) -> None:
         tracker = ReadTracker(pending)
         change = self.change_of(work, handler, shard_id)
-        # Not held between attempts: one handler that waits for its downstream stops no other.
+        # Not held between attempts: a handler that waits for its downstream stops no other one.
         async with self._limiter:
-            # Here, behind all that it waits for: else many pass at once, and run one after another.
+            # After the limiter: before it, many runs would pass at once, then run one by one.
             await self._turn.give_way()
             began = self.clock.monotonic()
             try:
@@ -372,12 +376,12 @@ class Dispatcher:
         except ValueError:
             if handler.broadcast is None:
                 raise
-            outcome.defer()  # the effects for all recipients do not go together
+            outcome.defer()  # the effects for all recipients do not fit into one transaction
 
     def _ties(
         self, work: Work, key: ItemKey, handler: Handler, shard_id: str
     ) -> frozenset[Hashable]:
-        """Name what a handler's run shares with others; what is wrong comes up when it runs."""
+        """Return what a handler's run shares with other runs; errors come up in the run."""
         if handler.together is None:
             return frozenset()
         try:
@@ -388,7 +392,7 @@ class Dispatcher:
 
 
 def _allowed(effects: tuple[Effect, ...], work: Work, handler: Handler) -> tuple[Effect, ...]:
-    """Leave out what would notify somebody of a migration."""
+    """Leave out sends that would tell somebody about a migration."""
     if work.mark.origin != "migration" or handler.migrations != "default":
         return effects
     return tuple(effect for effect in effects if not isinstance(effect, Send))

@@ -1,7 +1,7 @@
-"""Failures: what becomes of a change that a handler could not process.
+"""Failures: decide what happens to a change that a handler could not process.
 
 In: what happened to the changes of a worker's handlers. Out: outcomes that are parked, dropped or
-wait, as the policies and breakers say; counts, and a bounded number of lines in the log.
+waiting, as the policies and breakers say; counts; and a bounded number of log lines.
 """
 
 from collections import Counter
@@ -21,16 +21,16 @@ from streamkit.processing.shadow import ShadowCounts
 log = get_logger("streamkit.dispatch")
 
 _BLOCK_LOG_SECONDS = 15.0
-"""Tries of blocked changes are logged no more often, for each handler: those of a single change all
-are, once its pauses have grown."""
+"""The least time between two log lines about blocked changes of one handler. Once the pauses of a
+single change have grown, each of its tries is logged."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What dispatch has seen: records by what became of them.
+    """What dispatch has seen: the number of records by what happened to them.
 
-    `failures` are changes that failed for a handler for good; those of them that its policy drops
-    are `skipped`, too. `shadow` are those of each shadow handler.
+    `failures` are changes that failed for a handler for good; those that its policy drops also
+    count as `skipped`. `shadow` has the counts of each shadow handler.
     """
 
     control: int = 0
@@ -44,7 +44,7 @@ class Counts:
 
 @dataclass
 class Failures:
-    """Decides on failures for one worker: a breaker counts over all its shards."""
+    """Decides on failures for one worker; a breaker counts over all its shards."""
 
     counts: Counts
     clock: Clock
@@ -52,38 +52,38 @@ class Failures:
     _waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def worked(self, handler: Handler, now: float) -> None:
-        """Note that a change was processed; `now` is monotonic."""
+        """Record that a change was processed; `now` is monotonic."""
         breaker = self._breaker(handler)
         if breaker is not None:
             breaker.worked(now)
 
     def failed(self, handler: Handler) -> None:
-        """Note that a change failed after its inline retries, and again for each try after them."""
+        """Record that a change failed after its inline retries, and again for each later try."""
         breaker = self._breaker(handler)
         if breaker is not None:
             breaker.failed(self.clock.monotonic())
 
     def blocks(self, handler: Handler) -> bool:
-        """Say whether a change that fails waits: by its policy, or while the breaker is open."""
+        """Return whether a change that fails waits: by its policy, or while the breaker is open."""
         if handler.policy.on_failure == "block":
             return True
         breaker = self._breaker(handler)
         return breaker is not None and breaker.is_open
 
     def wait(self, handler: Handler, shard: str, *, ends: bool = False) -> None:
-        """Note that a shard begins, or ends, to wait for a change that a handler fails with."""
+        """Record that a shard begins, or ends, to wait for a change that fails in a handler."""
         self._waiting[handler.name, shard] += -1 if ends else 1
-        self._waiting += Counter()  # forgets what nobody waits for
+        self._waiting += Counter()  # removes the entries that have reached 0
 
     @property
     def waiting(self) -> frozenset[tuple[str, str]]:
-        """Which handlers hold up which shards: `(handler, shard)`."""
+        """Return which handlers hold up which shards: `(handler, shard)`."""
         return frozenset(self._waiting)
 
     def give_up(self, outcome: Outcome, failure: Failure, shard: str) -> None:
-        """Note a change that failed, and do what its handler's policy says.
+        """Record a change that failed, and apply its handler's policy.
 
-        Where the shard blocks, the outcome waits afterwards: it has to be run again.
+        Where the shard blocks, the outcome waits afterwards: its handler must run again.
         """
         self.failed(outcome.handler)
         if self.blocks(outcome.handler):
@@ -97,15 +97,15 @@ class Failures:
         self._park(outcome, Failure.of(TooManyHops(text), 0), shard)
 
     def _park(self, outcome: Outcome, failure: Failure, shard: str) -> None:
-        """Park a change that its handler has not failed with."""
+        """Park a change whose handler has not failed."""
         self.counts.failures += 1
         _tell_failed(outcome.handler.name, failure, shard, "park")
         outcome.fail(failure)
 
     def too_large(self, outcome: Outcome, shard: str) -> None:
-        """Park a change whose result this host has no room for, whatever the policy.
+        """Park a change whose result is too large for this host's commits, whatever the policy.
 
-        It is tried again from its lane, where there is room for it.
+        It is tried again from its parked queue (lane), where a commit has room for it.
         """
         if outcome.handler.broadcast is not None:
             outcome.defer()  # in the lane each recipient's effects go by themselves
@@ -133,7 +133,7 @@ class Failures:
         blocks: bool,
         shard: str,
     ) -> None:
-        """Log that a run will be tried again: the first time, and then sums."""
+        """Log that a run will be tried again: the first time at once, later ones as sums."""
         known: dict[str, Any] = {
             "handler": handler.name,
             "key": None if key is None else key.digest,
@@ -147,7 +147,7 @@ class Failures:
         log.often("handler.blocks", level="warning", by=by, every=every, shard=shard, **known)
 
     def _breaker(self, handler: Handler) -> Breaker | None:
-        """Return the handler's breaker; None if its failures are never parked, or it wants none."""
+        """Return the handler's breaker; None if it never parks failures, or declares no breaker."""
         if not handler.policy.breaker or handler.policy.on_failure != "park":
             return None
         found = self._breakers.get(handler.name)

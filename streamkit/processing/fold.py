@@ -1,12 +1,13 @@
 """Fold: the actions of many changes become at most one action per item. Pure.
 
-In: actions in the order of their changes. Out: one action an item, with the same outcome.
-Adds sum up, set operations merge, the last unconditional put wins. A condition looks at the item
-as it is when its effect's turn comes; an action that carries one can therefore only be the first
-of its item in a commit: `merge` answers None and the caller cuts there; only that the item is
-there can be told from what comes before. What a handler *read* is different: those conditions
-speak of the item as it is in the table before the commit, and join the action whatever comes
-before them (`join_read`).
+In: actions in the order of their changes. Out: one action per item, with the same result. Adds sum
+up, set operations merge, the last unconditional put wins.
+
+A condition looks at the item as it is when its effect's turn comes. So an action with a condition
+can only be the first of its item in a commit: `merge` returns None, and the caller begins a new
+commit there. One condition is an exception: whether the item exists follows from the action before.
+What a handler *read* is different: those conditions describe the item in the table before the
+commit, and join the action whatever comes before them (`join_read`).
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,7 @@ def fold(actions: Iterable[Action]) -> list[Action]:
     """Fold actions that are known to merge: streamkit's own, on control items.
 
     Raises:
-        InvariantError: two of them do not.
+        InvariantError: two actions do not merge.
     """
     folded: dict[ItemRef, Action] = {}
     for action in actions:
@@ -39,9 +40,9 @@ def fold(actions: Iterable[Action]) -> list[Action]:
 
 
 def merge(first: Action, second: Action) -> Action | None:
-    """Return one action that does `first`, then `second`; None if none can.
+    """Return one action that does `first`, then `second`; None if no action can.
 
-    Neither argument is changed. None means: put a commit between the two.
+    Neither argument is changed. None means that a commit must come between the two.
     """
     if second.guards:
         return _merge_present(first, second)
@@ -54,16 +55,16 @@ def merge(first: Action, second: Action) -> Action | None:
     if first.verb is Verb.PUT:
         return _update_put(first, second)
     if first.verb is Verb.DELETE:
-        return None  # an update would need the key's attributes; a cut is simpler and rare
+        return None  # an update would need the key's attributes; a new commit is simpler, and rare
     return _update_update(first, second)
 
 
 def _merge_present(first: Action, second: Action) -> Action | None:
-    """Merge an action that only asks for the item to be there.
+    """Merge an action that only requires the item to exist.
 
-    It is, once `first` has written it. Where `first` asks for no more than that either, or only
-    checks, both conditions speak of the item before the commit: both stay, so that a refusal names
-    everybody whose item is missing.
+    The item exists once `first` has written it. If `first` also requires only that, or only checks,
+    both conditions describe the item before the commit. Then both stay, so that a refusal names
+    every handler whose item is missing.
     """
     if first.verb is Verb.DELETE or not _wants_presence(second):
         return None
@@ -78,12 +79,12 @@ def _merge_present(first: Action, second: Action) -> Action | None:
 
 
 def _wants_presence(action: Action) -> bool:
-    """Say whether all its conditions are `present`, and it has any."""
+    """Return whether all conditions of an action are `present`, and it has any."""
     return bool(action.guards) and all(g.condition is present for g, _ in action.guards)
 
 
 def merge_within(first: Action, second: Action) -> Action | None:
-    """Merge two actions of *one* result: all their conditions speak of the item before it."""
+    """Merge two actions of *one* result; all conditions describe the item before that result."""
     bare = second.copy()
     bare.guards = []
     merged = merge(first, bare)
@@ -96,7 +97,7 @@ def merge_within(first: Action, second: Action) -> Action | None:
 
 
 def join_read(action: Action | None, read: Action) -> Action:
-    """Add the condition that a read stands to whatever the commit does to that item."""
+    """Add the condition of a read to the commit's action on that item."""
     if action is None:
         return read
     joined = action.copy()
@@ -105,7 +106,7 @@ def join_read(action: Action | None, read: Action) -> Action:
 
 
 def apply(action: Action, item: dict[str, Wire] | None) -> dict[str, Wire] | None:
-    """Return the item as it will be after `action` (key attributes of a new item not included)."""
+    """Return the item after `action`; key attributes of a new item are not included."""
     if action.verb is Verb.CHECK:
         return item
     if action.verb is Verb.DELETE:

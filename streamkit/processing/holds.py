@@ -1,7 +1,7 @@
-"""Holds: which lanes of a shard are held, as its owner knows them.
+"""Queued keys (called held lanes in the code) of a shard, as its owner knows them.
 
-They are listed in `holds` items that the cursor names; children inherit the names. What is known
-is an upper bound and may be stale, because a redrive takes lanes away: `refresh` asks the table.
+They are listed in `holds` items that the cursor names; child shards inherit the names. The list is
+an upper bound and may be stale, because a redrive removes parked queues: `refresh` asks the table.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -16,28 +16,31 @@ from streamkit.processing.parking import Hold, lane_name
 
 @dataclass
 class HeldLanes:
-    """A shard's held lanes. `lanes` is shared with the planner; `began` is called for new ones."""
+    """The parked queues of one shard; `lanes` is shared with the planner.
+
+    `began` is called when there are new ones.
+    """
 
     store: CursorStore
     lanes: dict[str, Hold] = field(default_factory=dict)
     began: Callable[[], object] = lambda: None
 
     def begin(self, held: Mapping[str, Hold]) -> None:
-        """Lanes are held by a commit, or have a new tail."""
+        """Add parked queues that a commit created, or whose tail it moved."""
         if held:
             self.lanes |= held
             self.began()
 
     def holds(self, handler: Handler, key: ItemKey) -> bool:
-        """Say whether an item's changes queue for a handler."""
+        """Return whether an item's changes queue for a handler."""
         return bool(self.lanes) and lane_name(handler.name, key) in self.lanes
 
     def forget(self, lane: str) -> None:
-        """A lane was taken apart: nothing of it waits any more."""
+        """Remove a parked queue that was emptied."""
         self.lanes.pop(lane, None)
 
     async def load(self, chunks: Collection[str]) -> None:
-        """Read which lanes are held, from the chunks that a cursor names."""
+        """Read the parked queues from the chunks that a cursor names."""
         for chunk, lanes in (await self.in_chunks(chunks)).items():
             for lane in lanes:
                 self.lanes[lane] = Hold(chunk)
@@ -45,13 +48,13 @@ class HeldLanes:
             self.began()
 
     async def in_chunks(self, chunks: Collection[str]) -> dict[str, list[str]]:
-        """Return the lanes of each chunk that has any."""
+        """Return the parked queues of each chunk that lists any."""
         names = [("holds", chunk) for chunk in sorted(chunks)]
         items = await self.store.items(names) if names else []
         return {item["chunk"]["S"]: item["lanes"]["SS"] for item in items if "lanes" in item}
 
     async def refresh(self, lane: str) -> None:
-        """A lane may be gone that was held, or there that was not known: believe the table."""
+        """Read one parked queue from the table: it may be gone, or new, or have another tail."""
         item = await self.store.item("lane", lane)
         if item is None:
             self.lanes.pop(lane, None)
@@ -59,9 +62,9 @@ class HeldLanes:
             self.lanes[lane] = Hold(item["chunk"]["S"], item["tail"]["S"])
 
     async def learn_tails(self, works: Iterable[Work]) -> None:
-        """Before planning, learn the tails of the lanes that works will queue behind.
+        """Read the tails of the parked queues that pending changes will join, before planning.
 
-        `works` may grow while a tail is read, so it is looked through anew each time.
+        `works` may grow while a tail is read, so every pass begins at its start again.
         """
         while True:
             lane = next(self._without_tail(works), None)

@@ -1,6 +1,6 @@
-"""Lanes: the runs of one item key, in order; other keys run beside them. Pure.
+"""Lanes group the runs of one item key, in order; other keys run beside them. Pure.
 
-In: runs in the order of their shard. Out: one list an item key; runs that are tied by more than
+In: runs in the order of their shard. Out: one list per item key. Runs that are tied by more than
 their item are in one list, too.
 """
 
@@ -15,12 +15,12 @@ class Keyed(Protocol):
 
     @property
     def key(self) -> ItemKey:
-        """The item's key."""
+        """Return the item's key."""
         ...
 
     @property
     def ties(self) -> frozenset[Hashable]:
-        """What it shares with others that must run before or after it; empty: its key alone."""
+        """Return what it shares with runs that must come before or after it; empty: nothing."""
         ...
 
 
@@ -28,7 +28,7 @@ K = TypeVar("K", bound=Keyed)
 
 
 def into_lanes(runs: Iterable[K]) -> list[list[K]]:
-    """Group runs by item key, or by what ties them, keeping their order within a group."""
+    """Group runs by item key, or by their ties; keep their order within a group."""
     lanes: dict[Hashable, list[tuple[int, K]]] = {}
     for number, run in enumerate(runs):
         names = run.ties or {run.key}

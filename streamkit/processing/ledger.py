@@ -1,14 +1,14 @@
-"""The ledger of a build: what of each source item is in the aggregate already, while it is counted.
+"""The ledger of a build: what an aggregate contains of each source item, during a backfill.
 
     no entry    nothing
     a text      what an image that the scan read contributes, see `kinds.counting`
     live        what the change before contributes: its old image says what
 
-One control item for each source item, named by a hash of its key and by the build's number, so that
-no build meets the ledger of another. On a table with a sort key they share some partitions, from
-which the sweep reads them; on others they are found by a scan.
+There is one control item for each source item. Its name has a hash of the item's key and the
+build's number, so that no build reads the ledger of another. On a table with a sort key the entries
+share some partitions, from which the sweep reads them; on other tables a scan finds them.
 
-In: a source item's key. Out: its entry, as pending effects leave it; it becomes a check in the
+In: a source item's key. Out: its entry, with pending effects applied; it becomes a check in the
 result. On failure: a table that does not answer is `Unavailable`, and the handler runs again.
 """
 
@@ -31,16 +31,16 @@ LIVE = "live"
 """The entry of an item whose changes are counted by their old images."""
 
 PARTITIONS = 64
-"""Over so many partition keys the entries of one build are spread."""
+"""The number of partition keys over which the entries of one build are spread."""
 
 
 def ledger_kind(aggregate: str, build: int, partition: int) -> str:
-    """Name one of the partitions of a ledger, on a table with a sort key."""
+    """Return the name of one partition of a ledger, on a table with a sort key."""
     return f"ledger#{aggregate}#{build}#{partition:02x}"
 
 
 def entry_ref(space: ControlSpace, aggregate: str, build: int, key: ItemKey) -> ItemRef:
-    """Name the entry of a source item."""
+    """Return the reference of a source item's entry."""
     hashed = blake2b(digest_size=15)
     for value in (key.pk, key.sk):
         text = _text(value)
@@ -53,7 +53,7 @@ def entry_ref(space: ControlSpace, aggregate: str, build: int, key: ItemKey) -> 
 
 
 def _text(value: object) -> bytes:
-    """Return a key's value so that equal ones are equal: 100 and 1E+2 are one number."""
+    """Return a key's value as bytes; equal values have equal bytes: 100 and 1E+2 are one number."""
     if isinstance(value, bytes):
         return b"B" + value
     if isinstance(value, int | Decimal):
@@ -62,25 +62,25 @@ def _text(value: object) -> bytes:
 
 
 def written(ref: ItemRef, entry: str) -> Action:
-    """Return what writes an entry."""
+    """Return the action that writes an entry."""
     return Action(ref, Verb.PUT, item={"kind": {"S": "ledger"}, "entry": {"S": entry}})
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry as it was read; `text` is None where there is none."""
+    """One entry as it was read; `text` is None if there is no entry."""
 
     ref: ItemRef
     text: str | None
 
     @property
     def is_live(self) -> bool:
-        """Whether changes of the item are counted by their old images."""
+        """Return whether changes of the item are counted by their old images."""
         return self.text == LIVE
 
 
 class Ledger:
-    """Reads entries for one run of a handler. A handler in a build gets one."""
+    """Reads entries for one run of a handler; each handler in a build gets one."""
 
     def __init__(self, dynamodb: Any, space: ControlSpace | None, tracker: ReadTracker) -> None:
         self._dynamodb = dynamodb
@@ -88,7 +88,7 @@ class Ledger:
         self._tracker = tracker
 
     async def entry(self, aggregate: str, build: int, key: ItemKey) -> Entry:
-        """Return the entry of an item; the result stands only if it is still so at the commit.
+        """Return the entry of an item; the result is valid only if the commit finds the same entry.
 
         Raises:
             Unavailable: the table throttles or does not answer.
@@ -123,7 +123,7 @@ class Ledger:
 
 
 def _as_stored(stored: Mapping[str, Wire] | None) -> tuple[Condition, ...]:
-    """Return the condition that an entry is as it was read; one that is live stays so."""
+    """Return the condition that an entry is as it was read; a live entry never changes."""
     if stored is None:
         return (absent,)
     entry = stored["entry"]["S"]

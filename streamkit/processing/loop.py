@@ -1,18 +1,19 @@
-"""The commit loop: pending changes in, commits out, one in flight.
+"""The commit loop: it takes pending changes and commits them, with one commit in flight.
 
-    plan ─► deliver what is sent ─► commit under the fence ─► adopt what has won, drop it
-      ▲                                    │
-      └── run again, halve, refuse, park ◄─┘
+    plan ─► deliver sends ─► commit under the fence ─► adopt the plan that won, drop its changes
+      ▲                               │
+      └── run again, halve, refuse, ◄─┘
+          park
 
 A `Fence` proves each commit's right and moves its progress: a shard's cursor, the high-water marks
-of a Lambda batch's items, a parked queue's head, or a fan-out's place. The loop knows no other
-difference between its hosts than a `deadline`, after which the application's code is cut off, and
-whether it is `patient`: a patient host waits with what cannot go on now, until it is `stopping`;
-another leaves it to come again.
+of a Lambda batch's items, a parked queue's head, or a fan-out's place. The loop knows only two
+other differences between its hosts. A `deadline` cuts off the application's code. A `patient` host
+waits when the first change cannot go on, until it is `stopping`; another host leaves the rest to be
+delivered again.
 
 In: pending changes, in order. Out: nothing is pending, or `left` says that the rest has to come
-again; nothing of its first change that is not known to be done has been applied. On failure: what
-the fence raises, such as `LeaseLost`: drop everything, nothing is lost.
+again; of its first change, only the handlers recorded as done have been applied. On failure: the
+loop raises what the fence raises, such as `LeaseLost`: drop everything, nothing is lost.
 """
 
 import math
@@ -45,40 +46,40 @@ log = get_logger("streamkit.commit")
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """Nothing was applied: another run was faster. These pending changes are left to do."""
+    """Nothing was applied, because another run was faster; these pending changes are left to do."""
 
     left: Sequence[Work]
 
 
 class Fence(Protocol):
-    """What proves that a commit is right, and how far it goes."""
+    """A fence proves that a commit is right and records how far it goes."""
 
     @property
     def start(self) -> Cursor:
-        """Where planning begins: the position up to which all is done, and what else is."""
+        """Return where planning begins: the position up to which all is done, and what else is."""
 
     async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict | Overtaken:
         """Commit a plan and its progress, in one transaction; return what became of it.
 
-        `Applied` names the plan that has won, which may be one that was sent earlier.
+        `Applied` names the plan that won, which may be one that was sent earlier.
 
         Raises:
             LeaseLost: this host may not commit any more.
         """
 
     def drop(self, plan: Batch, works: deque[Work]) -> Sequence[Work]:
-        """Take the changes off `works` that a plan finishes; return them."""
+        """Remove from `works` the changes that a plan finishes; return them."""
 
     def adopted(self, won: Batch) -> None:
-        """Note a commit that has won, after its changes were dropped."""
+        """Record a commit that won; its changes were dropped already."""
 
 
 @dataclass
 class CommitLoop:
-    """Commits what the pending changes of one shard or batch, its `works`, have led to.
+    """Commits the effects of the pending changes (`works`) of one shard or batch.
 
-    `deadline` is of the event loop's clock; `cut` says that some code was cut off by it. `failure`
-    is why the rest is left, if a change has failed and cannot be parked.
+    `deadline` is a time of the event loop's clock; `cut` says that the deadline cut some code off.
+    `failure` says why the rest is left, if a change has failed and cannot be parked.
     """
 
     fence: Fence
@@ -99,20 +100,21 @@ class CommitLoop:
     _taken: int = ITEMS_MAX
 
     async def run(self) -> None:
-        """Commit until nothing is pending, or what is has to be left."""
+        """Commit until nothing is pending, or until the rest has to be left."""
         while self.works and not self.left:
             await self._once()
 
     async def within(self, doing: Coroutine[Any, Any, object]) -> None:
-        """Do something that waits for the application's code, until the deadline."""
+        """Run something that waits for the application's code, until the deadline."""
         with anyio.CancelScope(deadline=self.deadline) as scope:
             await doing
         self.cut = self.cut or scope.cancelled_caught
 
     async def adopt(self, won: Batch) -> None:
-        """Go on from the commit that has won, which may be an earlier one than was sent last.
+        """Continue from the commit that won, which may be an earlier one than was sent last.
 
-        What is approximate is written now: lost, should this end in between, and not doubled.
+        Approximate effects are written now, after the commit: if the process dies in between, they
+        are lost, but never applied twice.
         """
         if won.plain:
             await write_plainly(self.held.store.dynamodb, self.tables, won.plain)
@@ -158,13 +160,13 @@ class CommitLoop:
         self.left = self.left or self._leaves(outcome)
 
     async def _deliver(self, plan: Batch) -> bool:
-        """Deliver what a plan sends, before it; False: plan again, some results have changed."""
+        """Deliver a plan's sends before its commit; False: plan again, some results changed."""
         sending, shard = self.dispatcher.sending, self.planner.shard
         await self.within(sending.send_all(plan.sends, shard, self.stopping))
         delivered = all(outcome.sent for _, outcome in plan.sends)
         waits = any(self._leaves(outcome) for _, outcome in plan.sends)
-        # What the deadline cuts off is not sent and does not wait: without this, it would be
-        # planned and cut off again without end.
+        # A send that the deadline cuts off is neither sent nor waiting: without this, the loop
+        # would plan it and cut it off again without end.
         self.left = waits or (self.cut and not delivered)
         return delivered
 
@@ -186,7 +188,7 @@ class CommitLoop:
     # -- what did not go through ---------------------------------------------------------------
 
     async def _refused(self, refused: Refused) -> None:
-        """Change what made the commit fail, so that the next plan is another one."""
+        """Change the results that made the commit fail, so that the next plan differs."""
         results: dict[tuple[str, str], set[int]] = {}
         for source in dict.fromkeys(refused.sources):
             if source.effect < READ:
@@ -207,7 +209,7 @@ class CommitLoop:
             await self._pause()
 
     async def _narrow(self, sent: Batch, code: str) -> None:
-        """Halve the commit until the change, then the handler, is alone that cannot be stored."""
+        """Halve the commit until only the change, then the handler, that is invalid is left."""
         if sent.changes > 1:
             self._most = sent.changes // 2
             return
@@ -229,7 +231,7 @@ class CommitLoop:
             await self._wait()
 
     async def _wait(self) -> None:
-        """Wait where nothing can go on, as where a handler blocks, or leave the rest."""
+        """Wait while the first change cannot go on, as a blocking handler does; or leave it."""
         self.left = not self.patient or self.stopping.is_set()
         if not self.left:
             await self._pause(throttled=True)
@@ -238,11 +240,11 @@ class CommitLoop:
         await anyio.sleep(self.pacing.contended(throttled=throttled))
 
     def _leaves(self, outcome: Outcome) -> bool:
-        """Say whether a result that has to be made again is left, with all that is behind it."""
+        """Return whether a result that must be made again is left, with all behind it."""
         return outcome.waiting and (not self.patient or self.stopping.is_set())
 
 
 def _writes(work: Work, outcome: Outcome, done: frozenset[str]) -> bool:
-    """Say whether an outcome has anything to store that is not stored yet."""
+    """Return whether an outcome has anything to store that is not stored yet."""
     stored = f"{work.position}:{outcome.handler.name}" in done
     return not stored and bool(outcome.parks or outcome.items)

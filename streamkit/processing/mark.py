@@ -1,12 +1,14 @@
-"""Mark: how far one source item is done, for a host that has no cursor. Name, shape, and end.
+"""High-water mark: how far one source item is done, for a host that has no cursor.
 
-A mark ends by TTL, a week after its last change: long after anything of its item could come again.
-One that names held lanes does not end while they are held, because the next change of its item has
-to queue behind what is parked, however long that is. So whoever takes a lane apart takes it off the
-mark in the same transaction, and with the last one the week begins.
+A mark ends by TTL, a week after its last change: long after any change of its item could come
+again. A mark that names parked queues (lanes) does not end while these exist, because the next
+change of its item must queue behind the parked ones, however long that takes. So the transaction
+that empties a parked queue also takes its name off the mark; when the last name goes, the week
+begins.
 
-In: an item's key, or what was read. Out: marks, and the action at the end of a lane. What it was
-read from is its condition: `MARK_GUARD`, so that whoever is refused reads again.
+In: an item's key, or an item that was read. Out: marks, and the action at the end of a parked
+queue. That action is conditional on what was read (`MARK_GUARD`), so that a refused caller reads
+again.
 """
 
 import hashlib
@@ -24,15 +26,15 @@ from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.processing.parking import Parked, lane_name
 
 KEPT_SECONDS = 7 * 86_400
-"""A stream keeps records for a day, and a mapping retries no longer."""
+"""A week; a stream keeps records for a day, and a mapping retries no longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """How far an item is done.
 
-    `position` is that of its last change that is done, `done` names handlers that are done with
-    the change after it, as `position:handler`, `lanes` the lanes that are held for the item.
+    `position` is that of its last finished change. `done` names handlers that are done with the
+    change after it, as `position:handler`. `lanes` names the item's parked queues.
     """
 
     position: str = START
@@ -41,23 +43,23 @@ class Mark:
 
     @property
     def token(self) -> str:
-        """The position as text that sorts: nothing is before the beginning."""
+        """Return the position as text that sorts: the beginning is before all positions."""
         return "" if self.position == START else self.position
 
     @property
     def is_bare(self) -> bool:
-        """Whether it says nothing but the position."""
+        """Return whether the mark says nothing but the position."""
         return not self.done and not self.lanes
 
 
 def mark_name(key: ItemKey) -> str:
-    """Name the mark of an item: a hash, which spreads them over the table."""
+    """Return the name of an item's mark: a hash, which spreads the marks over the table."""
     text = f"{key.pk!r}\0{key.sk!r}"
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def mark_path(incarnation: str, name: str) -> tuple[str, ...]:
-    """Return the names of a mark's item: marks of a former consumer of the same name are others."""
+    """Return the key parts of a mark; a former consumer of the same name has different marks."""
     return ("mark", incarnation, name) if incarnation else ("mark", name)
 
 
@@ -72,31 +74,31 @@ def read_mark(item: Mapping[str, Any]) -> Mark:
 
 
 def expiry(now: float) -> dict[str, str]:
-    """Return when a mark ends that is written now."""
+    """Return when a mark that is written now ends."""
     return {"N": str(int(now) + KEPT_SECONDS)}
 
 
 def item_of(parked: Parked) -> ItemKey | None:
-    """Return the item whose changes queue in a parked change's lane.
+    """Return the item whose changes queue in a parked change's queue.
 
-    None for the lanes of a fan-out's recipients and of late changes, where nothing queues.
+    None for the queues of a fan-out's recipients and of late changes, where nothing queues.
     """
     key = Record.from_bytes(parked.record).item_key
     return key if lane_name(parked.handler, key) == parked.lane else None
 
 
 async def path_of(store: CursorStore, key: ItemKey) -> tuple[str, ...]:
-    """Return the names of the item of a mark, of the consumer as it is now."""
+    """Return the key parts of an item's mark, for the consumer as it is now."""
     consumer = await store.item("consumer") or {}
     incarnation = str(consumer.get("incarnation", {"S": ""})["S"])
     return mark_path(incarnation, mark_name(key))
 
 
 async def let_go(store: CursorStore, parked: Parked, now: float) -> list[Action]:
-    """Return what takes the lane of its last change off its item's mark.
+    """Return the actions that take a parked queue off its item's mark, with its last change.
 
-    A mark that does not name it is checked: a move to Lambda may be about to name it there, and
-    nobody would take the name of a lane off that is gone.
+    A mark that does not name the queue is checked instead. A move to Lambda may be about to name it
+    there; without the check, nothing would ever remove the name of a queue that is gone.
     """
     key = item_of(parked)
     if key is None:

@@ -1,7 +1,7 @@
-"""Works and outcomes: the changes of a page on their way from dispatch to commit.
+"""Pending changes and outcomes: the changes of a page between dispatch and commit.
 
-A `Work` is one change and the outcome of each handler that listens to it; works wait in the order
-of their shard until they are committed.
+A `Work` is one pending change, with the outcome of each handler that listens to it. Pending changes
+wait in the order of their shard until they are committed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,22 +34,22 @@ from streamkit.relations.tables import Tables
 from streamkit.relations.writes import check_writes, entity_of
 
 Version = tuple[str, str, int]
-"""Which run of which handler wrote an item: position, handler, run."""
+"""The run that wrote an item: position, handler, number of the run."""
 
 Expect = Callable[[Mapping[str, Wire] | None], tuple[Condition, ...]]
 
 
 def nothing_expected(item: Mapping[str, Wire] | None) -> tuple[Condition, ...]:  # noqa: ARG001
-    """Let a result stand whatever the item is: it was read for its pending writes alone."""
+    """Accept any item: it was read only for its pending writes."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a handler read: an item as the table had it, and the pending writes that it saw on it.
+    """One read of a handler: an item as the table had it, and the pending writes it saw on it.
 
-    Its result stands if the `conditions` hold of the item that the commit finds: those that
-    `expect` makes of `stored`, the item without the pending writes.
+    The handler's result is valid if the `conditions` hold for the item at the commit. `expect`
+    makes them from `stored`, the item without the pending writes.
     """
 
     ref: ItemRef
@@ -64,7 +64,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Where effects go: the tables, which of the items are marked, and the hops of the change."""
+    """Where effects go: the tables, which items get an origin mark, and the hops of the change."""
 
     tables: Tables
     cascades: Cascades
@@ -75,12 +75,13 @@ class Aim:
 class Outcome:
     """What one handler made of one change.
 
-    `waiting` means that it has to run (again) before it can be committed. `run` numbers the runs,
-    so that whoever saw an earlier run's pending effects is found out. `sent` says that its `sends`
-    are delivered. `deferred` leaves the change to its lane, without a failure: it is parked, due at
-    once, and goes on there beside the shard. `trial` is what a shadow handler would have done.
-    `trace` is the `traceparent` of the handler's last run, if its change was traced. `to` names the
-    recipient, in a fan-out.
+    `waiting` means that the handler must run (again) before the change can be committed. `run`
+    numbers the runs, so that a result that saw an earlier run's pending effects is found out.
+    `sent` says that its `sends` are delivered. `deferred` moves the change to its parked queue
+    (called lane in the code) without a failure: it is parked, due at once, and continues there
+    beside the shard. `trial` is what a shadow handler would have written. `trace` is the
+    `traceparent` of the handler's last run, if its change was traced. `to` names the recipient, in
+    a fan-out.
     """
 
     handler: Handler
@@ -102,19 +103,19 @@ class Outcome:
 
     @property
     def parks(self) -> bool:
-        """Whether the change goes into its lane."""
+        """Return whether the change goes into its parked queue."""
         return self.deferred or self.failure is not None
 
     @property
     def items(self) -> set[ItemRef]:
-        """The items that it writes or checks in a commit."""
+        """Return the items that the outcome writes or checks in a commit."""
         return {*self.actions, *(read.ref for read in self.reads if read.conditions)}
 
     def give_up(self, failure: Failure) -> None:
-        """Do what the handler's policy says of a failure: park, drop, or run until it succeeds."""
+        """Apply the handler's policy for failures: park, drop, or run until it succeeds."""
         policy = self.handler.policy.on_failure
         if policy == "skip" and self.handler.broadcast is not None:
-            self.defer()  # in the lane only those are skipped who fail
+            self.defer()  # in the parked queue only the recipients that fail are skipped
         elif policy == "skip":
             self.drop()
         elif policy == "block":
@@ -123,28 +124,28 @@ class Outcome:
             self.fail(failure)
 
     def fail(self, failure: Failure) -> None:
-        """Let the change be parked for this handler."""
+        """Mark the change to be parked for this handler."""
         self.drop()
         self.failure = failure
 
     def defer(self) -> None:
-        """Let the change go on in its lane: it would hold up the shard."""
+        """Move the change to its parked queue, because it would hold up the shard."""
         self.drop()
         self.deferred = True
 
     def drop(self) -> None:
-        """Let the handler be done with the change without any effect."""
+        """Finish the change for this handler without any effect."""
         self.effects, self.actions, self.reads, self.sends = (), {}, (), ()
         self.failure, self.waiting, self.deferred = None, False, False
 
 
 @dataclass(slots=True)
 class Work:
-    """One change and its outcomes; without a record it only marks how far a page reaches.
+    """One pending change and its outcomes; without a record it only marks how far a page reaches.
 
-    `dated` is when the change at its position was created, in epoch seconds.
-    `images` are the old and the new one, once a handler has wanted them. `mark` says who made it,
-    `trace` is the `traceparent` of whoever did.
+    `dated` is when the change at its position was created, in epoch seconds. `images` are the old
+    and the new one, once a handler has wanted them. `mark` is the origin: what wrote the change.
+    `trace` is the `traceparent` of the writer.
     """
 
     position: str
@@ -166,12 +167,12 @@ def resolve(
     position: str,
     schema: TableSchema,
 ) -> None:
-    """Fill in a successful run: effects become at most one action an item.
+    """Fill in a successful run: its effects become at most one action per item.
 
     Raises:
-        ValueError: an effect cannot be stored, two of them contradict each other, or the result is
+        ValueError: an effect cannot be stored, two effects contradict each other, or the result is
             too large for one transaction.
-        UndeclaredWrite: an effect is on an entity that the handler does not say it writes.
+        UndeclaredWrite: an effect writes an entity that the handler does not declare.
         UnknownTable: an effect goes to a table that is not described yet.
     """
     check_writes(outcome.handler, effects, schema.name)
@@ -208,7 +209,7 @@ def resolve(
 
 
 def _compile(effect: Effect, outcome: Outcome, source: GuardSource, schema: TableSchema) -> Action:
-    """Turn an effect into an action, on its own table, and mark it if a handler listens to that."""
+    """Turn an effect into an action on its table; give it an origin if a handler listens to it."""
     aim = outcome.aim or Aim(Tables(schema), Cascades())
     if isinstance(effect, Completed):
         return completion(effect, aim.tables.control)
@@ -225,7 +226,7 @@ def _compile(effect: Effect, outcome: Outcome, source: GuardSource, schema: Tabl
 
 
 def with_reads(outcome: Outcome, position: str) -> tuple[dict[ItemRef, Action], list[Action]]:
-    """Split an outcome into its writes and the checks its reads stand to."""
+    """Split an outcome into its writes and the checks that its reads require."""
     checks = []
     for read in outcome.reads:
         source = GuardSource(position, outcome.handler.name, READ)

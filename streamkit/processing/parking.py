@@ -1,15 +1,17 @@
 """Parking: a change that failed for a handler, and the changes of its item that wait behind it.
 
-A parked change is just an effect, committed with the cursor. It makes its *lane* (handler and item
-key) held: later changes of the item for that handler queue behind it, every other item flows on.
+A parked change is just an effect, committed with the cursor. It starts a parked queue (called
+*lane* in the code) for its handler and item key. Later changes of the item for that handler queue
+behind it; every other item flows on.
 
     lane item     head ───────► first parked change, the next to be redriven, when it is due
                   tail ───────► last one; a queue action moves it IF the lane exists
     parked item   next ───────► the change behind it, numbered by sequence number: never reused
     holds item    set of lanes; the cursor names the chunk, its children inherit the name
 
-A hold is an upper bound: a lane that was redriven empty is gone, and its owner finds out when it
-next queues. Shapes and actions only; `planning` decides when, `retries` takes lanes apart.
+The set of queued keys in a `holds` item is an upper bound: a queue that was redriven until empty is
+gone, and the shard's owner finds out when it next queues a change. Shapes and actions only:
+`planning` decides when to park, `retries` empties the queues.
 """
 
 import hashlib
@@ -33,11 +35,11 @@ from streamkit.handler import Payload, Policy
 from streamkit.model.conditions import absent, present
 
 PART_BYTES = 300_000
-"""A larger record is cut into items of this size; an item holds 400 KB."""
+"""The size of the items into which a larger record is cut; an item holds 400 KB."""
 
 IMAGES_BYTES = 3_000_000
-"""Images of 800 KB are more than this, and than a transaction, only as JSON: it writes a control
-character in six."""
+"""The most bytes of images that are parked. Two images hold at most 800 KB; they exceed this, and a
+transaction, only as JSON, which writes a control character in six bytes."""
 
 LATE = "Late"
 """The kind of failure of a change that may have been applied, and is therefore never run again."""
@@ -46,34 +48,34 @@ UNREADABLE = "Unreadable"
 """The kind of failure of a record that cannot be read, see `unreadable`."""
 
 LAMBDA_CHUNKS = tuple(f"lambda.{number}.0" for number in range(16))
-"""Where the Lambda host, which has no cursors, lists the lanes that it holds."""
+"""The chunks in which the Lambda host, which has no cursors, lists its queued keys."""
 
 _GROWTH = 3
-"""Each pause between two tries of a parked change is so many times the one before."""
+"""The factor by which each pause between two tries of a parked change grows."""
 
 
 def lane_name(handler: str, key: ItemKey) -> str:
-    """Name the lane of one item for one handler."""
+    """Return the name of the parked queue of one item and handler."""
     text = f"{handler}\0{key.pk!r}\0{key.sk!r}"
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def chunk_of(lane: str, chunks: Sequence[str]) -> str:
-    """Choose one of some chunks for a lane, by its name, which begins with hex digits."""
+    """Return the chunk for a parked queue, chosen by its name, which begins with hex digits."""
     return chunks[int(lane[:8], 16) % len(chunks)]
 
 
 _LIBRARIES = re.compile(r"[/\\\\](site-packages|streamkit)[/\\\\]")
-"""Files that are not the user's: the frame of an error that helps is the last one outside."""
+"""Matches files that are not the user's: the useful frame of an error is the last one outside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a handler could not process a change. `detail` stays in the table: it may hold data.
 
-    `place` is where the user's code raised it. One that does not heal is not tried again without a
-    person: what a handler declares poison. An image that does not fit its entity may yet, once a
-    release that is under way knows the new shape.
+    `place` is where the user's code raised it. A failure that does not heal, which a handler
+    declares poison, is not tried again unless a person asks. An image that does not fit its entity
+    may heal, once a release that is under way knows the new shape.
     """
 
     kind: str
@@ -93,21 +95,21 @@ class Failure:
         return cls(type(error).__name__, detail, attempts, place.strip(), heals)
 
     def told(self, payload: Payload) -> str:
-        """Return what may be stored of it beside a payload: only `whole` ones hold item data."""
+        """Return the text to store beside a payload: only `whole` payloads hold item data."""
         return self.detail if payload == "whole" else self.place
 
 
 def next_due(
     policy: Policy, failure: Failure, tries: int, now: float, spread: float = 1.0
 ) -> int | None:
-    """Say when a parked change is tried again, in epoch seconds; None means stuck.
+    """Return when a parked change is tried again, in epoch seconds; None means stuck.
 
     Args:
-        policy: its handler's.
+        policy: its handler's policy.
         failure: why it is parked (still).
         tries: how often it was tried since it was parked, or since a person asked for it.
         now: epoch seconds.
-        spread: a factor around 1, so that what failed together is not tried together for ever.
+        spread: a factor around 1, so that changes that failed together are not retried together.
     """
     if not failure.heals or tries >= policy.retry_limit:
         return None
@@ -117,7 +119,7 @@ def next_due(
 
 @dataclass(slots=True)
 class Hold:
-    """A held lane as its shard's owner knows it. `tail` is None until the lane item was read."""
+    """A parked queue as its shard's owner knows it; `tail` is None until the lane item was read."""
 
     chunk: str
     tail: str | None = None
@@ -125,11 +127,11 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class ParkedRecord:
-    """What is stored of a parked change: enough to run the handler without the stream.
+    """The stored form of a parked change: enough to run the handler without the stream.
 
-    `due` is when it is tried again on its own, in epoch seconds; None means that it is stuck. `to`
-    names the recipient that it is parked for, if it is one of a fan-out. `build` is the aggregate's
-    build that it is counted by, 0 if none was under way.
+    `due` is when it is tried again automatically, in epoch seconds; None means that it is stuck.
+    `to` names the recipient that it is parked for, in a fan-out. `build` is the aggregate's build
+    that counts it, 0 if none was under way.
     """
 
     handler: str
@@ -146,14 +148,14 @@ class ParkedRecord:
 
 
 def payload_of(record: Record, wanted: Payload) -> Payload:
-    """Return what is stored of a record: not its images, where no transaction would take them."""
+    """Return what to store of a record: only keys, if no transaction could hold its images."""
     images = (record.old_image, record.new_image)
     size = sum(len(bytes(image)) for image in images if image is not None)
     return wanted if size <= IMAGES_BYTES else "keys"
 
 
 def stored(record: Record, payload: Payload) -> bytes:
-    """Return what is stored of a record: all of it, or all but its images."""
+    """Return the bytes to store of a record: the whole record, or all except its images."""
     if payload == "whole":
         return record.to_bytes()
     inner = record.dynamodb
@@ -168,12 +170,12 @@ def stored(record: Record, payload: Payload) -> bytes:
 
 
 def waiting_state(due: int | None) -> dict[str, Wire]:
-    """Return how a lane's item says when its first change is tried next."""
+    """Return the attributes of a lane item that say when its first change is tried next."""
     return {"stuck": {"BOOL": True}} if due is None else {"due": {"N": str(due)}}
 
 
 def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> list[Action]:
-    """Park the first change of a lane: the lane begins to be held."""
+    """Return the actions that park the first change of an item and handler, and start its queue."""
     head = space.put(
         {
             "lane": {"S": lane},
@@ -197,7 +199,7 @@ def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> li
 def queue(
     space: ControlSpace, lane: str, parked: ParkedRecord, tail: str, *, guarded: bool
 ) -> list[Action]:
-    """Put a change behind the last one of a held lane, if the lane still exists."""
+    """Return the actions that put a change behind the last one of a queue, if it still exists."""
     move = space.update("lane", lane)
     move.sets["tail"] = {"S": parked.position}
     if guarded:

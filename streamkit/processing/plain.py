@@ -1,9 +1,9 @@
-"""Plain writes: what is approximate, each item by one update of its own, after the commit.
+"""Plain writes: approximate effects are written after the commit, one update per item.
 
-In: actions whose position is committed. Out: nothing; what fails for good is lost, and counted in
-the log. Nothing raises and nothing is parked, because nobody could tell whether an update whose
-answer never came was applied: the SDK's own retries may double it, as `approximate` promises no
-better.
+In: actions whose position is committed. Out: nothing; an update that fails for good is lost, and
+counted in the log. Nothing raises and nothing is parked, because it is not known whether an update
+was applied when its answer never came. The SDK's own retries may apply it twice; `approximate`
+promises no better.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 
 AT_ONCE = 16
-"""Updates in flight for one commit: a page of them takes as long as a few."""
+"""Updates in flight for one commit: a page of updates takes as long as a few."""
 
 log = get_logger("streamkit.plain")
 
@@ -26,7 +26,7 @@ log = get_logger("streamkit.plain")
 async def write_plainly(
     dynamodb: Any, schemas: Mapping[str, TableSchema], actions: Sequence[Action]
 ) -> None:
-    """Send each update once, a few at a time."""
+    """Send each update once, at most `AT_ONCE` at a time."""
     lost: Counter[str] = Counter()
     limiter = anyio.Semaphore(AT_ONCE)
 
@@ -36,7 +36,7 @@ async def write_plainly(
             try:
                 await dynamodb.update_item(**request)
             except AwsError as error:
-                if trouble_of(error) is not Trouble.CONDITION:  # its item is not there: as declared
+                if trouble_of(error) is not Trouble.CONDITION:  # the item is gone: allowed
                     lost[code_of(error)] += 1
 
     async with anyio.create_task_group() as group:

@@ -1,13 +1,13 @@
-"""Planning: which of the waiting works go into the next commit, and with which actions. Pure.
+"""Planning: choose the pending changes and the actions of the next commit. Pure.
 
-In: the works of a shard that are not committed yet, in order, and its cursor. Out: a `Batch` that
-ends at a change border and holds at most 99 items and 4 MB (or, where each item of its changes has
-a mark, 100 with these); or a `Rerun`, when an outcome has to be made (again) before anything behind
-it can go; or a result that is `TooLarge`, or a failure that `Stays`. When the handlers of *one*
-change do not fit together they go in several commits, and the cursor names the ones that are done.
+In: the pending changes of a shard, in order, and its cursor. Out: a `Batch` that ends between two
+changes and holds at most 99 items and 4 MB (with high-water marks, 100 including the mark of each
+item); or a `Rerun`, when a handler must run (again) before anything behind it can go; or a result
+that is `TooLarge`, or a failure that `Stays`. When the handlers of *one* change do not fit
+together, they go in several commits, and the cursor names the ones that are done.
 
-Decided here, because it depends on everything before: whether a change meets a held lane and
-queues, and whether what a handler read is still what the works before it leave behind.
+Two things are decided here, because they depend on everything before: whether a change meets a
+queued key and queues, and whether what a handler read is still what the changes before it leave.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,21 +36,22 @@ from streamkit.processing.parking import (
 )
 
 CHUNK_LANES = 100
-"""Held lanes a `holds` item names before a new one is begun: 24 bytes each."""
+"""Parked queues that a `holds` item names before a new item is begun: 24 bytes each."""
 
 CLAUSES_MAX = 250
-"""Attributes that one update may change, whose expression may have 4 KB: 13 bytes for each."""
+"""Attributes that one update may change: its expression may have 4 KB, which is 13 bytes for
+each."""
 
 ALL = 1_000_000
-"""Works that a commit may take, as far as they fit."""
+"""The number of changes that a commit may take when only its size limits it."""
 
 SENDS_MAX = 100
-"""Outcomes with deliveries in one commit, so that it does not wait for sinks for long."""
+"""The most outcomes with sends in one commit, so that it does not wait long for sinks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """This outcome has to be made (again), now that all works before it are settled."""
+    """This outcome must be made (again), now that all changes before it are settled."""
 
     work: Work
     outcome: Outcome
@@ -58,9 +59,10 @@ class Rerun:
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """This result has no room, alone, in a commit of this host: it has to be parked.
+    """This result alone does not fit into a commit of this host, so it must be parked.
 
-    One that no host has room for has failed before; but a mover's commits hold its token, too.
+    A result that no host has room for has failed earlier; a commit during a move also holds its
+    token.
     """
 
     outcome: Outcome
@@ -68,16 +70,17 @@ class TooLarge:
 
 @dataclass(frozen=True, slots=True)
 class Stays:
-    """The first change has failed and is not parked here: it stays, with all that is behind it."""
+    """The first change failed and is not parked here; it stays, with all that is behind it."""
 
     failure: Failure
 
 
 @dataclass(slots=True)
 class Draft:
-    """A batch being filled. `offer` takes all of some actions, or none.
+    """A batch that is being filled; `offer` takes all of some actions, or none.
 
-    It has `room` for so many. `marked` are the items whose marks have taken theirs.
+    It has `room` for so many actions. `marked` are the items whose high-water marks have taken
+    theirs.
     """
 
     room: int = ITEMS_MAX
@@ -119,11 +122,12 @@ class Draft:
 
 @dataclass(slots=True)
 class Planner:
-    """Plans the commits of one shard. `holds` are the lanes held when planning begins.
+    """Plans the commits of one shard. `holds` are the parked queues when planning begins.
 
-    Where no cursor names the chunks of holds, `chunks` says which there are. A commit has `room`
-    for so many actions; with `marks` each item of its changes takes one of them for its mark.
-    Without `parks` the rest stays behind a change that fails: it is parked already.
+    Where no cursor names the chunks of queued keys, `chunks` says which there are. A commit has
+    `room` for so many actions; with `marks` each item of its changes takes one of them for its
+    high-water mark. Without `parks`, the rest stays behind a change that fails: it is parked
+    already.
     """
 
     space: ControlSpace
@@ -138,13 +142,13 @@ class Planner:
     def plan(
         self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
     ) -> Batch | Rerun | TooLarge | Stays:
-        """Plan the next commit of the works.
+        """Plan the next commit of the pending changes.
 
         Args:
             works: everything uncommitted, in order.
             cursor: as it is in the table, at the position up to which all is done.
-            most: how many works to take at most; lowered to find an invalid action.
-            split: plan one handler of the first work alone, for the same purpose.
+            most: how many changes to take at most; lowered to find an invalid action.
+            split: plan one handler of the first change alone, for the same purpose.
         """
         draft = Draft(self.room)
         written: dict[ItemRef, tuple[Version, ...]] = {}
@@ -189,7 +193,7 @@ class Planner:
         draft: Draft,
         written: dict[ItemRef, tuple[Version, ...]],
     ) -> Rerun | Stays | None:
-        """Return the first outcome that must run before it can be planned, or is not to be."""
+        """Return the first outcome that must run before it can be planned, or that stays."""
         for outcome in todo:
             if self._is_held(work, outcome, draft):
                 continue
@@ -203,7 +207,7 @@ class Planner:
         return None
 
     def stays(self, work: Work, draft: Draft) -> bool:  # noqa: ARG002 - others look at them
-        """Say whether a change that has failed stays where it is, instead of being parked."""
+        """Return whether a change that has failed stays where it is, instead of being parked."""
         return not self.parks
 
     def _note_writes(
@@ -249,7 +253,7 @@ class Planner:
     def _handler_by_handler(
         self, work: Work, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
     ) -> frozenset[str] | TooLarge:
-        """Take as many handlers of one work as fit; return the marks of those that are done."""
+        """Take as many handlers of one change as fit; return the names of those that are done."""
         done: set[str] = set()
         for outcome in todo:
             if not self._offer(work, [outcome], draft):
@@ -266,7 +270,7 @@ class Planner:
     def _contribution(
         self, work: Work, outcome: Outcome, draft: Draft, held: dict[str, Hold]
     ) -> tuple[list[Action], list[Action]]:
-        """Return what an outcome adds: its effects, or its parking, or its queueing."""
+        """Return the actions and checks of an outcome: its effects, its parking or queueing."""
         if work.key is None:
             return [], []
         if not (outcome.parks or self._is_held(work, outcome, draft)):
@@ -277,11 +281,11 @@ class Planner:
     def parking(
         self, work: Work, key: ItemKey, outcome: Outcome, draft: Draft, held: dict[str, Hold]
     ) -> list[Action]:
-        """Return what parks a change, or queues it; note the lane in `held`."""
+        """Return the actions that park or queue a change; add its queue to `held`."""
         handler = outcome.handler
         lane = lane_name(handler.name, key)
         if handler.commutes:
-            lane = f"{lane}-{work.position}"  # a lane of its own: nothing queues behind it
+            lane = f"{lane}-{work.position}"  # a queue of its own: nothing waits behind it
         parked = self._parked(work, outcome)
         known = draft.held.get(lane)
         hold = known or self.holds.get(lane)
@@ -298,7 +302,7 @@ class Planner:
         if work.record is None or work.entity is None:
             raise InvariantError("a mark cannot be parked")
         policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
-        # What is set aside for a while has to outlast the stream, however long that takes.
+        # A deferred change must outlast the stream's 24 hours, so its whole record is stored.
         lasts = outcome.deferred or outcome.handler.broadcast is not None
         payload = payload_of(work.record, "whole" if lasts else policy.payload)
         return ParkedRecord(
@@ -315,7 +319,7 @@ class Planner:
         )
 
     def _chunk(self, lane: str, draft: Draft, held: dict[str, Hold]) -> str:
-        """Name the holds item that a newly held lane goes to."""
+        """Return the name of the holds item that a new parked queue goes to."""
         if self.chunks:
             return chunk_of(lane, self.chunks)
         mine = [
@@ -327,9 +331,9 @@ class Planner:
 
 
 def _merged(first: Action, second: Action) -> Action | None:
-    """Merge two actions, unless a sum of theirs has more than 38 digits, or there are too many.
+    """Merge two actions; None if their sum exceeds 38 digits, or they have too many clauses.
 
-    Alone the second may be fine, or DynamoDB finds it invalid: then its change is parked.
+    Alone the second may be valid; if DynamoDB finds it invalid, its change is parked.
     """
     try:
         merged = merge(first, second)
@@ -339,5 +343,5 @@ def _merged(first: Action, second: Action) -> Action | None:
 
 
 def _mark(work: Work, outcome: Outcome) -> str:
-    """Return how a cursor says that a handler is done with a change."""
+    """Return the text by which a cursor says that a handler is done with a change."""
     return f"{work.position}:{outcome.handler.name}"

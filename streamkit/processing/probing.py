@@ -1,9 +1,9 @@
-"""Probing: which of several conditions on one item does not hold.
+"""Probing: find which of several conditions on one item does not hold.
 
-A cancelled transaction names the action whose condition failed, not which part of it: the
+A cancelled transaction names the action whose condition failed, but not which part of it. The
 conditions of several effects, and of what handlers read, may have been joined on one item. In: the
-refused action. Out: whose conditions do not hold. Each is asked about alone, as the item is now; so
-a stale read of one handler never drops the effect of another.
+refused action. Out: the effects and reads whose conditions do not hold. Each condition is checked
+alone, on the item as it is now, so a stale read of one handler never drops the effect of another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ from streamkit.model.schema import TableSchema
 from streamkit.processing.verdicts import reasons_of
 
 _NEVER = ("ConditionalCheckFailed", "ValidationError")
-"""A condition that cannot be asked does not hold, however often it is asked."""
+"""Codes for a condition that is false, or invalid and therefore never true."""
 _CONFLICT_SECONDS = 0.05
-"""Until the transaction that holds the item has settled."""
+"""The pause until the transaction that uses the item has settled."""
 
 
 async def blamed(
     dynamodb: Any, schemas: Mapping[str, TableSchema], refused: Sequence[Action]
 ) -> tuple[GuardSource, ...]:
-    """Return whose conditions on the items of refused actions do not hold; see `failing`."""
+    """Return the sources of the conditions on refused actions that do not hold; see `failing`."""
     found: list[GuardSource] = []
     for action in refused:
         found += await failing(dynamodb, schemas[action.ref.table], action)
@@ -34,7 +34,7 @@ async def blamed(
 
 
 async def failing(dynamodb: Any, schema: TableSchema, action: Action) -> list[GuardSource]:
-    """Return whose conditions on an item do not hold; none if it has changed in the meantime.
+    """Return the sources whose conditions do not hold; none if the item has changed meanwhile.
 
     Raises:
         ClientError: the credentials may not check items.

@@ -1,8 +1,8 @@
-"""What a handler reads while its page is not committed yet.
+"""Reads by handlers, while the page of their change is not committed yet.
 
-In: the works of the page. A handler sees the table as the changes before its own will leave it:
-`Pending` answers with their uncommitted actions on an item. `ReadTracker` notes what was read, so
-that the read becomes a check in the handler's result and planning can tell a stale one.
+In: the pending changes of the page. A handler sees the table as the changes before its own will
+leave it: `Pending` returns their uncommitted actions on an item. `ReadTracker` records what was
+read. So each read becomes a check in the handler's result, and planning can recognise a stale one.
 """
 
 from bisect import bisect_left
@@ -23,22 +23,22 @@ _NOTHING: tuple[tuple[Version, ...], tuple[Action, ...]] = ((), ())
 
 
 class Uncommitted:
-    """What waits for its commit, by the items that it will write, and the items as read meanwhile.
+    """Pending outcomes by the items that they will write, and the items read meanwhile.
 
-    Runs between which the shard commits nothing share one, so that finding the writes to an item
-    takes no walk through all that waits.
+    Runs between which the shard commits nothing share one object, so that finding the writes to an
+    item does not walk through all pending changes.
     """
 
     def __init__(self, works: Iterable[Work] = ()) -> None:
         self.items: dict[ItemRef, dict[str, Wire] | None] = {}
-        """Items as the table had them."""
+        """The items as the table had them."""
         self._writers: dict[ItemRef, list[tuple[str, int, Outcome]]] = {}
         for work in works:
             for outcome in work.outcomes:
                 self.note(work, outcome)
 
     def note(self, work: Work, outcome: Outcome) -> None:
-        """Note what a run will write, in the order of the changes."""
+        """Add what a run will write, in the order of the changes."""
         if not outcome.actions:
             return
         place = next(i for i, there in enumerate(work.outcomes) if there is outcome)
@@ -54,11 +54,11 @@ class Uncommitted:
         for position, _, outcome in self._writers.get(ref, ()):
             if position >= before:
                 return
-            if ref in outcome.actions:  # its last run may write something else
+            if ref in outcome.actions:  # the last run may write other items
                 yield position, outcome
 
     def refs(self, before: str) -> set[ItemRef]:
-        """Return every item that changes before a position will have written."""
+        """Return every item that changes before a position will write."""
         return {ref for ref in self._writers if any(self.written(ref, before))}
 
 
@@ -74,7 +74,7 @@ class Pending:
     before: str = ""
 
     def of(self, ref: ItemRef) -> tuple[tuple[Version, ...], tuple[Action, ...]]:
-        """Return which runs will have written an item, and what they do to it, in order."""
+        """Return the runs that will write an item, and their actions on it, in order."""
         found = [
             (_version(position, outcome), _as_read(outcome.actions[ref], outcome.reads))
             for position, outcome in self.uncommitted.written(ref, self.before)
@@ -85,12 +85,12 @@ class Pending:
         return versions, actions
 
     def is_stale(self, read: Read) -> bool:
-        """Say whether the pending writes to an item are others than a handler saw."""
+        """Return whether the pending writes to an item differ from those a handler saw."""
         written = self.uncommitted.written(read.ref, self.before)
         return read.seen != tuple(_version(position, outcome) for position, outcome in written)
 
     def refs(self) -> set[ItemRef]:
-        """Return every item that the changes before the position will have written."""
+        """Return every item that the changes before the position will write."""
         return self.uncommitted.refs(self.before)
 
 
@@ -99,15 +99,15 @@ def _version(position: str, outcome: Outcome) -> Version:
 
 
 def settle(works: Iterable[Work], written: Mapping[ItemRef, tuple[Version, ...]]) -> None:
-    """Let results that wait stand on what a commit has made of the items that they read.
+    """Update pending results after a commit that wrote items which they read.
 
-    A handler saw the writes of changes before its own as if they had happened. Now some have: the
-    item is expected as they leave it. Without this every result behind a commit would have to be
-    made again after it, and a backlog would take time with its square. A result that has not seen
-    them waits to be made again: its commit would be refused.
+    A handler saw the writes of changes before its own as if they had happened. Now some have
+    happened: the item is expected as they leave it. Without this, every result behind a commit
+    would have to be made again after it, and a backlog would take quadratic time. A result that has
+    not seen these writes must be made again, because its commit would be refused.
 
     Args:
-        works: what waits, beginning with the works that the commit has finished.
+        works: the pending changes, beginning with those that the commit has finished.
         written: the runs that wrote each item in the commit, in order.
     """
     works = tuple(works)
@@ -122,7 +122,7 @@ def settle(works: Iterable[Work], written: Mapping[ItemRef, tuple[Version, ...]]
                     actions[ref, version] = _as_read(action, outcome.reads)
             elif any(read.ref in written for read in outcome.reads):
                 waiting.append(outcome)
-    # Results that were made together have read the same item: it is worked out once.
+    # Results that were made together have read the same item: compute it once.
     left: dict[tuple[ItemRef, int], Mapping[str, Wire] | None] = {}
     for outcome in waiting:
         reads = []
@@ -144,10 +144,10 @@ def settle(works: Iterable[Work], written: Mapping[ItemRef, tuple[Version, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """An item as a handler sees it; it becomes a check only in the attributes it asks for.
+    """An item as a handler sees it; only the attributes named in `check` become a condition.
 
-    `item` holds its attributes with pending effects applied, nothing if there is none; `stored` is
-    what the table itself had.
+    `item` has its attributes with pending effects applied, and is empty if there is no item;
+    `stored` is what the table itself had.
     """
 
     item: Mapping[str, Wire]
@@ -157,13 +157,13 @@ class Sight:
     reads: list[Read]
 
     def check(self, *names: str) -> None:
-        """Let the result stand only if these attributes are at the commit what they were here."""
+        """Require that these attributes are the same at the commit as here."""
         self.reads.append(Read(self.ref, self.seen, self.stored, partial(_same_in, names)))
 
 
 @dataclass(slots=True)
 class ReadTracker:
-    """Notes the reads of one run of one handler."""
+    """Records the reads of one run of one handler."""
 
     pending: Pending = field(default_factory=Pending)
     reads: list[Read] = field(default_factory=list)
@@ -177,13 +177,13 @@ class ReadTracker:
         *,
         check: bool,
     ) -> None:
-        """Note that an item was read; `item` is what the table held, without pending effects."""
+        """Record that an item was read; `item` is what the table held, without pending effects."""
         expect = partial(unchanged, entity) if check else nothing_expected
         self.reads.append(Read(ref, seen, item, expect))
 
 
 def applied(actions: Iterable[Action], item: dict[str, Wire] | None) -> dict[str, Wire] | None:
-    """Return an item as pending actions leave it; those that will be refused are left out."""
+    """Return an item as pending actions leave it; actions that will be refused are left out."""
     for action in actions:
         if _stands(action, item):
             item = apply(action, item)
@@ -191,9 +191,9 @@ def applied(actions: Iterable[Action], item: dict[str, Wire] | None) -> dict[str
 
 
 def _as_read(action: Action, reads: Iterable[Read]) -> Action:
-    """Return an action that also wants its item to be there, or not, as its handler found it.
+    """Return an action that also requires its item to exist, or not, as its handler found it.
 
-    Where the handler saw pending effects on the item, what it found in the table says nothing.
+    Where the handler saw pending effects on the item, its state in the table says nothing.
     """
     found = [c for r in reads if r.ref == action.ref and not r.seen for c in r.conditions]
     guards = [(Guard(c, "retry"), OURS) for c in found if isinstance(c, Existence)]
@@ -204,9 +204,10 @@ def _as_read(action: Action, reads: Iterable[Read]) -> Action:
 
 
 def _stands(action: Action, item: dict[str, Wire] | None) -> bool:
-    """Say whether the item is there, or is not, as an action wants it; all else is taken to hold.
+    """Return whether the item exists, or not, as an action requires; other conditions are ignored.
 
-    One that does not stand will be refused: it would leave a fragment, or hide what is there.
+    An action whose requirement fails will be refused. Applying it here would leave a fragment, or
+    hide an item that exists.
     """
     existence = absent if item is None else present
     conditions = (guard.condition for guard, _ in action.guards)
@@ -214,7 +215,7 @@ def _stands(action: Action, item: dict[str, Wire] | None) -> bool:
 
 
 def unchanged(entity: type[Entity], item: Mapping[str, Wire] | None) -> tuple[Condition, ...]:
-    """Return the conditions that an item still has, of what the entity reads, what it had."""
+    """Return conditions that an item is still the same, in all that the entity reads."""
     if item is None:
         return (absent,)
     names = {*attribute_names(entity).values(), *entity.__also_read__}

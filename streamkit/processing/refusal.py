@@ -1,8 +1,8 @@
-"""Refusals: what a commit that was refused means for a result in it. Pure.
+"""Refusals: what a refused commit means for each result in it. Pure.
 
 In: an outcome, and which of its conditions did not hold. Out: the outcome, changed as its effects'
-`otherwise` say: parked, dropped, without the effect, or to be made again. Used for commits and for
-redrives alike.
+`otherwise` say: parked, dropped, without the effect, or to be made again. Commits and redrives both
+use it.
 """
 
 from collections.abc import Collection
@@ -13,20 +13,21 @@ from streamkit.processing.outcome import Outcome, resolve
 from streamkit.processing.parking import Failure
 
 REFUSALS_MAX = 5
-"""Times a result may be refused for what it read, or asked to retry, before it has failed."""
+"""How often a result may be refused for what it read, or asked to retry, before it has failed."""
 
 
 def refuse(outcome: Outcome, effects: Collection[int], position: str, schema: TableSchema) -> None:
-    """Change an outcome whose conditions did not hold, so that the next commit is another one.
+    """Change an outcome whose conditions did not hold, so that the next commit differs.
 
-    A stale read comes first, because the handler's next run makes other effects. Else the first
-    effect that did not hold decides, and those that may be omitted leave that to the others.
+    A stale read comes first, because the handler's next run makes other effects. Otherwise the
+    first effect whose condition did not hold decides; effects that may be omitted do not decide
+    unless all may.
 
     Args:
         outcome: what the handler made of the change.
         effects: indexes of its effects, or `READ`.
-        position: of the change.
-        schema: the table's.
+        position: the change's position.
+        schema: the table's schema.
     """
     outcome.refusals += 1
     ways = {index: _otherwise(outcome, index) for index in sorted(effects)}
@@ -34,7 +35,7 @@ def refuse(outcome: Outcome, effects: Collection[int], position: str, schema: Ta
     if way == "retry":
         outcome.waiting = True
     elif way != "omit" and outcome.handler.broadcast is not None:
-        outcome.defer()  # it concerns one recipient, and in the lane no other
+        outcome.defer()  # only one recipient is concerned; in the parked queue each is alone
     elif way == "skip":
         outcome.drop()
     elif way == "omit":
@@ -44,7 +45,7 @@ def refuse(outcome: Outcome, effects: Collection[int], position: str, schema: Ta
 
 
 def contended(outcome: Outcome) -> bool:
-    """Give up on an outcome that has to run again, if it has been refused too often."""
+    """Give up on an outcome that must run again, if it was refused too often; return whether."""
     if not outcome.waiting or outcome.refusals <= REFUSALS_MAX:
         return False
     detail = "what it read or checked kept changing before the commit"
@@ -61,7 +62,7 @@ def _otherwise(outcome: Outcome, index: int) -> str:
 
 def _omit(outcome: Outcome, indexes: Collection[int], position: str, schema: TableSchema) -> None:
     outcome.omitted |= set(indexes)
-    outcome.run += 1  # who saw the effects that are left out now has to look again
+    outcome.run += 1  # results that saw the omitted effects are stale now
     try:
         resolve(outcome, outcome.effects, outcome.reads, position, schema)
     except (ValueError, ArithmeticError) as error:

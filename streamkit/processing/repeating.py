@@ -1,9 +1,9 @@
-"""Repeating: a handler's run is repeated, and so are the runs behind it that are stale for it.
+"""Repeating: repeat a handler's run, and the runs behind it that become stale through it.
 
-In: the run that planning asks for, and the works. Out: the outcomes, made again, in order. Where a
-handler's changes meet at one item, as in a group's extremes, each has seen what the one before it
-leaves behind: repeated one by one, each would need a commit of its own. On failure: an outcome says
-so; nothing raises.
+In: the run that planning asks for, and the pending changes. Out: the outcomes, made again, in
+order. Where a handler's changes meet at one item, as in a group's extremes, each run has seen what
+the one before it leaves. Repeated one by one, each would need a commit of its own. On failure: an
+outcome says so; nothing raises.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,13 @@ from streamkit.processing.reading import Pending, Uncommitted
 from streamkit.processing.refusal import REFUSALS_MAX
 
 _BEHIND_SECONDS = 1.0
-"""How long runs are repeated ahead of what they wait for: what is ready is committed after that."""
+"""How many seconds later runs are repeated in advance; then the changes that are ready are
+committed."""
 
 
 @dataclass(frozen=True)
 class Repeating:
-    """Repeats runs of one shard or batch. `until` is set when the rest is left to another owner."""
+    """Repeats runs of one shard or batch; `until` is set when the rest is left to another owner."""
 
     dispatcher: Dispatcher
     held: HeldLanes
@@ -34,22 +35,22 @@ class Repeating:
     until: anyio.Event
 
     async def run(self, rerun: Rerun, works: Sequence[Work], most: int) -> None:
-        """Repeat a run, and those of its handler in the `most` works from there that are stale.
+        """Repeat a run, and the stale runs of its handler in the `most` pending changes from there.
 
-        `most` is what a commit takes: further ones would only be repeated once more behind it.
+        `most` is how many a commit takes: runs further behind would have to be repeated once more.
         """
         outcome = rerun.outcome
         at = next(i for i, work in enumerate(works) if work is rerun.work)
         uncommitted = Uncommitted(works[: at + most])
         until = self._clock.monotonic() + _BEHIND_SECONDS
         await self.dispatcher.run(rerun.work, outcome, uncommitted, self.shard, until=self.until)
-        # One that blocks behind must not keep what is before it from being committed.
+        # A later change that blocks must not keep earlier changes from being committed.
         if outcome.waiting or outcome.handler.policy.on_failure == "block":
             return
         found = {read.ref: read for read in outcome.reads}
         for work in works[at + 1 : at + most]:
             for behind in work.outcomes:
-                # By name: in a fan-out each recipient has a handler of its own.
+                # Compare names: in a fan-out each recipient has a handler of its own.
                 if behind.handler.name != outcome.handler.name or not self._is_stale(
                     work, behind, uncommitted, found
                 ):
@@ -67,7 +68,7 @@ class Repeating:
     def _is_stale(
         self, work: Work, outcome: Outcome, uncommitted: Uncommitted, found: dict[ItemRef, Read]
     ) -> bool:
-        """Say whether a result saw other pending writes to these items, or an older item."""
+        """Return whether a result saw other pending writes to these items, or an older item."""
         reads = [read for read in outcome.reads if read.ref in found]
         if not reads or work.key is None or self.held.holds(outcome.handler, work.key):
             return False

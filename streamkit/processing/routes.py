@@ -1,4 +1,4 @@
-"""Routes and channels: where a host's changes go to, and where what it sends and counts goes."""
+"""Routes and channels: where a host's changes go, and where its sends and counts go."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from streamkit.sinks.outlets import Outlets
 
 @dataclass(frozen=True)
 class Routes:
-    """How an app's records are told apart, the tables its effects go to, and what they set off."""
+    """How records are told apart, which tables effects go to, and what these trigger."""
 
     router: Router
     tables: Tables

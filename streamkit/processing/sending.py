@@ -1,8 +1,8 @@
-"""Sending: the `Send` effects of outcomes, delivered before their commit.
+"""Sending: deliver the `Send` effects of outcomes, before their commit.
 
-In: outcomes that a commit is about to take in. Out: the same, marked sent; or failed, as their
-handlers' policies say; or deferred to their lanes, because a sink is slow: it holds up the items
-of its own handler, and nothing else.
+In: outcomes that a commit is about to take in. Out: the same outcomes, marked sent; or failed, as
+their handlers' policies say; or deferred to their parked queues (lanes), because a sink is slow. A
+slow sink holds up the items of its own handler, and nothing else.
 """
 
 import hashlib
@@ -34,9 +34,9 @@ class Sending:
     async def send_all(
         self, batch: Iterable[tuple[Work, Outcome]], shard_id: str, until: anyio.Event
     ) -> bool:
-        """Deliver what the outcomes of a commit send; those of one item one after the other.
+        """Deliver the sends of a commit's outcomes; those of one item go one after the other.
 
-        In a fan-out, those of one recipient.
+        In a fan-out, those of one recipient go one after the other.
 
         Returns:
             Whether all is delivered; if not, some outcomes have changed.
@@ -55,7 +55,7 @@ class Sending:
         stopped: set[str] = set()
         for work, outcome in lane:
             if outcome.handler.name in stopped:
-                continue  # it will queue behind the change that was not delivered
+                continue  # the change will queue behind the one that was not delivered
             await self.send(work, outcome, shard_id, until=until)
             if not outcome.sent:
                 stopped.add(outcome.handler.name)
@@ -68,13 +68,13 @@ class Sending:
         *,
         until: anyio.Event | None = None,
     ) -> None:
-        """Deliver what one outcome sends, with its handler's retries.
+        """Deliver the sends of one outcome, with its handler's retries.
 
         Args:
             work: the change.
-            outcome: what its handler made of it.
+            outcome: the handler's outcome for the change.
             shard_id: the shard.
-            until: is set when what cannot be delivered now is to be left to another worker.
+            until: is set when sends that cannot be delivered now must be left to another worker.
         """
         blocks = self.attempts.failures.blocks(outcome.handler)
         seconds = math.inf if blocks else self.attempts.patience.sink_seconds
@@ -99,10 +99,10 @@ class Sending:
 
 
 def deliveries(work: Work, outcome: Outcome) -> Iterator[tuple[str, Delivery]]:
-    """Yield what an outcome sends: the sink's name, and the delivery.
+    """Yield each delivery of an outcome, with the name of its sink.
 
-    Its key follows from the change, the handler, the recipient of a fan-out, and the place
-    among what the handler sends: the same for every delivery of it.
+    A delivery's key is made from the change, the handler, the recipient of a fan-out, and the place
+    among the handler's sends. So it is the same whenever this send is delivered again.
     """
     record, key = work.record, work.key
     if record is None or key is None:
@@ -127,6 +127,6 @@ def deliveries(work: Work, outcome: Outcome) -> Iterator[tuple[str, Delivery]]:
 
 
 def group_of(key: ItemKey, to: str = "") -> str:
-    """Return the item's key, and the recipient in a fan-out, hashed: 32 hex digits of its own."""
+    """Return a hash (32 hex digits) of the item's key and, in a fan-out, the recipient."""
     text = f"{key.pk!r}\0{key.sk!r}" + (f"\0{to}" if to else "")
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,14 +1,14 @@
-"""Shadows: handlers that run on every change, and whose effects are compared instead of applied.
+"""Shadow handlers run on every change; their effects are compared instead of applied.
 
-In: what a shadow handler returned. It is kept with its change until that is committed, as if there
-were no such handler, and then held against the table, beside the shard: would applying it change
-the item as it is now? Conditions are not looked at: the question is whether the item is as the
-effect would leave it. So a new version of a handler that runs beside the old one finds everything
-as it wants it, and an addition never does.
+In: the effects that a shadow handler returned. They are kept with their change until it is
+committed, as if there were no such handler. Then they are compared with the table, beside the
+shard: would applying them change the item as it is now? Conditions are not checked: the question is
+whether the item is as the effect would leave it. So a new version of a handler that runs beside the
+old one finds every item as it would write it; an `Add` never does.
 
-Out: counts for each handler, and a bounded number of lines in the log: names of attributes, and
-keys hashed. On failure: it is counted. Nothing here parks, blocks or sends; more than a thousand
-results that wait for their comparison are not compared, and counted as missed.
+Out: counts for each handler, and a bounded number of log lines with attribute names and hashed
+keys. On failure: it is counted. Nothing here parks, blocks or sends. At most a thousand results
+wait for their comparison; further ones are not compared, and are counted as missed.
 """
 
 from collections import deque
@@ -32,18 +32,20 @@ from streamkit.processing.outcome import Outcome, Work
 log = get_logger("streamkit.shadow")
 
 _WAITING_MAX = 1000
-"""Results that wait for their comparison: seconds' worth, at some hundred changes a second."""
+"""The most results that wait for comparison: a few seconds' worth, at some hundred changes a
+second."""
 _LINES = (20, 60.0)
-"""Lines of the log for a handler, and the seconds in which there are no more."""
+"""The most log lines for a handler, and the seconds to which this limit applies."""
 _NAMES_MAX = 20
 
 
 @dataclass(slots=True)
 class ShadowCounts:
-    """What became of a shadow handler's results: items for the first two, else changes.
+    """Counts of a shadow handler's results: `same` and `different` count items, the others changes.
 
-    `same` and `different` say whether an item was as the effect would have left it; `failed` are
-    runs and comparisons; `sent` would have been sent; `missed` had to be left uncompared.
+    `same` and `different` say whether an item was as the effect would have left it. `failed` counts
+    runs and comparisons. `sent` counts results that would have been sent; `missed` those that were
+    not compared.
     """
 
     runs: int = 0
@@ -65,7 +67,7 @@ class Shadows:
     _lines: dict[str, deque[float]] = field(default_factory=dict)
 
     async def attempt(self, attempt: Callable[[], Awaitable[None]], outcome: Outcome) -> None:
-        """Run a handler once, whatever its policy says of failures."""
+        """Run a handler once, whatever its policy says about failures."""
         try:
             await attempt()
         except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
@@ -74,7 +76,7 @@ class Shadows:
             self.ran(outcome)
 
     def ran(self, outcome: Outcome) -> None:
-        """Take a result away from the commit, and keep it until its change is committed."""
+        """Take a result out of the commit, and keep it until its change is committed."""
         handler, actions = outcome.handler, tuple(outcome.actions.values())
         counts = self._of(handler)
         counts.runs += 1
@@ -94,7 +96,7 @@ class Shadows:
         outcome.drop()
 
     def committed(self, work: Work) -> None:
-        """Let what shadow handlers made of a change be compared from now on."""
+        """Queue the results of a change's shadow handlers for comparison."""
         for outcome in work.outcomes:
             if not outcome.trial:
                 continue
@@ -105,14 +107,14 @@ class Shadows:
             self._woken.set()
 
     async def compare_for_ever(self, dynamodb: Any, schemas: Mapping[str, TableSchema]) -> None:
-        """Compare what waits, and what comes, until cancelled."""
+        """Compare results as they come, until cancelled."""
         while True:
             await self.compare(dynamodb, schemas)
             self._woken = anyio.Event()
             await self._woken.wait()
 
     async def compare(self, dynamodb: Any, schemas: Mapping[str, TableSchema]) -> None:
-        """Compare what waits, one change after the other."""
+        """Compare the waiting results, one change after the other."""
         while self._waiting:
             handler, actions = self._waiting.popleft()
             try:
@@ -193,9 +195,9 @@ def digest_of(ref: ItemRef) -> str:
 def differences(
     action: Action, item: dict[str, Wire] | None, schema: TableSchema
 ) -> list[str] | None:
-    """Name the attributes that an action would change in an item; None if it would change nothing.
+    """Return the attributes that an action would change in an item; None if it changes nothing.
 
-    An item that would come or go may differ in no attribute but its key.
+    The list is empty if an item would be created or deleted that has only its key.
 
     Raises:
         ValueError: the action does not fit the item's attribute types.

@@ -1,10 +1,10 @@
 """The commit stage of one shard: its commit loop, fenced by its cursor.
 
-A position that no commit has carried is remembered and rides with the next commit; alone it is
-written only now and then.
+A position that no commit has carried stays in memory and rides with the next commit; it is written
+alone only now and then, to save writes.
 
-In: what a page has led to. Out: the cursor as it is in the table; `quiet` says that nothing waits.
-On failure: `LeaseLost` (drop everything, nothing is lost), or what the table refuses.
+In: the pending changes of a page. Out: the cursor as it is in the table; `quiet` says that nothing
+is pending. On failure: `LeaseLost` (drop everything, nothing is lost), or what the table refuses.
 """
 
 import math
@@ -33,7 +33,7 @@ from streamkit.processing.verdicts import Again, Refused
 
 
 class CommitStage:
-    """Commits what one shard's changes have led to. It is the fence of its own loop.
+    """Commits the effects of one shard's changes; it is the fence of its own loop.
 
     `wrote` is called when a commit has written items of the application.
     """
@@ -65,21 +65,21 @@ class CommitStage:
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor as it is in the table."""
+        """Return the cursor as it is in the table."""
         return self.committer.cursor
 
     @property
     def works(self) -> deque[Work]:
-        """Everything dispatched and not yet committed, in order."""
+        """Return the changes that were dispatched and are not committed yet, in order."""
         return self.loop.works
 
     @property
     def left(self) -> bool:
-        """Whether what waits is left to another owner."""
+        """Return whether the pending changes are left to another owner."""
         return self.loop.left
 
     def enqueue(self, works: Sequence[Work], *, business: bool) -> None:
-        """Let works wait for their commit."""
+        """Add pending changes, to be committed."""
         self._business_since |= business
         self.works.extend(works)
         if self.quiet.is_set():
@@ -91,11 +91,11 @@ class CommitStage:
         await set_aside(self.held.store, records, self.shard, self._clock, rng, meters)
 
     def note_seen(self, seen: int) -> None:
-        """Note that every record created before `seen` (epoch seconds) was read."""
+        """Record that every record created before `seen` (epoch seconds) was read."""
         self.seen = max(self.seen, seen)
 
     async def run(self) -> None:
-        """Commit until nothing waits, or what waits is to be left to another owner."""
+        """Commit until nothing is pending, or until the rest must be left to another owner."""
         await self.loop.run()
         self.quiet.set()
 
@@ -103,7 +103,7 @@ class CommitStage:
 
     @property
     def start(self) -> Cursor:
-        """The cursor, at the position up to which all is done."""
+        """Return the cursor, at the position up to which all is done."""
         return replace(self.cursor, position=self._position, dated=self._dated)
 
     async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict:
@@ -122,8 +122,8 @@ class CommitStage:
     def drop(self, plan: Batch, works: deque[Work]) -> list[Work]:
         """Drop the changes up to a plan's position; their pages' bytes make room for others.
 
-        By position and not by number, because works without effects are dropped uncommitted, and
-        an earlier plan that held them may yet win.
+        Changes are dropped by position and not by number. Changes without effects are dropped
+        without a commit, and an earlier plan that held them may still win.
         """
         dropped: list[Work] = []
         position = plan.cursor.position
@@ -136,14 +136,14 @@ class CommitStage:
         return dropped
 
     def adopted(self, won: Batch) -> None:
-        """Note that a commit has written the position."""
+        """Record that a commit has written the position."""
         if not all(action.is_control for action in won.actions):
             self._wrote()
         self._persisted_at = self._clock.monotonic()
         self._business_since = bool(self.works)
 
     def _advanced(self, then: Cursor) -> Cursor:
-        """Forget, when the position moves on, that owners vanished where it was."""
+        """Reset the counts of vanished owners when the position moves on."""
         if then.position == self.cursor.position and then.done == self.cursor.done:
             return then
         return replace(then, takes=0, trying="", tries=0)
@@ -152,7 +152,7 @@ class CommitStage:
 
     @property
     def persist_due(self) -> float:
-        """The seconds until the position has to be written although nothing else is."""
+        """Return the seconds until the position must be written, even if nothing else is."""
         if self._position == self.cursor.position and self.seen <= self.cursor.seen + 1:
             return self.pacing.quiet_seconds
         seconds = (
@@ -161,12 +161,12 @@ class CommitStage:
         return self._persisted_at + seconds - self._clock.monotonic()
 
     def persist_soon(self) -> None:
-        """Let the position be due to be written, as soon as nothing waits."""
+        """Make the position due to be written as soon as nothing is pending."""
         self._persisted_at = -math.inf
 
     @property
     def persisted(self) -> bool:
-        """Whether the table has the position."""
+        """Return whether the table has the current position."""
         return self._position == self.cursor.position
 
     async def persist(self) -> None:
@@ -174,9 +174,9 @@ class CommitStage:
         await self._write(self._here)
 
     async def note_trying(self, position: str) -> int:
-        """Write down that the change at a position is about to be run; return how often it was.
+        """Record that the change at a position is about to run; return how often that was recorded.
 
-        Everything before it has to be committed.
+        Everything before it must be committed.
         """
         tries = 1 + (self.cursor.tries if self.cursor.trying == position else 0)
         await self._write(
@@ -186,27 +186,27 @@ class CommitStage:
         return tries
 
     async def turn(self, live: frozenset[str]) -> None:
-        """Write down for which builds the shard is live; everything read has to be committed."""
+        """Record for which builds the shard is live; everything read must be committed."""
         await self._write(lambda: self._here(live=live))
 
     async def note_loss(self, seen: int) -> None:
-        """Write down that records before `seen` (epoch seconds) may have been lost.
+        """Record that records before `seen` (epoch seconds) may have been lost.
 
-        That the position is trimmed is known from now on, and no loss any more.
+        From now on it is known that the position is trimmed, and this no longer counts as a loss.
         """
         self.seen, self._dated = max(self.seen, seen), 0
         now = int(self._clock.time())
         await self._write(lambda: self._here(lost=now))
 
     def _here(self, **more: Any) -> Cursor:
-        """Return the cursor at the position up to which all is done, with what else it says."""
+        """Return the cursor at the position up to which all is done, with some fields changed."""
         return replace(
             self.cursor, position=self._position, dated=self._dated, seen=self._known, **more
         )
 
     @property
     def _known(self) -> int:
-        """Up to when all is read *and* done: not while works wait that were read before."""
+        """Return up to when all records are read *and* done; pending changes hold it back."""
         return self.cursor.seen if self.works else self.seen
 
     async def _write(self, make: Callable[[], Cursor], *, advance: bool = True) -> None:
@@ -224,7 +224,7 @@ class CommitStage:
     # -- the end of the shard ------------------------------------------------------------------
 
     async def finish(self, children: Sequence[Cursor]) -> list[Cursor]:
-        """Close the shard: its cursor is finished and its children's cursors exist, at once.
+        """Close the shard: one transaction finishes its cursor and creates its children's cursors.
 
         Returns:
             The children's cursors.
@@ -235,7 +235,7 @@ class CommitStage:
         now = int(self._clock.time())
         there: set[str] = set()
         while True:
-            # Only this shard's owner held lanes in its chunks, so that an empty one stays empty.
+            # Only this shard's owner adds queued keys to its chunks, so an empty chunk stays empty.
             chunks = frozenset(await self.held.in_chunks(self.cursor.holds))
             finished = replace(
                 self._advanced(replace(self.cursor, position=self._position, dated=self._dated)),
@@ -246,7 +246,7 @@ class CommitStage:
                 holds=chunks,
                 children=frozenset(child.name for child in children),
             )
-            # They inherit what the cursor says now: an adopted commit may have held a lane.
+            # Children inherit what the cursor says now: an adopted commit may have queued a key.
             seen, dated = finished.seen, finished.dates_children
             heirs = [replace(c, holds=finished.holds, seen=seen, dated=dated) for c in children]
             new = [child for child in heirs if child.name not in there]

@@ -1,13 +1,13 @@
-"""Tracing: a writer's trace goes on through handlers, their effects, sinks and commits.
+"""Tracing: continue a writer's trace through handlers, their effects, sinks and commits.
 
     writer ──traceparent──► handler's span ──► Send: with the delivery
-                                │         └──► an item that a handler listens to: in its mark
+                                │         └──► an item that a handler listens to: in its origin
                                 └──link── commit's span, of many changes
 
-In: a record, whose new image has the writer's `traceparent` in an attribute that the app names, or,
-if a handler wrote it, in its mark. It counts only if the write has changed it: an update by
-somebody who knows nothing of traces leaves the old one. Out: spans through a hook. Where no change
-is traced, nothing is read and no span is made.
+In: a record. Its new image has the writer's `traceparent` in an attribute that the app names, or,
+if a handler wrote it, in its origin (called mark in the code). The value counts only if the write
+changed it: an update by code that knows nothing of traces leaves the old value. Out: spans through
+a hook. Where no change is traced, nothing is read and no span is made.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,10 +27,10 @@ from streamkit.processing.commit import Batch
 from streamkit.processing.outcome import Outcome, Work
 
 _LINKS_MAX = 32
-"""Spans that a commit's span links to; a commit may hold a thousand changes."""
+"""The most spans that a commit's span links to; a commit may hold a thousand changes."""
 
 UNTRACED: AbstractContextManager[None] = nullcontext()
-"""Around what is not traced."""
+"""The context for code that is not traced."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,18 @@ class Tracing:
 
     @classmethod
     def of(cls, telemetry: Telemetry, consumer: str) -> "Tracing":
-        """Make what an app asks for, with OpenTelemetry's tracer if it names none."""
+        """Return the tracing that an app asks for, with OpenTelemetry's tracer if it names none."""
         attribute = telemetry.trace_attribute or ""
         tracer = telemetry.tracer or (find_tracer() if attribute else None)
         return cls(tracer, attribute, consumer)
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is traced."""
+        """Return whether anything is traced."""
         return self.tracer is not None and bool(self.attribute)
 
     def read(self, record: Record, mark: Mark) -> str:
-        """Return the `traceparent` of whoever made a change; empty if there is none."""
+        """Return the `traceparent` of the writer of a change; empty if there is none."""
         if not self.is_on or mark.trace:
             return mark.trace if self.is_on else ""
         new, old = record.new_image, record.old_image
@@ -106,9 +106,9 @@ class Tracing:
         """Put a commit into a span that links to the runs whose effects it carries.
 
         Args:
-            shard: whose changes are committed.
-            batch: the commit; of the last change that it takes in it may hold a part.
-            works: what waits, in order, from the first change that it takes in.
+            shard: the shard whose changes are committed.
+            batch: the commit; it may hold only a part of the last change that it takes in.
+            works: the pending changes, in order, from the first one that the commit takes in.
         """
         if not self.is_on or self.tracer is None:
             return UNTRACED
@@ -122,4 +122,4 @@ class Tracing:
 
 
 NO_TRACING = Tracing()
-"""Nothing is traced."""
+"""A tracing that traces nothing."""

@@ -1,8 +1,8 @@
 """Transaction: actions that commit together without a cursor.
 
-In: actions that carry conditions of their own, at least one of which the transaction makes false.
-That condition, not the client token, is what makes a repeated send harmless. Out: None when
-applied, else whose condition did not hold, or that DynamoDB finds an action invalid.
+In: actions that carry their own conditions; the transaction itself makes at least one of them
+false. That condition, not the client token, makes a repeated send harmless. Out: None when applied;
+else the effects whose conditions did not hold, or that DynamoDB finds an action invalid.
 
 On failure: an unknown fate, a conflict and throttling are tried again with growing pauses; after
 the last try the service's own error is raised.
@@ -25,13 +25,14 @@ from streamkit.processing.probing import blamed
 from streamkit.processing.verdicts import Again, Invalid, Refused, judge
 
 Send = Callable[[Sequence[Action], random.Random], Awaitable[Refused | Invalid | None]]
-"""Applies all actions or none, as `transact`, and may have a condition of its own."""
+"""A function that applies all actions or none, like `transact`; it may add a condition of its
+own."""
 
 ACTIONS_MAX = 100
-"""What `TransactWriteItems` takes."""
+"""The most actions that `TransactWriteItems` takes."""
 
 _TRIES = 12
-"""With the pauses below about 30 seconds, well inside the ten minutes that a token lives."""
+"""With the pauses below these take about 30 seconds; a client token lives for ten minutes."""
 _PAUSE_SECONDS = (0.05, 5.0)
 
 log = get_logger("streamkit.transaction")
@@ -47,7 +48,7 @@ async def transact(
 
     Raises:
         ConfigurationError: the credentials may not write, or a table is missing.
-        ClientError: the service was not to be reached, or too busy, for half a minute.
+        ClientError: the service could not be reached, or was too busy, for half a minute.
     """
     request = [render(action, schemas[action.ref.table]) for action in actions]
     token = uuid.uuid4().hex
@@ -71,7 +72,7 @@ async def transact(
 
 
 def _count(error: Exception) -> None:
-    """Let whoever counts know of a conflict; throttling is counted call by call."""
+    """Count a conflict in the current meters; throttling is counted call by call elsewhere."""
     meters, reply = current.get(), getattr(error, "response", None)
     conflict = trouble_of(error) in (Trouble.CONFLICT, Trouble.CANCELED)
     if meters is not None and reply is not None and conflict and not is_throttled(reply):
@@ -84,7 +85,7 @@ async def _verdict(
     dynamodb: Any,
     schemas: Mapping[str, TableSchema],
 ) -> Refused | Invalid | None:
-    """Return what an error means for good; None means that it is worth another try."""
+    """Return the final meaning of an error; None means that another try may succeed."""
     verdict = judge(error)
     if isinstance(verdict, Refused):
         refused = [actions[place] for place in verdict.items]

@@ -1,8 +1,8 @@
-"""Typed: records as the changes that handlers see.
+"""Typed changes: turn records into the changes that handlers see.
 
-In: works, with their records. Out: changes whose images are entities, decoded once for all
-handlers, or items in wire form for a handler that wants them raw; and whether a handler's `when`
-holds, for which only the fields it looks at are decoded. On failure: `DecodeError`.
+In: pending changes, with their records. Out: changes whose images are entities, decoded once for
+all handlers, or items in wire form for a handler that wants them raw; and whether a handler's
+`when` holds. For `when`, only the fields it names are decoded. On failure: `DecodeError`.
 """
 
 from collections.abc import Iterable
@@ -18,17 +18,17 @@ from streamkit.processing.outcome import Work
 
 
 class TypedChanges:
-    """Decodes for the handlers of one app."""
+    """Decodes changes for the handlers of one app."""
 
     def __init__(self, handlers: Iterable[Handler], schema: TableSchema) -> None:
         entities = dict.fromkeys(handler.entity for handler in handlers)
         self._decoders = {entity: ImageDecoder(entity, schema) for entity in entities}
 
     def wanted(self, record: Record, entity: type[Entity], handler: Handler) -> bool:
-        """Say whether a handler's `when` holds.
+        """Return whether a handler's `when` holds.
 
         Raises:
-            DecodeError: a field that it looks at cannot be read.
+            DecodeError: a field that `when` names cannot be read.
         """
         if handler.when is None:
             return True
@@ -40,7 +40,8 @@ class TypedChanges:
     def change_of(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
         """Build the typed change for a handler; its images are decoded now, once for all handlers.
 
-        An entity that was declared mutable is decoded for each, so that none sees another's edits.
+        An entity that was declared mutable is decoded for each handler, so that none sees another's
+        edits.
 
         Raises:
             DecodeError: an image does not fit the entity.
@@ -66,7 +67,7 @@ class TypedChanges:
 
 
 def source_of(work: Work) -> tuple[Record, type[Entity]]:
-    """Return the record and the entity of a work that has outcomes."""
+    """Return the record and the entity of a pending change that has outcomes."""
     assert work.record is not None  # noqa: S101 - marks have no outcomes
     assert work.entity is not None  # noqa: S101
     return work.record, work.entity

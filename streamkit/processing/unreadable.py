@@ -1,13 +1,13 @@
-"""Unreadable records: they are set aside where they are found again, and what follows goes on.
+"""Unreadable records are parked where an operator finds them, and later records go on.
 
-A record without keys, or of a kind of event that nobody knows, is of no item, so that no handler
-can run for it and nothing can queue behind it. It is parked as it came, in a lane of its own among
-those of the Lambda host, which every listing looks through, and it is stuck there: a person looks
-at it and discards it.
+A record without keys, or with an unknown kind of event, belongs to no item, so no handler can run
+for it and nothing can queue behind it. It is parked as it came, in a parked queue (lane) of its own
+among those of the Lambda host, which every listing reads. It is stuck there until a person discards
+it.
 
-In: records. Out: parked changes, before whoever read the records goes on behind them. The lane's
-name is a hash of the record, and it is parked IF it is not there: to do it again changes nothing,
-so that it needs no part of a commit. On failure: what throttles or does not answer is repeated.
+In: records. Out: parked changes; the reader goes on only after they are stored. The queue's name is
+a hash of the record, and it is parked IF absent. So repeating it changes nothing, and it needs no
+part of a commit. On failure: calls that are throttled or not answered are repeated.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from streamkit.processing.transaction import transact
 from streamkit.processing.verdicts import Invalid
 
 HANDLER = "(unreadable)"
-"""What stands for a handler: nobody knows which ones it would have been for."""
+"""The name that stands for a handler, because it is unknown which handlers the record concerns."""
 _AGAIN_SECONDS = 5.0
 _PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
 

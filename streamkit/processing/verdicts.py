@@ -1,8 +1,8 @@
-"""Verdicts: what the failure of a conditional write means, of one item or of a transaction. Pure.
+"""Verdicts: what the failure of a conditional write or a transaction means. Pure.
 
-In: the service's error. Out: whose condition did not hold, that DynamoDB finds an action invalid,
-or that the same write is worth another try. DynamoDB stops at the first invalid action and gives no
-reason for the others, so nothing may be concluded from the absence of a reason.
+In: the service's error. Out: the effects whose conditions did not hold, or that DynamoDB finds an
+action invalid, or that the same write is worth another try. DynamoDB stops at the first invalid
+action and gives no reason for the others, so nothing may be concluded from the absence of a reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ _INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Nothing was applied: these conditions did not hold.
+    """Nothing was applied, because these conditions did not hold.
 
-    `items` are the refused actions by their place, each with its item as it is now; None if there
-    is none, or if the request did not ask for it.
+    `items` maps the place of each refused action to its item as it is now; None if there is no
+    item, or if the request did not ask for it.
     """
 
     sources: tuple[GuardSource, ...] = ()
@@ -29,9 +29,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """Nothing was applied, and never will be: DynamoDB finds an action invalid.
+    """Nothing was applied, and never will be, because DynamoDB finds an action invalid.
 
-    `actions` are the culprits' indexes, empty if the service did not say.
+    `actions` are the indexes of the invalid actions, empty if the service did not say.
     """
 
     actions: tuple[int, ...]
@@ -39,7 +39,7 @@ class Invalid:
 
     @property
     def text(self) -> str:
-        """Return what people are told."""
+        """Return the message for people."""
         if not self.actions:
             return "DynamoDB finds the request invalid"
         return f"DynamoDB finds item {self.actions[0]} of a transaction invalid"
@@ -47,16 +47,16 @@ class Invalid:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Nothing was applied: another transaction was at an item, or the table throttles."""
+    """Nothing was applied: another transaction was using an item, or the table throttles."""
 
     throttled: bool
 
 
 def judge(error: Exception) -> Refused | Invalid | Again | None:
-    """Return what an error means; None if the service will not serve whoever asks.
+    """Return what an error means; None if the service refuses this caller for good.
 
-    After a time-out or a fault of the service the verdict is `Again`, and nobody knows whether the
-    write was applied. That is harmless under a condition that success makes false.
+    After a time-out or a fault of the service the verdict is `Again`, although the write may have
+    been applied. That is harmless under a condition that success makes false.
     """
     match trouble_of(error):
         case Trouble.CANCELED:
@@ -73,7 +73,7 @@ def judge(error: Exception) -> Refused | Invalid | Again | None:
 
 
 def reasons_of(error: Exception) -> Sequence[Mapping[str, Any]]:
-    """Return why each action of a transaction was canceled, in their order."""
+    """Return why each action of a transaction was canceled, in the order of the actions."""
     response: dict[str, Any] = getattr(error, "response", {})
     reasons: Sequence[Mapping[str, Any]] = response.get("CancellationReasons", [])
     return reasons

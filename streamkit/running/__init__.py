@@ -1,1 +1,1 @@
-"""What a worker is made of: the pipelines of its shards, its watchdog, its preflight, its lag."""
+"""The parts of a worker: the pipelines of its shards, its watchdog, its preflight, its lag."""

@@ -1,8 +1,8 @@
-"""Catching up: waiting until a consumer has processed all that was written before now.
+"""Catching up: wait until a consumer has processed all that was written before now.
 
 In: an app and its cursors. Out: whether every shard is past that moment. A quiet shard's cursor is
-written once an hour, so the stream behind it is looked into; that costs some `GetRecords` calls a
-shard and second. On failure: what the table or the stream refuses.
+written once an hour, so the stream after it is read; that costs some `GetRecords` calls per shard
+and second. On failure: what the table or the stream refuses.
 """
 
 import anyio
@@ -19,9 +19,9 @@ from streamkit.model.schema import TableSchema
 from streamkit.running.lag import has_read, listens
 
 _PUBLISHED_SECONDS = 3.0
-"""Until what was written can be read from the stream, and a cursor that says so is younger."""
+"""The time until a write can be read from the stream, and a cursor that says so is newer."""
 _MARGIN_SECONDS = 2.0
-"""Records are stamped to the second, by a clock that is not ours."""
+"""Records are stamped to the second, by a clock that is not this process's."""
 _PAUSE_SECONDS = 1.0
 
 
@@ -47,9 +47,9 @@ class CatchUp:
     async def with_all_until_now(self) -> bool:
         """Wait; return whether all that was written before this call is processed.
 
-        What is parked counts as processed. A consumer that has never run processes nothing.
+        A parked change counts as processed. A consumer that has never run processes nothing.
         """
-        # Not this process's own time: with a clock that is behind, what is unread would look newer.
+        # Not this process's own clock: if that is behind, unread changes would look newer.
         moment = (await self._store.time() or self._clock.time()) + _MARGIN_SECONDS
         deadline = self._clock.monotonic() + self._patience
         await anyio.sleep(_PUBLISHED_SECONDS)

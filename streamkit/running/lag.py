@@ -1,10 +1,10 @@
 """Lag: how far a shard's cursor is behind the stream, in seconds.
 
 In: a cursor. Out: the age of the oldest change behind it that a handler waits for, 0 when there is
-none; and with it the time that is left until that change is trimmed. A cursor's item alone gives
-only an upper bound, because a quiet shard's position is written once an hour, so a few pages after
-the position are looked at. That costs some `GetRecords` calls, and the service wants no more than
-two readers a shard: it is for people who ask. A worker knows it of its own shards: `Behind`.
+none; and the time that is left until that change is trimmed. A cursor's item alone gives only an
+upper bound, because a quiet shard's position is written once an hour, so a few pages after the
+position are read. That costs some `GetRecords` calls, and the service allows two readers per shard,
+so it is for commands of people. A worker knows the lag of its own shards without calls: `Behind`.
 """
 
 import math
@@ -32,11 +32,11 @@ from streamkit.source.reader import ShardReader
 from streamkit.start import RETENTION_SECONDS
 
 _FRESH_SECONDS = 2.0
-"""A cursor written so lately says it itself: a page takes about as long to arrive."""
+"""A cursor written within this time needs no look: a page takes about as long to arrive."""
 _EMPTY_MAX = 5
 """Empty pages in a row that are taken for the tip: as many as sparse shards were seen to need."""
 _READS_MAX = 25
-"""Pages looked at before the last record's own age is answered."""
+"""The most pages read; then the last record's own age is the answer."""
 _PAUSE_SECONDS = 0.05
 _SHARDS_MAX = 8
 """Shards of a consumer that are looked into for its longest lags: each look costs some reads."""
@@ -46,11 +46,11 @@ _FIRST_PAGE_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Behind:
-    """How far a shard that is being read is behind, as its pages show; nothing is asked for that.
+    """How far a shard that is being read is behind, computed from its pages without extra calls.
 
-    `seen` (epoch seconds, 0 if unknown) is up to when its cursor says that all was read; it may be
-    an hour behind the truth, so that it counts only where no page comes. An empty page alone does
-    not mean the tip: until some came in a row, what was the case counts on.
+    `seen` (epoch seconds, 0 if unknown) is up to when its cursor says that all was read. It may be
+    an hour behind the truth, so it counts only while no page comes. An empty page alone does not
+    mean the tip: until several came in a row, the last known lag still counts.
     """
 
     clock: Clock
@@ -61,11 +61,11 @@ class Behind:
     _empty: int = 0
 
     def __post_init__(self) -> None:
-        """Begin to wait for a page."""
+        """Start the wait for the first page."""
         self._since = self.clock.time()
 
     def note(self, records: Sequence[Record]) -> None:
-        """Take in a page that was just read."""
+        """Update the lag from a page that was just read."""
         self._read_at = self.clock.time()
         if records:
             behind = self._read_at - records[-1].created_at
@@ -79,8 +79,8 @@ class Behind:
         """Return the lag in seconds; NaN if nothing is known yet.
 
         Args:
-            oldest: when the oldest change was made that is read and not committed; None if there
-                is none.
+            oldest: when the oldest change was made that is read and not committed; None if there is
+                none.
         """
         now = self.clock.time()
         if oldest is not None:
@@ -98,9 +98,9 @@ Measure = Literal["measured", "at most", "unread", "lost"]
 class Lag:
     """How far behind, and how that is known.
 
-    `measured` in the stream; `at most`, from the cursor alone; `unread`, when nothing was ever
-    read and the stream was not looked at; `lost`, when records after the position are gone. `ended`
-    says that the shard has come to its end, and is read up to it.
+    `measured` means in the stream; `at most`, from the cursor alone; `unread`, that nothing was
+    ever read and the stream was not looked at; `lost`, that records after the position are gone.
+    `ended` says that the shard has ended, and is read to its end.
     """
 
     seconds: float | None
@@ -109,7 +109,7 @@ class Lag:
 
 
 def listens(app: App, schema: TableSchema) -> Callable[[Record], bool]:
-    """Return what tells whether a handler waits for a record: one that its `when` lets through."""
+    """Return a function that tells whether a handler waits for a record and its `when` holds."""
     route, typed = app.router(schema).route, TypedChanges(app.handlers, schema)
     raw = any(handler.raw for handler in app.handlers)
 
@@ -139,7 +139,7 @@ def _holds(typed: TypedChanges, record: Record, entity: type[Entity], handler: H
 
 
 def bound(cursor: Cursor, now: float, founded: float = 0.0) -> Lag:
-    """Return what the cursor alone says; `founded` is when its consumer began, 0 if unknown."""
+    """Return the lag by the cursor alone; `founded` is when its consumer began, 0 if unknown."""
     if cursor.finished:
         return Lag(0.0, "measured")
     read = max(cursor.seen, cursor.since)
@@ -153,7 +153,7 @@ def bound(cursor: Cursor, now: float, founded: float = 0.0) -> Lag:
 def time_to_loss(lag: Lag) -> float | None:
     """Return the seconds until the oldest unread change is trimmed; None if nothing is known.
 
-    With nothing unread it is the whole retention: what could come now.
+    If nothing is unread it is the whole retention: a change could come now.
     """
     if lag.measure == "lost":
         return 0.0
@@ -168,7 +168,7 @@ async def measure(
     clock: Clock,
     founded: float = 0.0,
 ) -> Lag:
-    """Look into the stream behind a cursor; `founded` is when its consumer began."""
+    """Measure the lag by reading the stream after a cursor; `founded` is its consumer's start."""
     now = clock.time()
     known = bound(cursor, now)
     if known.seconds is not None and known.seconds <= _FRESH_SECONDS:
@@ -179,7 +179,7 @@ async def measure(
     except RetentionLost:
         return Lag(None, "lost")
     except AwsError:
-        return known  # this reader is one too many, or may not read: the cursor's word stands
+        return known  # one reader too many, or it may not read: the cursor's bound remains
     age = 0.0 if unread.created_at is None else max(0.0, now - unread.created_at)
     ended = reader.ended and unread.created_at is None
     return Lag(age, "measured" if unread.known else "at most", ended)
@@ -209,10 +209,10 @@ async def has_read(
     moment: float,
     founded: float = 0.0,
 ) -> bool:
-    """Say whether all is done behind a cursor that was written before a moment of AWS's clock.
+    """Return whether every change before `moment`, by AWS's clock, that is wanted is processed.
 
-    Only the stream is asked: what a cursor says of times comes from the clock of whichever process
-    wrote it, which may be minutes wrong.
+    Only the stream is asked: the times in a cursor come from the clock of the process that wrote
+    it, which may be minutes wrong.
 
     Raises:
         RetentionLost: records after the position are gone.

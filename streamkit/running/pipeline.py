@@ -7,8 +7,8 @@
      bounded by bytes  wait for a quiet
                        commit stage
 
-A quiet shard has no coroutine: it is an entry in the polling pool. What goes on for it now and then
-is its `Activity`; when that rests and the shard has ended, or is to be given up, it closes.
+A quiet shard has no coroutine: it is an entry in the polling pool. Its occasional tasks run in its
+`Activity`. When that rests and the shard has ended, or must be given up, the pipeline closes.
 
 In: a leased cursor. Out: the word `ended` (read to its end, all committed) or `released`. On
 failure: `LeaseLost` (drop everything, nothing is lost), `RetentionLost`, or what the table refuses,
@@ -40,34 +40,34 @@ from streamkit.source.sharing import SharedReader
 log = get_logger("streamkit.shard")
 
 _FULL_BYTES = 500_000
-"""A page this large is likely followed by another."""
+"""The size from which a page is likely to be followed by another."""
 _FULL_SECONDS = 0.05
-"""Until a shard looks again whether there is room for another page of it."""
+"""The pause until a shard checks again whether there is room for another of its pages."""
 _TAKES_MAX = 3
-"""Owners in a row that vanished with nothing committed, until changes are taken one by one."""
+"""Owners in a row that vanished with nothing committed, before changes are taken one by one."""
 _TRIES_MAX = 2
-"""Owners that vanished while they ran one and the same change, until it is parked unrun."""
+"""Owners that vanished while they ran the same change, before it is parked without being run."""
 
 
 class Closing(Protocol):
     """Is told of a shard's pages, and how its pipeline closed."""
 
     def note_read(self) -> None:
-        """A page was read."""
+        """Record that a page was read."""
 
     async def ended(self, pipeline: "ShardPipeline") -> None:
-        """The shard was read to its end, and everything is committed."""
+        """Handle that the shard was read to its end, and everything is committed."""
 
     async def released(self, pipeline: "ShardPipeline") -> None:
-        """The shard was given up; what is dispatched is committed."""
+        """Handle that the shard was given up; its dispatched changes are committed."""
 
     def failed(self, pipeline: "ShardPipeline", error: Exception) -> bool:
-        """Say whether an error ends this shard alone, which is dropped then."""
+        """Return whether an error ends only this shard, which is then dropped."""
 
 
 @dataclass
 class ShardPipeline:
-    """Runs one shard for one owner. `shared` is its reader where other consumers read it, too."""
+    """Runs one shard for one owner; `shared` is its reader if other consumers read it, too."""
 
     reader: ShardReader
     stage: CommitStage
@@ -86,49 +86,49 @@ class ShardPipeline:
     _reading: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     def __post_init__(self) -> None:
-        """Begin with nothing going on."""
+        """Create the activity, with no task yet."""
         self.activity = Activity(self.group, self._failed, self.rested)
         self.behind = Behind(self.reader.clock, self.cursor.seen)
 
     @property
     def shard(self) -> str:
-        """The shard's name."""
+        """Return the shard's name."""
         return self.stage.shard
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor as it is in the table."""
+        """Return the cursor as it is in the table."""
         return self.stage.cursor
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """Runs the handlers."""
+        """Return the dispatcher, which runs the handlers."""
         return self.stage.dispatcher
 
     @property
     def quiet_pages(self) -> int:
-        """How many pages without a change came in a row since something was written here."""
+        """Return how many pages in a row had no change since something was written here."""
         return self._quiet_pages if self._quiet_since == self.reading.writes.number else 0
 
     @property
     def waits(self) -> bool:
-        """Whether nothing is under way but the next poll."""
+        """Return whether nothing is under way except the next poll."""
         return not (self.stage.works or self._processing or self.reader.ended)
 
     @property
     def reads(self) -> bool:
-        """Whether its next page is to be read, now or when it is due."""
+        """Return whether its next page must be read, now or when it is due."""
         return not (self._processing or self.reader.ended)
 
     @property
     def lag(self) -> float:
-        """How far behind it is, in seconds; NaN if that is not known yet."""
+        """Return how far the shard is behind, in seconds; NaN if that is not known yet."""
         waiting = (work.record for work in self.stage.works if work.record is not None)
         oldest = next(waiting, None)
         return self.behind.lag(None if oldest is None else oldest.created_at)
 
     async def begin(self) -> None:
-        """Begin to poll."""
+        """Load the queued keys, and begin to poll."""
         cursor = self.cursor
         await self.stage.held.load(cursor.holds)
         self._cautious = cursor.takes >= _TAKES_MAX or bool(cursor.trying)
@@ -137,9 +137,9 @@ class ShardPipeline:
         self.reading.pool.add(self.poll)
 
     def stop(self) -> None:
-        """Ask for a graceful end: what is dispatched is committed, then the shard is released.
+        """Begin a graceful end: dispatched changes are committed, then the shard is released.
 
-        A change that cannot be handled now, and what is behind it, is left to the next owner.
+        A change that cannot be handled now, and all behind it, is left to the next owner.
         """
         self.stage.stopping.set()
         self._reading.cancel()
@@ -147,12 +147,12 @@ class ShardPipeline:
             self.rested()
 
     def end(self) -> None:
-        """End all that goes on, at once, and read no more."""
+        """Cancel every task of this shard at once, and stop reading."""
         self.activity.cancel()
         self.leave()
 
     def leave(self) -> None:
-        """Let go of what other consumers of this process keep for it."""
+        """Release what is kept for it to share with other consumers of this process."""
         if self.shared is not None:
             self.shared.close()
 
@@ -176,7 +176,7 @@ class ShardPipeline:
         await self.closing.released(self)
 
     def write_down(self) -> None:
-        """Let the table know the position soon, once what is dispatched is committed."""
+        """Write the position soon, once all dispatched changes are committed."""
         if not self.stage.persisted:
             self.stage.persist_soon()
             self._commit_soon()
@@ -223,7 +223,7 @@ class ShardPipeline:
         return None if self.reader.ended else self._rest(pause)
 
     async def _dispatch(self, page: Page) -> tuple[list[Work], list[Run], int]:
-        """Run the pure handlers of a page; the shard is not idle while they have their turns."""
+        """Run the pure handlers of a page; the shard counts as busy while they run."""
         self._processing = True
         try:
             return await self.dispatcher.works(page, self.shard, self.turning.as_run)
@@ -231,7 +231,7 @@ class ShardPipeline:
             self._processing = False
 
     def _rest(self, pause: float) -> float:
-        """Return the pause, or none if the next page is here already, read for another consumer."""
+        """Return the pause; 0 if another consumer has read the next page already."""
         return 0.0 if self.shared is not None and self.shared.ready else pause
 
     def _note_traffic(self, page: Page, business: int) -> None:
@@ -240,7 +240,7 @@ class ShardPipeline:
         self._quiet_since = self.reading.writes.number
 
     def _apart(self, process: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Go on in a task, so that a slow handler does not take a place in the pool."""
+        """Continue in a task, so that a slow handler does not take a place in the pool."""
         self._processing = True
         self.activity.start(process, *arguments)
 
@@ -249,7 +249,8 @@ class ShardPipeline:
     ) -> None:
         """Run async handlers once everything before this page is committed.
 
-        So they see what came before, know which lanes are held, and run at most once a commit.
+        So they see the earlier changes, know which keys are queued, and run at most once per
+        commit.
         """
         await self.stage.quiet.wait()
         await self.turning.settle()
@@ -258,7 +259,7 @@ class ShardPipeline:
         self._go_on(self._rest(pause))
 
     async def _process_flawed(self, page: Page) -> None:
-        """Set aside what cannot be read; to everything else in the page that is not there."""
+        """Set aside the records that cannot be read, and process the others of the page."""
         await self.stage.set_aside(page.records)
         if self._cautious:
             await self._process_singly(page)
@@ -290,7 +291,7 @@ class ShardPipeline:
             self._commit_soon()
 
     async def _settle(self, lost: RetentionLost) -> None:
-        """Do what the app's policy says, once all that was read before is committed; then go on."""
+        """Apply the app's policy for losses, once all earlier changes are committed; then go on."""
         await self.stage.quiet.wait()
         pause = await self.reading.losses.settle(lost)
         if pause is None:
@@ -299,7 +300,7 @@ class ShardPipeline:
         self._go_on(pause or 0.0)
 
     async def _turn(self) -> None:
-        """Count some aggregates without their ledgers from now on."""
+        """Go live for some builds: count their aggregates without ledgers from now on."""
         await self.stage.quiet.wait()
         due = self.turning.due(self.reader.seen)
         if due and not self.stage.works:
@@ -310,7 +311,7 @@ class ShardPipeline:
     # -- one by one ----------------------------------------------------------------------------
 
     async def _process_singly(self, page: Page) -> None:
-        """Take changes one by one, and write down which, to find the one that kills its workers."""
+        """Run changes one by one, each recorded first, to find the one that kills workers."""
         await self.stage.quiet.wait()
         wanted = 0
         for record in page.records:
@@ -318,7 +319,7 @@ class ShardPipeline:
                 self._broken_off = True
                 return
             works: list[Work] = []
-            # One in all of the worker's shards at a time, so that its end tells which it was.
+            # One change at a time in all shards of the worker: if it dies, this was the change.
             async with self.reading.alone:
                 if self.dispatcher.wants(record):
                     wanted += 1
@@ -335,6 +336,7 @@ class ShardPipeline:
         self._go_on(0.0)
 
     async def _try(self, record: Record) -> list[Work]:
+        # Written before the run: if the change kills this process, the next owner can count it.
         tries = await self.stage.note_trying(record.position)
         if tries > _TRIES_MAX:
             log.error("change.suspected", shard=self.shard, tries=tries - 1)
@@ -357,7 +359,7 @@ class ShardPipeline:
     async def _commit(self) -> None:
         stage = self.stage
         try:
-            while True:  # what comes during the last write is looked at before this ends
+            while True:  # changes that come during the last write are committed before this ends
                 if stage.works and not stage.left:
                     await stage.run()
                 elif not stage.works and stage.persist_due <= 0:

@@ -1,4 +1,4 @@
-"""What the shards of one worker share for being read."""
+"""What the shards of one worker share to be read."""
 
 from dataclasses import dataclass, field
 
@@ -13,12 +13,12 @@ from streamkit.source.sharing import SharedReads
 
 @dataclass
 class Writes:
-    """Counts the writes that come back as changes, perhaps in another shard of this worker."""
+    """Counts the writes that return as changes, perhaps in another shard of this worker."""
 
     number: int = 0
 
     def note(self) -> None:
-        """Count a write: what was quiet until now has to be seen quiet again."""
+        """Count a write: a shard that was quiet until now must be seen to be quiet again."""
         self.number += 1
 
 
@@ -26,9 +26,10 @@ class Writes:
 class Reading:
     """The means of reading, one for all shards of a worker.
 
-    `pool` has places for some at a time, `budget` bytes for all together, `pace` says how often,
-    `asks` how often their lineage may be asked for. `alone` is held for a change that may kill its
-    worker. `reads` are there if other consumers of this process read the same shards.
+    `pool` has places for some shards at a time, `budget` bytes for all together. `pace` says how
+    often to read, `asks` how often their lineage may be asked for. `alone` is held for a change
+    that may kill its worker. `reads` is set if other consumers of this process read the same
+    shards.
     """
 
     pool: PollingPool

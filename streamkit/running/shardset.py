@@ -5,8 +5,8 @@
       └──► lost: another worker has it; nothing of it goes on here
 
 In: cursors to take and names to give, from the coordinator. Out: pipelines in the polling pool. On
-failure: a lost lease ends its own shard at once and is nothing special; what is wrong with the
-stream or the table ends the worker.
+failure: a lost lease ends its own shard at once and is a normal event; an error of the stream or
+the table ends the worker.
 """
 
 from collections.abc import Mapping
@@ -71,22 +71,22 @@ class ShardSet:
 
     @property
     def held(self) -> Mapping[str, Cursor]:
-        """The shards that are read here or about to be taken."""
+        """Return the cursors of the shards that are read here or about to be taken."""
         return self._taking | {name: pipe.cursor for name, pipe in self.running.items()}
 
     def take(self, cursor: Cursor) -> None:
-        """Begin to take a shard, as its cursor was read."""
+        """Begin to take a shard whose cursor was read."""
         if not (self.stopping or cursor.name in self._taking or cursor.name in self.running):
             self._taking[cursor.name] = cursor
             self.group.start_soon(self._begin, cursor)
 
     def give(self, name: str) -> None:
-        """Begin to release a shard: what is dispatched is committed first."""
+        """Begin to release a shard; its dispatched changes are committed first."""
         if name in self.running:
             self.running[name].stop()
 
     def lose(self, cursor: Cursor) -> None:
-        """Drop a shard, if another worker has taken it, as its cursor says now."""
+        """Drop a shard, if its cursor says that another worker has taken it."""
         pipeline = self.running.get(cursor.name)
         if pipeline is None or cursor.finished:
             return
@@ -101,7 +101,7 @@ class ShardSet:
             pipeline.stop()
 
     def pause(self, *, paused: bool) -> None:
-        """Read nothing more, and write down how far everything is read; or go on."""
+        """Stop reading, and write how far everything is read; or continue."""
         if paused == self.paused:
             return
         self.paused = paused
@@ -115,7 +115,7 @@ class ShardSet:
             pipeline.write_down()
 
     async def drain(self) -> None:
-        """Release every shard, and take none any more."""
+        """Release every shard, and take no more."""
         self.stopping = True
         self.give_all()
         while self._taking or self.running:
@@ -123,16 +123,16 @@ class ShardSet:
             await self._emptied.wait()
 
     def abandon(self) -> None:
-        """Let go of what this process shares, of shards that nothing goes on for any more."""
+        """Leave this process's shared reads, when the worker ends without releasing shards."""
         for pipeline in self.running.values():
             pipeline.leave()
 
     # -- what others ask about -----------------------------------------------------------------
 
     def idle(self, pages: int) -> bool:
-        """Say whether every shard has served so many pages in a row without a change.
+        """Return whether every shard has served so many pages in a row without a change.
 
-        A paused consumer has nothing to do, once what was dispatched is committed.
+        A paused consumer is idle once its dispatched changes are committed.
         """
         return not self._taking and all(
             (self.paused or pipeline.quiet_pages >= pages) and pipeline.waits
@@ -141,16 +141,16 @@ class ShardSet:
 
     @property
     def silence(self) -> float:
-        """For how many seconds no page was read, although there are shards to read.
+        """Return for how many seconds no page was read, although there are shards to read.
 
-        A shard whose page is with slow handlers is not to be read.
+        A shard whose page is still with slow handlers is not to be read.
         """
         if self.paused or not any(pipeline.reads for pipeline in self.running.values()):
             self._read_at = self.machine.clock.monotonic()
         return self.machine.clock.monotonic() - self._read_at
 
     def note_read(self) -> None:
-        """A page was read: the stream answers."""
+        """Record that a page was read: the stream answers."""
         self._read_at = self.machine.clock.monotonic()
 
     # -- the life of a shard -------------------------------------------------------------------
@@ -162,7 +162,7 @@ class ShardSet:
                     return
                 me = self.view.me
                 taken = await self.store.take(cursor, me.name, me.generation)
-                if taken.finished:  # by an owner before, after the cursor was read
+                if taken.finished:  # by its previous owner, after the cursor was read
                     self.view.found(taken)
                     return
                 pipeline = self._pipeline(taken)
@@ -213,7 +213,7 @@ class ShardSet:
         )
 
     def _hasten(self, shard: str) -> None:
-        """Read a shard at once: another consumer has read a page with records of it."""
+        """Read a shard at once, because another consumer has read a page with records of it."""
         pipeline = self.running.get(shard)
         if pipeline is not None:
             self.reading.pool.hasten(pipeline.poll)
@@ -223,7 +223,7 @@ class ShardSet:
         return joined.builds if joined else {}
 
     def failed(self, pipeline: ShardPipeline, error: Exception) -> bool:
-        """A lost lease ends everything that goes on for its shard; all else ends the worker."""
+        """Drop the shard of a lost lease and return True; another error ends the worker."""
         if not isinstance(error, LeaseLost):
             return False
         if self.running.get(pipeline.shard) is pipeline:
@@ -246,7 +246,7 @@ class ShardSet:
     # -- how a shard closes --------------------------------------------------------------------
 
     async def released(self, pipeline: ShardPipeline) -> None:
-        """The shard was given up; what is dispatched is committed."""
+        """Release a shard that was given up; its dispatched changes are committed."""
         cursor = pipeline.cursor
         await self.store.release(cursor)
         log.info("shard.released", shard=cursor.name)
@@ -254,10 +254,10 @@ class ShardSet:
         self.view.found(replace(cursor, owner=None))
         self._drop(pipeline)
         if not self.stopping:
-            self.view.presence.tell()  # whoever claimed it may want it no more
+            self.view.presence.tell()  # the claimant may not want it any more
 
     async def ended(self, pipeline: ShardPipeline) -> None:
-        """The shard was read to its end: finish it, and take its children."""
+        """Finish a shard that was read to its end, and take its children."""
         parent = pipeline.cursor
         children = [
             child_of(
@@ -283,10 +283,10 @@ class ShardSet:
         self._drop(pipeline)
 
     async def _children(self, parent: str) -> list[str]:
-        """Ask for the shard's children, once: that it is read to its end must be written soon.
+        """Ask for the shard's children once, because its end must be written soon.
 
-        Children that are listed later are found by the leader. It does all of it in a large fleet,
-        or when many shards end at once: ten calls a second are allowed for all together.
+        The leader finds children that are listed later. In a large fleet, or when many shards end
+        at once, it makes all these calls: ten a second are allowed for all readers together.
         """
         if not self.reading.asks.may_ask():
             return []

@@ -1,7 +1,7 @@
-"""Standing: where a worker stands, from its own memory: for gauges, probes and the status page.
+"""Standing: a worker's state from its own memory, for gauges, probes and the status page.
 
-In: a worker's coordinator and shards. Out: one `Standing`. Nothing is asked of AWS, so it may be
-asked for as often as anybody likes. What the fleet as a whole looks like is `status`.
+In: a worker's coordinator and shards. Out: one `Standing`. Nothing is asked of AWS, so callers may
+ask as often as they like. `status` shows the fleet as a whole.
 """
 
 import math
@@ -17,18 +17,19 @@ from streamkit.running.lag import Lag, bound, time_to_loss
 from streamkit.running.shardset import ShardSet
 
 SAMPLE_SECONDS = 5.0
-"""Between two looks at what gauges show."""
+"""The pause between two updates of the gauges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One worker of this process.
+    """The state of one worker of this process.
 
-    `state` is `starting`, what the worker tells the others (`joining`, `waiting`: it stands by for
-    a newer roll-out, `active`, `unfit`: the stream does not answer it, `leaving`), or `ended`.
-    `lags` are of the shards that it reads, in seconds, NaN where nothing is known yet. `paused` is
-    since when it reads nothing, in epoch seconds. What nobody reads is known to the leader alone:
-    `unread` counts such shards, and `unread_lag` is at most how far the oldest one is behind.
+    `state` is `starting`, what the worker tells the other workers (`joining`, `waiting`: it stands
+    by for a newer roll-out, `active`, `unfit`: the stream does not answer it, `leaving`), or
+    `ended`. `lags` are those of the shards that it reads, in seconds, NaN where nothing is known
+    yet. `paused` is since when it reads nothing, in epoch seconds. Only the leader knows which
+    shards no worker reads: `unread` counts them, and `unread_lag` is at most how far the oldest one
+    is behind.
     """
 
     consumer: str
@@ -43,32 +44,32 @@ class Standing:
 
     @property
     def lag(self) -> float:
-        """The largest lag that is known, 0 without shards; NaN if none is known."""
+        """Return the largest lag that is known, 0 without shards; NaN if none is known."""
         lags = [*self.lags.values(), *([self.unread_lag] if self.unread else [])]
         known = [lag for lag in lags if not math.isnan(lag)]
         return max(known) if known else (math.nan if lags else 0.0)
 
     @property
     def time_to_loss(self) -> float:
-        """What is left until the oldest unread change is trimmed; NaN if the lag is not known."""
+        """Return the seconds until the oldest unread change is trimmed; NaN if unknown."""
         left = time_to_loss(Lag(self.lag, "measured"))
         return math.nan if left is None or math.isnan(self.lag) else left
 
 
 class Stands(Protocol):
-    """A worker, as far as it is looked at here."""
+    """The parts of a worker that are read here."""
 
     @property
     def meters(self) -> Meters:
-        """Its instruments."""
+        """Return its instruments."""
 
     @property
     def standing(self) -> Standing:
-        """Where it stands."""
+        """Return its state."""
 
 
 def standing_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Standing:
-    """Look at a worker that is at work; it has a lister if it leads."""
+    """Return the state of a worker that is running; it has a lister if it leads."""
     coordinator, lister = leadership.coordinator, leadership.lister
     me, joined = coordinator.me, coordinator.rollout.joined
     unread = coordinator.sharing.unread if lister else ()
@@ -88,7 +89,7 @@ def standing_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Stan
 
 
 def sample(workers: Iterable[Stands]) -> None:
-    """Set every worker's gauges to what is the case now."""
+    """Set every worker's gauges to the current values."""
     for worker in workers:
         standing, meters = worker.standing, worker.meters
         meters.lag.set(standing.lag)
@@ -100,7 +101,7 @@ def sample(workers: Iterable[Stands]) -> None:
 
 
 async def sample_for_ever(workers: Iterable[Stands]) -> None:
-    """Set the gauges every few seconds, for hooks that are not asked but told."""
+    """Set the gauges every few seconds, for hooks that are told instead of asking."""
     while True:
         sample(workers)
         await anyio.sleep(SAMPLE_SECONDS)

@@ -1,7 +1,7 @@
-"""Turning: how one shard counts the aggregates that are being built, and when that changes.
+"""Going live: how one shard counts the aggregates that are being built, and when that changes.
 
 In: the builds of the worker's generation, the cursor's marks, records. Out: the handler that runs
-for a record, and the marks that the cursor may take: a shard turns *live* for good once everything
+for a record, and the marks that the cursor may take. A shard goes *live* for good once everything
 that it has read and committed is much younger than the end of the scan. A live shard that then
 meets an older change marks the aggregate *needs rebuild*: the scan may have counted that change.
 """
@@ -22,7 +22,7 @@ log = get_logger("streamkit.shard")
 
 @dataclass
 class Turning:
-    """How one shard counts. `builds` are those of the worker's generation as it knows them now."""
+    """How one shard counts; `builds` returns the builds of the worker's generation as known now."""
 
     builds: Callable[[], Mapping[str, Build]]
     cursor: Callable[[], Cursor]
@@ -31,7 +31,7 @@ class Turning:
     _in_builds: dict[tuple[str, Build], Handler] = field(default_factory=dict)
 
     def as_run(self, handler: Handler, record: Record) -> Handler | None:
-        """Return what runs in a handler's place for a record; None if it does not count."""
+        """Return the handler that runs instead for a record; None if the record does not count."""
         if handler.in_build is None:
             return handler
         build = self.builds().get(handler.name)
@@ -53,19 +53,19 @@ class Turning:
         """Return the marks that the cursor may take, once all that was read is committed.
 
         Args:
-            seen: every record created before (epoch seconds) was read.
+            seen: every record created before this (epoch seconds) was read.
         """
         builds = self.builds()
         return due_to_turn(builds, self.cursor().live, seen) if builds else frozenset()
 
     def marks_with(self, due: frozenset[str]) -> frozenset[str]:
-        """Return the cursor's marks with those, and without those of earlier builds."""
+        """Return the cursor's marks with these, and without those of earlier builds."""
         counted = {mark.partition(":")[0] for mark in due}
         kept = {mark for mark in self.cursor().live if mark.partition(":")[0] not in counted}
         return due | kept
 
     async def settle(self) -> None:
-        """Mark the aggregates that were met with a change they may have counted, before it is."""
+        """Mark aggregates *needs rebuild* that met too old a change, before it is committed."""
         if self.late:
             late, self.late = frozenset(self.late), set()
             await mark_rebuild(self.store, late)

@@ -1,8 +1,8 @@
 """The watchdog of one worker: a worker that cannot read the stream does not keep its shards.
 
-Its heartbeat goes to the table and says nothing about the stream, which is another service with
-another address. In: how long no page was read. Out: the state `unfit`, in which a worker gives
-everything to the others and takes nothing, until the stream answers it again.
+A worker's heartbeat goes to the table and says nothing about the stream, which is another service
+with another address. In: how long no page was read. Out: the state `unfit`, in which a worker gives
+all shards to other workers and takes none, until the stream answers it again.
 """
 
 import anyio
@@ -16,13 +16,13 @@ log = get_logger("streamkit.worker")
 
 _PROBE_SECONDS = 5.0
 _LOOKS = 30
-"""How often a worker looks how long no page was read, within the time that this may last."""
+"""How often a worker checks how long no page was read, within the time that this may last."""
 
 
 async def watch_stream(
     shards: ShardSet, coordinator: Coordinator, aws: Aws, deadline_seconds: float
 ) -> None:
-    """Watch for ever. `deadline_seconds` is how long every read may fail."""
+    """Watch for ever; every read may fail for `deadline_seconds` before the worker is unfit."""
     pause = max(deadline_seconds / _LOOKS, 1.0)
     while True:
         unfit = coordinator.me.state == "unfit"
@@ -35,7 +35,7 @@ async def watch_stream(
         if answers and unfit:
             log.info("worker.fit")
             coordinator.presence.say(state="joining")
-        elif answers:  # it throttles, or serves others first: no reason to give anything up
+        elif answers:  # it throttles, or serves other readers first: no reason to give shards up
             log.warning("stream.silent", seconds=round(deadline_seconds))
         elif not unfit:
             log.error("worker.unfit", seconds=round(deadline_seconds))
@@ -44,7 +44,7 @@ async def watch_stream(
 
 
 async def _answers(shards: ShardSet, aws: Aws) -> bool:
-    """Ask the stream anything; a refusal is an answer, too."""
+    """Return whether the stream answers any call; a refusal is an answer, too."""
     arn = shards.around.table.stream_arn or ""
     with anyio.move_on_after(_PROBE_SECONDS):
         return await aws.stream_answers(arn)

@@ -1,14 +1,14 @@
 """Asking for lineage: how often this worker may call `DescribeStream`.
 
-The service takes ten calls a second for all of a stream's readers together. The leader does most of
-the asking; in a small fleet the others may ask for the children of a shard that has ended here.
+The service takes ten calls a second for all readers of a stream together. The leader makes most of
+these calls; in a small fleet another worker may ask for the children of a shard that ended there.
 
     alone                     9
-    leader of two or three    6     each of the others 1
-    leader of more            8     the others 0
+    leader of two or three    6     each other worker 1
+    leader of more            8     the other workers 0
 
-So that a fleet that grows, shrinks or changes its leader stays within ten, a new leader waits for a
-second before it begins. In: the number for this moment. Out: turns.
+A new leader waits for a second before it begins, so that the fleet stays within ten calls when it
+grows, shrinks or changes its leader. In: the number for this moment. Out: turns.
 """
 
 from collections import deque
@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 import anyio
 
 SMALL = 3
-"""Workers of which each may ask for children itself."""
+"""The largest fleet in which each worker may ask for children itself."""
 _WINDOW_SECONDS = 1.05
-"""The service's second, and a little for the time that a call is under way."""
+"""The service's second, plus a margin for the time that a call takes."""
 
 
 def asks_a_second(workers: int, *, leads: bool, consumers: int = 1) -> int:
@@ -42,14 +42,14 @@ def _asks_a_second(workers: int, *, leads: bool) -> int:
 
 @dataclass
 class AskRate:
-    """Hands out turns. `limit` is asked each time, because the fleet changes."""
+    """Hands out turns; `limit` is called each time, because the fleet changes."""
 
     limit: Callable[[], int]
     _asked: deque[float] = field(default_factory=deque)
     _not_before: float = 0.0
 
     def may_ask(self) -> bool:
-        """Take a turn now, if there is one."""
+        """Take a turn now, if there is one; return whether."""
         now = anyio.current_time()
         while self._asked and now - self._asked[0] >= _WINDOW_SECONDS:
             self._asked.popleft()
@@ -66,5 +66,5 @@ class AskRate:
             await anyio.sleep(_WINDOW_SECONDS / 20)
 
     def hold(self) -> None:
-        """Take no turn for a second: another worker may have asked just now."""
+        """Take no turn for a second, because another worker may have asked just now."""
         self._not_before = anyio.current_time() + _WINDOW_SECONDS

@@ -1,8 +1,8 @@
 """Lineage: which shards may get a cursor now. Pure.
 
-A stream's shards form a forest; a child may be read only after its parent is finished, whatever
+A stream's shards form a forest. A child may be read only after its parent is finished, whatever
 `DescribeStream` says: it may list a parent as open while it has children, list children late, or
-not list a parent that is still readable. So the truth about a parent is its *cursor*:
+omit a parent that is still readable. So the truth about a parent is its *cursor*:
 
     parent's cursor      finished            -> the child gets a cursor, inheriting from it
                          not finished        -> the child waits, also when the parent is unlisted
@@ -29,7 +29,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the lister may do now: cursors to create, and parents to ask about."""
+    """What the lister may do now: create these cursors, and ask about these parents."""
 
     create: tuple[Cursor, ...]
     probe: frozenset[str]
@@ -43,13 +43,13 @@ def next_step(
     generation: int,
     since: int = 0,
 ) -> Step:
-    """Say which listed shards get a cursor now.
+    """Return which listed shards get a cursor now.
 
     Args:
         listed: the shards of one complete listing, in any order.
-        cursors: every cursor of the consumer, finished ones too.
-        gone: unlisted parents of which the service has said that they do not exist.
-        generation: what a cursor without a parent's cursor starts in.
+        cursors: every cursor of the consumer, including finished ones.
+        gone: unlisted parents that do not exist any more, as the service has said.
+        generation: the generation in which a cursor without a parent's cursor starts.
         since: from when on changes count for such a cursor, in epoch seconds.
     """
     with_heir = {cursor.parent for cursor in cursors.values()}
@@ -85,9 +85,9 @@ def next_step(
 def forgotten(
     listed: Iterable[Shard], cursors: Mapping[str, Cursor], *, now: float, keep_seconds: float
 ) -> tuple[Cursor, ...]:
-    """Return the finished cursors that can go: their shards can never be listed again.
+    """Return the finished cursors to delete: their shards can never be listed again.
 
-    A finished cursor is the proof that its shard was read; dropped while the shard is still
+    A finished cursor proves that its shard was read. If it were deleted while the shard is still
     listed, the shard would be read a second time.
     """
     ids = {shard.id for shard in listed}

@@ -1,8 +1,8 @@
 """The lister: the one worker that lists the stream's shards and creates cursors for them.
 
-It is a leased cursor itself, and what it creates commits with that cursor, so that a lister which
-has lost its lease cannot act on an old listing. It goes on creating the late children of finished
-parents for ever, and sweeps finished cursors whose shards can never be listed again.
+The lister has a leased cursor itself, and what it creates commits with that cursor, so that a
+lister that lost its lease cannot act on an old listing. It creates late children of finished
+parents whenever they appear, and sweeps finished cursors whose shards can never be listed again.
 
 Finished cursors are in no directory. The lister finds them by the names that the stream lists, and
 from child to parent.
@@ -34,22 +34,25 @@ from streamkit.source.loss import mark_rebuild
 log = get_logger("streamkit.lister")
 
 NAME = "lister"
-"""The lister's cursor; no shard can be called so."""
+"""The name of the lister's cursor; no shard can have it."""
 _LONG_SECONDS = 2.0
-"""After so long a lister looks again whether it still leads before it asks. No lease is shorter."""
+"""After so long a lister checks that it still leads before it asks the stream; no lease is
+shorter."""
 _KEEP_SECONDS = 48 * 3600
-"""Shards were seen listed for up to two days after they closed."""
+"""How long finished cursors are kept: shards were seen listed for up to two days after they
+closed."""
 _PER_COMMIT = 40
 """Cursors in one commit: two items each, and one for the lister."""
 _ASKED_SINGLY = 5
-"""Parents whose children are asked for one by one; for more, everything is listed."""
+"""The most parents whose children are asked for one by one; for more, everything is listed."""
 
 
 @dataclass
 class Lister:
-    """Lists, creates and sweeps, under its own lease. `cursors` are all it has come across.
+    """Lists, creates and sweeps, under its own lease; `cursors` are all that it has read.
 
-    `waiting` are shards that nobody can read, because neither they nor their parents have a cursor.
+    `waiting` are shards that no worker can read, because neither they nor their parents have a
+    cursor.
     """
 
     aws: Aws
@@ -67,7 +70,7 @@ class Lister:
     _sure_at: float = -math.inf
 
     async def require_lease(self) -> None:
-        """Look whether this worker still leads: on a quiet table no commit would tell it.
+        """Check that this worker still leads; on a quiet table no commit would reveal it.
 
         Raises:
             LeaseLost: another worker has taken the lease.
@@ -79,7 +82,7 @@ class Lister:
         self._sure_at = self.clock.monotonic()
 
     async def once(self) -> list[Cursor]:
-        """List the stream, create every cursor that may exist now, and sweep what can go.
+        """List the stream, create every cursor that may exist now, and delete old ones.
 
         Returns:
             The new cursors.
@@ -100,7 +103,7 @@ class Lister:
         return created
 
     async def children_of(self, parents: Collection[str]) -> list[Cursor]:
-        """Create the children of finished shards, as far as they are listed by now.
+        """Create cursors for the children of finished shards, as far as they are listed by now.
 
         Raises:
             LeaseLost: another worker is the lister.
@@ -121,8 +124,8 @@ class Lister:
     async def _turn(self) -> None:
         """Wait for a turn, if this worker still leads.
 
-        While an answer took long, another worker may have begun to lead. If both ask, they ask for
-        more than the service answers.
+        While an answer took long, another worker may have begun to lead. If both call, together
+        they exceed what the service answers.
         """
         if self.clock.monotonic() - self._sure_at > _LONG_SECONDS:
             await self.require_lease()
@@ -150,10 +153,10 @@ class Lister:
             self.gone.update(probed)
 
     async def _with_holds(self, cursors: Sequence[Cursor]) -> list[Cursor]:
-        """Let new trees hold what any shard holds: which of them came before is not known.
+        """Give new trees the queued keys of all shards: it is not known which came before them.
 
-        A shard's parent may have come and gone while nobody read, with the holds of its own
-        parent; the lanes are still in the table, and nothing may overtake what is parked in them.
+        A shard's parent may have come and gone while no worker read, with the queued keys of its
+        own parent. The parked queues are still in the table, and no later change may overtake them.
         """
         orphans = {c.name for c in cursors if c.parent is not None and c.parent not in self.cursors}
         if not orphans:
@@ -164,7 +167,7 @@ class Lister:
         return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]
 
     async def _mark_builds(self) -> None:
-        """Mark aggregates whose build some shard may have missed, with a parent nobody knows of."""
+        """Mark aggregates whose build a shard with an unknown parent may have missed."""
         item = await self.store.item("consumer") or {}
         builds = read_builds(item["builds"]["S"]) if "builds" in item else {}
         missed = {name for name, build in builds.items() if build.state not in ("emptying", "live")}
@@ -193,7 +196,7 @@ class Lister:
             missing = set()
 
     async def _tidy_directories(self) -> None:
-        """Take finished cursors off the directories, once they can be found by their children."""
+        """Remove finished cursors from the directories, once their children lead to them."""
         parents = {cursor.parent for cursor in self.cursors.values()}
         names = await self.store.names()
         over = [n for n in names & parents if n in self.cursors and self.cursors[n].finished]
@@ -215,7 +218,7 @@ class Lister:
             log.info("lister.created", shards=len(left))
 
     async def _sweep(self, listed: Sequence[Shard]) -> None:
-        """Delete what can go, the oldest first, so that the rest is found if this breaks off."""
+        """Delete old cursors, the oldest first, so that the rest can be found after a crash."""
         now = self.clock.time()
         over = forgotten(listed, self.cursors, now=now, keep_seconds=_KEEP_SECONDS)
         old = sorted(over, key=lambda cursor: cursor.ended)
@@ -236,8 +239,8 @@ class Lister:
             then = replace(now, position=f"{number:040d}", seen=int(self.clock.time()), takes=0)
             batch = Batch(then, actions)
             verdict = await self.committer.commit(batch)
-            # A plan that was given up while its fate was unknown may have won instead: only the
-            # cursor has moved on by it, and these actions are not in the table yet.
+            # An abandoned plan whose fate was unknown may have won instead: it moved the cursor,
+            # but these actions are not in the table yet.
             if isinstance(verdict, Applied) and verdict.batch is not batch:
                 continue
             if isinstance(verdict, Applied):

@@ -1,8 +1,8 @@
 """Listing a stream's shards: `DescribeStream`, page by page, and one shard's children.
 
 In: a stream ARN. Out: `Shard`s. The service allows ten calls a second for the whole fleet, so only
-the lister lists, and pauses between pages. An answer about children is filtered again here: a
-server that does not know `ShardFilter` returns every shard.
+the lister lists, and it pauses between pages. An answer about children is filtered again here,
+because a server that does not know `ShardFilter` returns every shard.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from streamkit.errors import StreamSilent
 from streamkit.source.lineage import Shard
 
 _SILENT_SECONDS = 20.0
-"""Until the stream counts as out of reach; it answers in milliseconds."""
+"""After so long the stream counts as out of reach; it normally answers in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ async def list_shards(
 
 
 async def list_children(aws: Aws, stream_arn: str, parent: str) -> Listing:
-    """Return the children of a shard that are listed by now; none is not a final answer."""
+    """Return the children of a shard that are listed by now; an empty answer is not final."""
     shard_filter = {"Type": "CHILD_SHARDS", "ShardId": parent}
     try:
         description = await _describe(aws, StreamArn=stream_arn, ShardFilter=shard_filter)
     except AwsError as error:
         if trouble_of(error) is not Trouble.INVALID:
             raise
-        return Listing((), enabled=True)  # an engine that refuses the filter; the lister will find
+        return Listing((), enabled=True)  # an engine refuses the filter; a full listing finds them
     children = tuple(
         shard for shard in map(_shard, description.get("Shards", [])) if shard.parent == parent
     )
@@ -86,7 +86,7 @@ async def is_gone(aws: Aws, stream_arn: str, shard_id: str) -> bool:
 
 
 async def _bounded(call: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    """Make a call patiently, but not for ever.
+    """Make a call, with retries, for a bounded time.
 
     Raises:
         StreamSilent: the service has not answered.

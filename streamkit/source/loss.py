@@ -1,8 +1,8 @@
-"""Losses: what becomes of records that may have been trimmed before they were read.
+"""Losses: what happens after records may have been trimmed before they were read.
 
     halt      the worker stops, with an exit code of its own, and a person decides (the default)
-    resume    it is logged and recorded, and reading goes on at the oldest record there is
-    a hook    an async function of the app's mends what it can, then as with `resume`
+    resume    it is logged and recorded, and reading continues at the oldest record there is
+    a hook    an async function of the app repairs what it can, then as with `resume`
 
 In: a `RetentionLost` of a reader. Out: whether to go on. A hook is called at least once for each
 loss: again if it fails, and again if the worker dies before the loss is recorded in the cursor.
@@ -29,16 +29,16 @@ from streamkit.table import Table
 log = get_logger("streamkit.loss")
 
 _PAUSE_SECONDS = (1.0, 60.0)
-"""Before a hook that failed is called again: the first pause, and the longest; they double."""
+"""The first and the longest pause before a failed hook is called again; they double."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
     """What may be lost: changes of one shard, created between two moments (UTC).
 
-    `shard` is empty if all of the stream is meant. `since` is None if nothing is known to have
-    been read. `certain` says that a change is known to be gone; else it is a possible loss, and
-    there may have been none. Changes created from `until` on are still to come.
+    `shard` is empty if the whole stream is meant. `since` is None if nothing is known to have been
+    read. `certain` says that a change is known to be gone; otherwise it is a possible loss, and
+    there may have been none. Changes created from `until` on will still be read.
     """
 
     shard: str
@@ -49,20 +49,21 @@ class Loss:
 
     @classmethod
     def of(cls, lost: RetentionLost) -> "Loss":
-        """Describe what a reader has raised."""
+        """Describe a reader's error."""
         since = utc(lost.since) if lost.since else None
         return cls(lost.shard, since, utc(lost.until), lost.certain, str(lost))
 
 
 LossHook = Callable[[Loss, Table], Awaitable[None]]
-"""Mends what a loss has done, such as by comparing items; it may be called twice for one loss."""
+"""Repairs the effects of a loss, such as by comparing items; it may be called twice for one
+loss."""
 
 OnLoss = Literal["halt", "resume"] | LossHook
 """What happens when records may have been lost to the stream's retention."""
 
 
 def check_on_loss(on_loss: object) -> None:
-    """Refuse what is not a policy.
+    """Refuse a value that is not a policy.
 
     Raises:
         DeclarationError: it is neither a known word nor an async function.
@@ -74,7 +75,7 @@ def check_on_loss(on_loss: object) -> None:
 
 
 async def settle_loss(lost: RetentionLost, policy: OnLoss, table: Table) -> bool:
-    """Do once what the policy says; return whether to go on.
+    """Apply the policy once; return whether to go on.
 
     Raises:
         Exception: whatever the app's hook raises.
@@ -88,9 +89,9 @@ async def settle_loss(lost: RetentionLost, policy: OnLoss, table: Table) -> bool
 
 @dataclass
 class Losses:
-    """Settles the losses of one worker. `settled` counts those that it goes on after.
+    """Settles the losses of one worker; `settled` counts those after which it goes on.
 
-    `lost` counts both for whoever watches.
+    The metric `lost` counts every loss.
     """
 
     policy: OnLoss
@@ -102,14 +103,15 @@ class Losses:
     _pauses: dict[str, float] = field(default_factory=dict)
 
     async def settle(self, lost: RetentionLost) -> float | None:
-        """Settle a loss; None means go on, a number of seconds that the hook failed: ask again.
+        """Settle a loss; None means go on, seconds mean that the hook failed: ask again then.
 
-        Who goes on writes `lost` into the cursor with its next commit, which makes it durable.
+        The caller that goes on writes `lost` into the cursor with its next commit, which makes it
+        durable.
 
         Raises:
             RetentionLost: the same, if the policy is to halt.
         """
-        try:  # a hook is the app's code: its shard waits for it, whatever it raises
+        try:  # a hook is the app's code: the shard waits for it, whatever it raises
             goes_on = await settle_loss(lost, self.policy, self.table)
         except Exception:
             first, longest = _PAUSE_SECONDS
@@ -123,6 +125,8 @@ class Losses:
         self._pauses.pop(lost.shard, None)
         self.settled += 1
         self.lost.add()
+        # Before the cursor: if the process dies in between, the loss is settled once more; in the
+        # other order the aggregates would stay wrong unnoticed.
         await mark_rebuild(self.store, self.aggregates)
         log.error(
             "retention.lost",
@@ -135,7 +139,7 @@ class Losses:
 
 
 async def mark_rebuild(store: CursorStore, aggregates: frozenset[str]) -> None:
-    """Mark aggregates as not right, in the consumer's item if there is one yet."""
+    """Mark aggregates *needs rebuild*, in the consumer's item if there is one yet."""
     if not aggregates:
         return
     action = store.space.update("consumer")
@@ -144,4 +148,4 @@ async def mark_rebuild(store: CursorStore, aggregates: frozenset[str]) -> None:
     try:
         await store.write(action)
     except LeaseLost:
-        return  # the consumer is being created; its item says so itself
+        return  # the consumer is being created; that write marks them itself

@@ -1,22 +1,22 @@
 """One shard's pages, in order, from a position to the shard's end.
 
-In: a shard and the position after which to read. Out: pages, the last one marked. The iterator is
-opened anew from the last position *read* when it expires (15 minutes), never from `LATEST`.
+In: a shard and the position after which to read. Out: pages, the last one marked. When the iterator
+expires (15 minutes), a new one is opened from the last position *read*, never from `LATEST`.
 Records created before the consumer's start are read and dropped here, undecoded.
 
 Records that may have been trimmed unread raise `RetentionLost`; nothing is skipped in silence:
 
     position behind the horizon   a loss, unless age explains it: the change at the position is
-                                  older than the retention, and the shard was seen at its tip within
-                                  it. Then nothing newer can be gone, and reading goes on at the
-                                  horizon. A younger position that is trimmed all the same says that
-                                  the stream does not keep what it promises
-    never read                    a loss, if what its parent saw (or else the start of the consumer)
-                                  is about as long ago as the retention
-    shard gone                    a loss, unless it was never read and the consumer only begins: it
-                                  was gone before that could have read it
+                                  older than the retention, and the shard was read to its tip
+                                  within it. Then nothing newer can be gone, and reading goes on at
+                                  the horizon. If a younger position is trimmed, the stream does
+                                  not keep what it promises
+    never read                    a loss, if the last time its parent was read to the tip (or else
+                                  the start of the consumer) is about as long ago as the retention
+    shard gone                    a loss, unless it was never read and the consumer has just begun:
+                                  it was gone before that could have read it
 
-Whoever settles a loss calls `resume`; until then each `read` raises it again.
+After a loss is settled, the caller calls `resume`; until then each `read` raises it again.
 
     open ──► read ──► page ──► read …          an empty page is neither the tip nor the end
       ▲        │ expired / throttled            of a shard; only a missing next iterator is
@@ -39,26 +39,28 @@ from streamkit.source.turns import TurnAwaited
 from streamkit.start import RETENTION_SECONDS
 
 _SAFE_SECONDS = RETENTION_SECONDS - 3600
-"""Trimming is not to the second, and clocks differ."""
+"""The age below which records are safe from trimming: it is not to the second, and clocks
+differ."""
 _UNREAD_SECONDS = RETENTION_SECONDS - 900
-"""Of a shard that was never read no call says that records were trimmed: this clock alone does, and
-may be minutes behind."""
+"""The age at which an unread shard may be trimmed. No call of the service says so for a shard that
+was never read: only this clock does, and it may be minutes behind."""
 _SETTLED_SECONDS = _SAFE_SECONDS - 3600
-"""What is younger at a loss counts as still there; an hour is left to read on before the next."""
+"""Younger records count as still there after a loss; an hour is left to read on before the next
+one."""
 _TIP_PAGES = 10
 """Empty pages in a row that mean the tip: sparse shards were measured to need four or five."""
 _TURN_PAUSE = 0.5
-"""Until a reader asks again for its turn, see `sharing`."""
+"""The pause until a reader asks again for its turn, see `sharing`."""
 _FOUNDING_SECONDS = 3600
-"""After the founding of its consumer, a shard that goes unread was gone before; clocks differ."""
+"""A shard that is gone so soon after the consumer's founding was gone before it; clocks differ."""
 _ASKED_MIN = 4
-"""Times that a shard is said to be gone before it is passed over: it may be too new."""
+"""How often the service must say that a shard is gone before it is skipped: it may be too new."""
 
 log = get_logger("streamkit.source")
 
 
 class Pages(Protocol):
-    """Where a reader gets its pages: from the service, or from what others read of it."""
+    """Where a reader gets its pages: from the service, or from what other consumers read of it."""
 
     async def get_iterator(self, **where: str) -> str:
         """Return an iterator, as `GetShardIterator` does."""
@@ -69,16 +71,16 @@ class Pages(Protocol):
 
 @dataclass(slots=True)
 class ShardReader:
-    """Reads one shard, from where a cursor stands.
+    """Reads one shard, from the position of a cursor.
 
     `position` is where it has read to, zero-padded to 40 digits or `START`. Every record created
-    before `seen` (epoch seconds) has been read, but for those that a settled loss may have taken.
+    before `seen` (epoch seconds) has been read, except those that a settled loss may have taken.
 
-    `dated` is when the change at `position` was created, and of `START` the earliest moment for
+    `dated` is when the change at `position` was created; for `START` it is the earliest moment for
     any; 0 is unknown, or known to be trimmed. Records created before `since` are dropped. `founded`
-    is when the consumer began: from then on what is trimmed unread is a loss. `half_done` says that
-    a change after `position` is known to exist, because it was begun. All times are epoch seconds,
-    0 for none.
+    is when the consumer began: from then on a record trimmed unread is a loss. `half_done` says
+    that a change after `position` is known to exist, because it was begun. All times are epoch
+    seconds, 0 for none.
     """
 
     pages: Pages
@@ -101,7 +103,7 @@ class ShardReader:
     _pause: float = field(default=0.0, init=False)
 
     def __post_init__(self, begin: Cursor) -> None:
-        """Stand where the cursor does."""
+        """Start at the cursor's position."""
         self.shard_id, self.position, self.dated = begin.name, begin.position, begin.dated
         self.seen, self.since = begin.seen, begin.since
         self.half_done = bool(begin.done or begin.trying)
@@ -135,7 +137,7 @@ class ShardReader:
                 kept = tuple(r for r in page.records if r.created_at >= self.since)
                 page = msgspec.structs.replace(page, records=kept)
                 if not kept and not self.ended:
-                    return None  # long before the start: the next page at once
+                    return None  # long before the start: read the next page at once
         else:
             self._empty += 1
             if self._empty >= _TIP_PAGES:
@@ -145,7 +147,7 @@ class ShardReader:
         return page
 
     def _after_position(self, page: Page) -> Page:
-        """Drop what was read before: a page may be served twice."""
+        """Drop records that were read before: a page may be served twice."""
         records = page.records
         if self.position != START and records[0].position <= self.position:
             records = tuple(r for r in records if r.position > self.position)
@@ -157,7 +159,7 @@ class ShardReader:
         return page
 
     def resume(self, loss: RetentionLost) -> None:
-        """Go on after a loss that was settled: at the oldest record that is still there."""
+        """Go on after a settled loss, at the oldest record that is still there."""
         settled = self.clock.time() - _SETTLED_SECONDS
         self.seen = max(self.seen, min(loss.until, settled))
         self.dated = 0.0
@@ -166,7 +168,7 @@ class ShardReader:
 
     @property
     def _read_up_to(self) -> float:
-        """What was created before it is read, or was never this consumer's."""
+        """Return the time before which all is read, or was never this consumer's."""
         known = max(self.seen, self.since)
         return known or (self.founded if self.position == START else 0.0)
 
@@ -215,23 +217,24 @@ class ShardReader:
         log.often("shard.slowed", level="warning", by=code, shard=self.shard_id, code=code)
 
     def _is_fresh(self) -> bool:
-        """Whether all that is older than the horizon is known to have been read."""
+        """Return whether everything older than the horizon is known to have been read."""
         if self.position == START and not self._read_up_to:
             return True
         return self.clock.time() - self._read_up_to < _SAFE_SECONDS
 
     def _is_explained(self) -> bool:
-        """Whether age alone explains that the position is trimmed, and nothing unread is gone."""
+        """Return whether age alone explains a trimmed position, and nothing unread is gone."""
         return self._is_fresh() and not self._is_young()
 
     def _is_young(self) -> bool:
-        """Whether what was at the position should still be there."""
+        """Return whether the change at the position should still be there."""
         return bool(self.dated) and self.clock.time() - self.dated < _SAFE_SECONDS
 
     def _began_too_late(self) -> bool:
-        """Whether the shard was never read because the consumer is younger than its end.
+        """Return whether the shard was never read because the consumer began after its end.
 
-        It was there to be read if the consumer had time to, however young it is.
+        A shard that the consumer had time to read counts as readable, however young the consumer
+        is.
         """
         had_time = self.founded and self.clock.time() - self.founded > _FOUNDING_SECONDS
         return self.position == START and not self.seen and self._is_fresh() and not had_time

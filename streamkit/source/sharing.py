@@ -1,20 +1,21 @@
 """Shared reads: the consumers of one process read a shard's pages once for all of them.
 
-An iterator that one consumer has read with is answered from memory for the others, so that whoever
-holds the same one shares by itself. Who opens a shard at a position after which everything is in
-memory, or still to be read at the *tail*, gets an iterator of the others instead of a new one.
+After one consumer has read with an iterator, its page is answered from memory for the others, so
+consumers that hold the same iterator share without more ado. A reader that opens a shard gets a
+shared iterator instead of a new one if everything after its position is in memory, or still to be
+read at the *tail*.
 
-      page ──► page ──► page ──► tail        the tail is read by whoever comes first,
-       ▲                 ▲                   one call at a time; who waits there is woken
-    the slowest       the others             when records arrive
+      page ──► page ──► page ──► tail        the tail is read by the first reader that comes,
+       ▲                 ▲                   one call at a time; a reader that waits there is
+    the slowest       the others             woken when records arrive
 
-Pages are kept until every reader of the shard has had them, and at most so many bytes of all
-shards. A reader that falls further behind reads by itself until it is back within what the others
-have: one such reader of a shard at a time, in turns, so that a shard never has more than two.
+Pages are kept until every reader of the shard has had them, and at most `limit` bytes of all
+shards. A reader that falls further behind reads apart until it is back within the kept pages. Only
+one such reader of a shard reads at a time, in turns, so that a shard never has more than two.
 
 In: iterators of one client. Out: its pages, which are frozen. On failure: what the client raises,
-to the caller alone; `TurnAwaited`, while another reader that fell behind has its turn. What a loss
-is and where a shard ends is each reader's own affair, see `reader`.
+to the caller alone; `TurnAwaited`, while another reader that fell behind has its turn. Each reader
+itself decides what a loss is and where a shard ends, see `reader`.
 """
 
 from collections import OrderedDict
@@ -35,7 +36,7 @@ from streamkit.source.turns import Turns
 _KEPT_BYTES = 32_000_000
 _END = "the end of the shard"
 _EMPTY_BYTES = 500
-"""What an empty page takes in memory, about."""
+"""The memory that an empty page takes, about."""
 
 
 @dataclass
@@ -50,7 +51,7 @@ class SharedReads:
     _total: int = 0
 
     def join(self, stream_arn: str, shard_id: str, wake: Callable[[], None]) -> "SharedReader":
-        """Begin to read a shard; `wake` is called when a page with records is there."""
+        """Begin to read a shard; `wake` is called when a page with records arrives."""
         place = stream_arn, shard_id
         shard = self._shards.setdefault(place, _Shard(self))
         reader = SharedReader(self, place, shard, wake)
@@ -58,13 +59,13 @@ class SharedReads:
         return reader
 
     def leave(self, reader: "SharedReader") -> None:
-        """End it; what is kept for nobody else goes."""
+        """Stop reading, and drop the pages that were kept only for this reader."""
         reader.shard.leave(reader)
         if not reader.shard.readers:
             self._shards.pop(reader.place, None)
 
     def keep(self, shard: "_Shard", iterator: str, page: Page) -> None:
-        """Account for a page, and let go of the oldest ones there are if it is too many bytes."""
+        """Count a page's bytes, and drop the oldest pages if there are too many bytes."""
         size = page.size if page.records else _EMPTY_BYTES
         self._sizes[shard, iterator] = size
         self._total += size
@@ -73,13 +74,13 @@ class SharedReads:
             oldest.drop(first)
 
     def let_go(self, shard: "_Shard", iterator: str) -> None:
-        """A page is not kept any more."""
+        """Subtract the bytes of a page that is not kept any more."""
         self._total -= self._sizes.pop((shard, iterator), 0)
 
 
 @dataclass(eq=False, slots=True)
 class SharedReader:
-    """One consumer's way to the pages of one shard; for a `ShardReader`, in place of the client."""
+    """One consumer's pages of one shard; for a `ShardReader`, in place of the client."""
 
     shared: SharedReads
     place: tuple[str, str]
@@ -91,11 +92,11 @@ class SharedReader:
 
     @property
     def ready(self) -> bool:
-        """Whether a page with records is here already."""
+        """Return whether a page with records is in memory already."""
         return bool(self.shard.ahead(self.iterator)[1])
 
     async def get_iterator(self, **where: str) -> str:
-        """Return an iterator: one of the others' if all that follows can be had with it."""
+        """Return an iterator: a shared one if it leads to all that follows."""
         after = where.get("SequenceNumber")
         self.position = after.zfill(POSITION_DIGITS) if after else ""
         self.iterator = await self.shard.open(self, where)
@@ -105,14 +106,14 @@ class SharedReader:
         """Return the page of an iterator.
 
         Raises:
-            TurnAwaited: it has to be read apart from the others, and it is not this one's turn.
+            TurnAwaited: it must be read apart, and it is another reader's turn.
             ClientError: as the client does.
         """
         self.iterator = iterator
         try:
             page = await self.shard.read(self, iterator)
         except Exception:
-            self.iterator = ""  # it may open the shard anew, and others may be faster
+            self.iterator = ""  # it may open the shard again, and other readers may be faster
             raise
         if page.records:
             self.position = page.records[-1].position
@@ -121,7 +122,7 @@ class SharedReader:
         return page
 
     async def call(self, iterator: str) -> Page:
-        """Ask the service for a page, for all; `calling` says meanwhile that it does."""
+        """Ask the service for a page, for all readers; `calling` is true during the call."""
         self.calling = True
         try:
             return await self.shared.source.get_records(iterator)
@@ -129,7 +130,7 @@ class SharedReader:
             self.calling = False
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self.shared.leave(self)
 
 
@@ -146,8 +147,8 @@ class _Company:
 class _Shard:
     """The pages of one shard: all after `low`, up to the tail, at `high`.
 
-    `low` is None if nothing is known of what is before the first record; then `from_horizon` says
-    that everything that was there is.
+    `low` is None if it is not known what is before the first record; then `from_horizon` says that
+    everything since the trim horizon is here.
     """
 
     shared: SharedReads
@@ -162,7 +163,7 @@ class _Shard:
     # -- open ----------------------------------------------------------------------------------
 
     async def open(self, reader: SharedReader, where: dict[str, str]) -> str:
-        """Return an iterator of the others, or a new one."""
+        """Return a shared iterator, or a new one."""
         kind = where["ShardIteratorType"]
         async with self.company.opening:
             known = self._at(reader.position, horizon=kind == "TRIM_HORIZON")
@@ -174,7 +175,7 @@ class _Shard:
             return iterator
 
     def _lead(self, reader: SharedReader, iterator: str) -> None:
-        """Let a reader that nobody is ahead of read for all, where it is."""
+        """Make the furthest reader the shared tail."""
         if (self.tail is None and not self.pages) or reader.position > self.high:
             self._forget()
             self.tail, self.high = iterator, reader.position
@@ -182,7 +183,7 @@ class _Shard:
             self.from_horizon = not reader.position
 
     def _at(self, position: str, *, horizon: bool) -> str | None:
-        """Return an iterator with which everything after a position follows, if there is one."""
+        """Return an iterator that leads to everything after a position, if there is one."""
         first = next(iter(self.pages), self.tail)
         if horizon:
             return first if self.from_horizon else None
@@ -228,13 +229,13 @@ class _Shard:
             if not passing and iterator == self.tail:
                 self._forget()
             raise
-        if iterator != self.tail:  # somebody has read on meanwhile
+        if iterator != self.tail:  # another reader has read on meanwhile
             return self._joined(page, begin)
         self._append(iterator, page)
         return page
 
     async def _read_apart(self, reader: SharedReader, iterator: str) -> Page:
-        """Read what the others have read before, or not yet; come back to them if that can be."""
+        """Read pages that are not shared any more, or not yet; join the shared ones if possible."""
         if reader.position:
             self._lead(reader, iterator)
         common = self._at(reader.position, horizon=False)
@@ -245,9 +246,9 @@ class _Shard:
         return self._joined(await self._call(reader, iterator), begin)
 
     def _joined(self, page: Page, begin: str) -> Page:
-        """Let a page that was read apart, after `begin`, lead to where the others are, if it does.
+        """Link a page that was read apart, after `begin`, to the shared pages, if it reaches them.
 
-        One that was opened at the horizon follows on nothing that was read before.
+        A page that was opened at the horizon follows on no page that was read before.
         """
         if not page.records or self.low is None:
             return page
@@ -266,9 +267,9 @@ class _Shard:
         return msgspec.structs.replace(page, read_at=self.shared.clock.time())
 
     def _append(self, iterator: str, page: Page) -> None:
-        """Let the page be had by all, and go on after it."""
+        """Share the page with all readers, and move the tail after it."""
         if page.next_iterator == iterator:
-            return  # a service that answers the same twice in a moment
+            return  # the service returned the same iterator again, as it may within a moment
         self.tail = page.next_iterator
         self.pages[iterator] = page
         if page.records:
@@ -283,15 +284,15 @@ class _Shard:
     # -- what is kept --------------------------------------------------------------------------
 
     def trim(self) -> None:
-        """Let go of what every reader has had; one that has yet to begin may want it."""
+        """Drop pages that every reader has had; a reader that has yet to begin may want any."""
         wanted = {reader.iterator for reader in self.readers}
         while "" not in wanted and self.pages and (first := next(iter(self.pages))) not in wanted:
             if self.tail is None and len(self.pages) == 1:
-                return  # the end of the shard, for who comes later
+                return  # the end of the shard, for a reader that comes later
             self.drop(first)
 
     def drop(self, iterator: str) -> None:
-        """Let go of the first page."""
+        """Drop the first page."""
         page = self.pages.pop(iterator)
         self.shared.let_go(self, iterator)
         if page.records:
@@ -306,7 +307,7 @@ class _Shard:
         self.tail, self.low, self.high, self.from_horizon = None, None, "", False
 
     def leave(self, reader: SharedReader) -> None:
-        """Keep nothing for a reader any more."""
+        """Remove a reader, and drop the pages kept only for it."""
         self.readers.discard(reader)
         self.company.turns.leave(reader)
         if self.readers:

@@ -1,8 +1,9 @@
 """Turns: of the readers of a shard that fell behind, one reads at a time.
 
-In: who wants to read. Out: nothing, if it may. On failure: `TurnAwaited`. A turn lasts some seconds
-if others wait, in the order in which they came; and whoever does not use it for a moment loses it,
-so that one that is slow or blocked holds up nobody. Time is the event loop's.
+In: the reader that wants to read. Out: nothing, if it may. On failure: `TurnAwaited`. If other
+readers wait, a turn lasts some seconds, and they follow in the order in which they came. A reader
+that does not use its turn for a moment loses it, so a slow or blocked reader holds up no other.
+Time is the event loop's.
 """
 
 from dataclasses import dataclass, field
@@ -14,9 +15,9 @@ from streamkit.errors import RetryableError
 
 _TURN_SECONDS = 5.0
 _REST_SECONDS = 1.1
-"""Between two readers' turns: the service counts the readers of a second."""
+"""The pause between two readers' turns: the service counts the readers of a second."""
 _ASKING_SECONDS = 3.0
-"""Who has not asked for so long does not wait for a turn any more."""
+"""A reader that has not asked for so long does not wait for a turn any more."""
 
 
 class TurnAwaited(RetryableError):
@@ -24,14 +25,14 @@ class TurnAwaited(RetryableError):
 
 
 class Reading(Protocol):
-    """Who takes turns; `calling` says that a call of its is under way."""
+    """A reader that takes turns; `calling` says that one of its calls is under way."""
 
     calling: bool
 
 
 @dataclass(eq=False)
 class Turns:
-    """Who may read a shard apart from the others: one reader at a time, for some seconds."""
+    """Which reader may read a shard apart: one at a time, for some seconds."""
 
     _holder: Reading | None = None
     _began: float = 0.0
@@ -42,7 +43,7 @@ class Turns:
         """Use a turn.
 
         Raises:
-            TurnAwaited: it is another reader's.
+            TurnAwaited: it is another reader's turn.
         """
         now = anyio.current_time()
         asking = {one: at for one, at in self._waiting.items() if now - at < _ASKING_SECONDS}
@@ -61,5 +62,5 @@ class Turns:
         return holder is None or (not holder.calling and now - self._used >= _REST_SECONDS)
 
     def leave(self, reader: Reading) -> None:
-        """Wait for no turn, and use none, any more."""
+        """Stop waiting for a turn; a turn in use ends once it is not used for a moment."""
         self._waiting.pop(reader, None)
