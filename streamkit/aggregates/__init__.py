@@ -1,1 +1,1 @@
-"""Aggregates over what a table holds already: listed, built, verified, and their ledgers swept."""
+"""List, build and verify aggregates over items that exist already, and delete their ledgers."""

@@ -1,16 +1,16 @@
-"""Census: the scan of a build, which counts each item that no change has counted yet.
+"""Run the backfill of a build: a scan that counts each item that no change has counted yet.
 
     page ─► entries of the ledger ─► those without: c(image) ─► segment + entries IF absent + adds
 
 In: a segment of the source's table under lease. Out: its items are in the aggregate and in the
-ledger, each once, whoever comes to it first. Each commit moves the segment's cursor, so that a
-crash leaves no item out and counts none twice, and a scanner that lost its segment is refused; a
-new build deletes the segments of the one before. Extremes are not added up: each group that has an
-item is computed from its items, IF nothing is contributed to it meanwhile.
+ledger, each once, whether the scan or a change reaches it first. Each commit moves the segment's
+cursor, so that a crash leaves no item out and counts none twice, and a scanner that lost its
+segment is refused; a new build deletes the segments of the one before. Extremes are not added up:
+each group that has an item is computed from its items, IF nothing is contributed to it meanwhile.
 
 On failure: an item that does not fit its entity, or that the aggregate's own code refuses, is left
-out, and how many these are stays in the table with the build: it is not whole until another build
-leaves out none. A change of such an item is parked for the same reason.
+out, and the number of these stays in the table with the build: the aggregate is not complete until
+another build leaves out none. A change of such an item is parked for the same reason.
 """
 
 import random
@@ -64,16 +64,19 @@ PAGE_ITEMS = 300
 """Items of one page; DynamoDB ends a page at 1 MB anyway."""
 _ITEMS = "items"
 _RECOMPUTES_MAX = 50
-"""Times that a group is computed again because changes of it came in between."""
+"""How often at most a group is computed again because changes of it came in between."""
 
 
 def left_out_name(aggregate: str, build: int) -> tuple[str, ...]:
-    """Name the control item that says how many items a build leaves out; there is none for 0."""
+    """Return the name of the control item with the number of items that a build leaves out.
+
+    There is no item for 0.
+    """
     return "left", aggregate, str(build)
 
 
 async def left_out(store: CursorStore, builds: Mapping[str, Build]) -> dict[str, int]:
-    """Return how many items the last builds of aggregates have left out, where they have."""
+    """Return how many items the last builds of aggregates have left out, if any."""
     found: dict[str, int] = {}
     for aggregate, build in builds.items():
         item = await store.item(*left_out_name(aggregate, build.number))
@@ -86,8 +89,8 @@ async def left_out(store: CursorStore, builds: Mapping[str, Build]) -> dict[str,
 class Counts:
     """What one process has counted.
 
-    The `unreadable` do not fit, for the `reasons` given. `missing` items of `onto=` are not there:
-    what was for them was left out.
+    The `unreadable` do not fit, for the `reasons` given. `missing` counts items of `onto=` that do
+    not exist: contributions to them were dropped.
     """
 
     items: int = 0
@@ -99,7 +102,7 @@ class Counts:
 
 @dataclass(slots=True)
 class _Counted:
-    """One item of a page: where it stands in it, where its entry is, and what it contributes."""
+    """One item of a page: its index there, its entry in the ledger, and what it contributes."""
 
     at: int
     key: dict[str, Wire]
@@ -111,7 +114,7 @@ class _Counted:
 
 @dataclass(slots=True)
 class _Page:
-    """The items of one page that count, and where those stand in it that do not fit."""
+    """The items of one page that count, and the indexes of those that do not fit."""
 
     found: list[_Counted] = field(default_factory=list)
     unfit: list[int] = field(default_factory=list)
@@ -134,7 +137,7 @@ class Census:
     _turn: Turn = field(init=False)
 
     def __post_init__(self) -> None:
-        """Read the source's table."""
+        """Open the source's table."""
         self._source = source_of(self.aggregate)
         self._table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
         self._turn = Turn(self.clock)
@@ -159,7 +162,7 @@ class Census:
     # -- what an item contributes --------------------------------------------------------------
 
     def _read(self, at: int, raw: dict[str, Wire], writer: str, page: _Page) -> None:
-        """Add what an item contributes; nobody needs to know of one that contributes nothing."""
+        """Add what an item contributes; an item that contributes nothing needs no entry."""
         if not self._table.is_of(self._source, raw) or COPY in raw:
             return
         self.counts.items += 1
@@ -169,7 +172,7 @@ class Census:
             adds = self._placed(groups, writer)
         except Exception as error:  # noqa: BLE001 - the app's code raises it at a change, too
             self.counts.unreadable += 1
-            # Messages of the app's own errors may hold data.
+            # Messages of the app's own errors may contain data.
             told = str(error) if isinstance(error, DecodeError) else type(error).__name__
             self.counts.reasons[told] = self.counts.reasons.get(told, 0) + 1
             page.unfit.append(at)
@@ -183,7 +186,7 @@ class Census:
         page.found.append(_Counted(at, key, ref, text, groups.keys(), adds))
 
     def _placed(self, groups: Mapping[Key[Any], Mapping[str, Any]], writer: str) -> list[Action]:
-        """Return what adds contributions to their groups."""
+        """Return the actions that add contributions to their groups."""
         effects = placed_by(
             self.aggregate,
             between({}, groups),
@@ -204,7 +207,8 @@ class Census:
     ) -> None:
         """Count the items of a page, and move the segment behind it.
 
-        What is left out is added up in the very commits that move the segment behind it: once.
+        The commits that move the segment also add up the items that are left out: so each counts
+        once.
         """
         for key in self._groups_with_extremes(page.found):
             await self._compute(segment, key)
@@ -231,13 +235,13 @@ class Census:
         await segment.advance(last, [self._tally(len(unfit) - told)] if len(unfit) > told else [])
 
     def _tally(self, items: int) -> Action:
-        """Return what adds to the number of items that this build leaves out."""
+        """Return the action that adds to the number of items that this build leaves out."""
         action = self.store.space.update(*left_out_name(self.aggregate.__name__, self.build))
         action.adds[_ITEMS] = Decimal(items)
         return action
 
     def _loses(self, one: _Counted, missing: Collection[ItemRef]) -> bool:
-        """Say whether something of an item is left out that a change of it would be parked for."""
+        """Return whether a part of an item is left out for which a change of it would be parked."""
         parks = self.aggregate.__options__.missing == "park"
         return parks and any(action.ref in missing for action in one.adds)
 
@@ -277,7 +281,7 @@ class Census:
         items: Sequence[_Counted],
         missing: set[ItemRef],
     ) -> bool:
-        """Commit; False: something has changed, plan again."""
+        """Commit; return False if something has changed and the commit has to be planned again."""
         actions = list(draft.actions.values())
         verdict = await segment.commit(place, actions)
         if isinstance(verdict, Applied):
@@ -292,7 +296,7 @@ class Census:
         return False
 
     async def _note_missing(self, actions: Iterable[Action], missing: set[ItemRef]) -> None:
-        """Find the items of `onto=` that are not there: nothing is added to them."""
+        """Find the items of `onto=` that do not exist: nothing is added to them."""
         schema = self.tables.own
         refs = {a.ref for a in actions if a.verb is Verb.UPDATE and not a.is_control}
         keys = [ref.key(schema) for ref in refs]

@@ -1,10 +1,10 @@
-"""Clearing: what is stored of an aggregate, and parked for it, goes before it is counted anew.
+"""Reset an aggregate: delete its stored items and its parked changes before it is counted again.
 
-In: an aggregate whose build is `emptying`, and every shard captured: nobody counts. Out: its items
-are deleted (with `onto=`, the measures' attributes are removed), page by page, and so are its
-handler's parked changes with their holds. Each transaction checks that the generation is still that
-one, so that whoever froze in the middle deletes nothing of what has been counted since. On failure:
-`LeaseLost` when somebody else took the next step.
+In: an aggregate whose build is `emptying`, and every shard captured: no process counts. Out: its
+items are deleted (with `onto=`, the measures' attributes are removed), page by page, and so are its
+handler's parked changes with their queues. Each transaction checks that the generation is still the
+same, so that a process that froze in the middle deletes nothing that was counted since. On failure:
+`LeaseLost` when another process took the next step.
 """
 
 import random
@@ -48,7 +48,7 @@ class Clearing:
     clock: Clock
 
     def __post_init__(self) -> None:
-        """Know which items are stored for the aggregate."""
+        """Find which items are stored for the aggregate."""
         self._table = Table(self.aws.dynamodb, self.tables.own, tables=self.tables)
         self._stored = stored_as(self.aggregate)
 
@@ -68,7 +68,7 @@ class Clearing:
         return Pages(patient(self.aws.dynamodb), self.tables.own.name)
 
     async def visit(self, segment: Segment, reply: Reply) -> None:
-        """Clear the items of a page, and move its segment afterwards.
+        """Clear the items of a page, and then move its segment.
 
         Raises:
             LeaseLost: another process has the segment, or the generation is another one by now.
@@ -87,7 +87,7 @@ class Clearing:
         return check
 
     async def _drop(self, lane: str) -> None:
-        """Drop the parked changes of a lane, first to last."""
+        """Drop the parked changes of a queue, first to last."""
         while (found := await read_head(self.store, lane)) is not None:
             held, first = found
             place, fence = (self.store, self.tables, held, first), (self._fence,)
@@ -96,7 +96,7 @@ class Clearing:
                 raise LeaseLost("another step of the build was taken")
 
     def _cleared(self, item: dict[str, Wire], number: int) -> Action | None:
-        """Return what clears one item; None if there is nothing of the aggregate in it."""
+        """Return the action that clears one item; None if it contains nothing of the aggregate."""
         ref = item_ref(self.tables.own, item)
         if self.aggregate.__options__.onto is None:
             return Action(ref, Verb.DELETE)
@@ -120,5 +120,5 @@ class Clearing:
                 )
             if any(source == OURS for source in sent.sources):
                 raise LeaseLost("another step of the build was taken")
-            gone = {source.position for source in sent.sources}  # the application has deleted them
+            gone = {source.position for source in sent.sources}  # deleted by the application
             left = [a for a in left if not any(s.position in gone for _, s in a.guards)]

@@ -1,7 +1,7 @@
-"""Aggregates of an app, and how each one stands.
+"""List the aggregates of an app, each with its state.
 
 In: an app and clients. Out: one `AggregateFacts` each: its measures, how it is kept, and whether
-what it holds can be relied on. Only the generation's item is read, and one for each build.
+its values are reliable. Only the generation's item is read, and one for each build.
 """
 
 from dataclasses import asdict, dataclass
@@ -18,19 +18,22 @@ from streamkit.kinds.recount import measure_names
 from streamkit.surroundings import survey
 
 State = Literal["not started", "live", "building", "needs rebuild", "left out some", "approximate"]
-"""`live`: it follows its source exactly since its consumer began to count, or over all there is if
-it was rebuilt; `left out some`: the same, but for items that its last rebuild had to leave out,
-until they are mended and it is rebuilt once more; `building`: a rebuild is under way, and it holds
-less than it will; `needs rebuild`: it has missed changes, or its definition has changed;
-`approximate` was asked for; `not started`: no worker that runs knows it as it is defined here."""
+"""The state of an aggregate.
+
+`live`: it follows its source exactly since its consumer began to count, or over all items if it was
+rebuilt; `left out some`: the same, except for items that its last rebuild had to leave out, until
+they are fixed and it is rebuilt once more; `building`: a rebuild is under way, and its values are
+too low until it ends; `needs rebuild`: it has missed changes, or its definition has changed;
+`approximate`: declared so; `not started`: no worker that runs knows it as it is defined here.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateFacts:
     """One aggregate: `measures` by attribute, `spread` over so many items a group.
 
-    `rebuilt` is when its last rebuild had counted everything (epoch seconds), 0 for never, but for
-    the items that are `left_out`.
+    `rebuilt` is when its last rebuild had counted everything except the items that are `left_out`
+    (epoch seconds, 0 for never).
     """
 
     name: str
@@ -44,7 +47,7 @@ class AggregateFacts:
     left_out: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 

@@ -1,21 +1,22 @@
-"""Rebuilding: an aggregate is counted anew over all that its table holds, while it is written to.
+"""Rebuild an aggregate over all that its table holds, while the table is written to.
 
     emptying ──► building ──► scanning ──► counting                          (see `builds`)
-       │            │            │            └ the aggregate is right; shards turn live by and by
-       │            │            └ the table is scanned, in segments, by all who help
+       │            │            │            └ the aggregate is right; shards go live one by one
+       │            │            └ the table is scanned, in segments, by all processes that help
        │            └ every shard counts by the ledger
-       └ no shard counts; the old contents go
+       └ no shard counts; the old contents are deleted (reset)
 
-In: an app, and an aggregate's name. Out: a report. Workers go on; they take each step when they see
-it, and their commits of before are refused from the moment it is taken. Where it stands is in the
-table: killed at any instant, the same command goes on, on any machine, and several share the scan.
-Where Lambda functions run the consumer they take each step with their next batch; those that began
-before the first are outlasted, and the others look whether somebody counts by the ledger already.
-While it runs, the aggregate holds less than it will. Its handler's parked changes are dropped: what
-they have done is in the items that are counted.
+In: an app, and an aggregate's name. Out: a report. Workers continue; they take each step when they
+see it, and from the moment it is taken their earlier commits are refused. The table stores the
+state: if the command is killed at any instant, the same command continues, on any machine, and
+several share the scan. Where Lambda functions run the consumer they take each step with their next
+batch; invocations that began before the first step are outlasted, and later ones check whether the
+ledger is used already. During a rebuild the aggregate's values are too low. Its handler's parked
+changes are dropped: what they have done is in the items that are counted.
 
-On failure: another roll-out, or a second command that begins anew, ends this one with an error, and
-changes may be lost to the stream's retention meanwhile: then it needs to be rebuilt again.
+On failure: another deployment, or a second command that starts a new build, ends this one with an
+error, and changes may be lost to the stream's retention meanwhile: then it needs to be rebuilt
+again.
 """
 
 import random
@@ -60,28 +61,29 @@ from streamkit.surroundings import Surroundings, survey
 log = get_logger("streamkit.rebuild")
 
 SEGMENTS = 16
-"""Into how many segments a scan is cut, unless it is said."""
+"""How many segments a scan has by default."""
 _MARGIN_SECONDS = 60.0
-"""What an invocation is outlasted by: another machine may go on, whose clock is another one."""
+"""The extra wait for invocations to end: another machine, with another clock, may continue."""
 _REJOINS_SECONDS = 10.0
-"""Within which a worker that gives everything back for a new generation is a member again."""
+"""Seconds in which a worker that releases everything for a new generation is a member again."""
 _REJOINS_PAUSE = 0.2
 _LOOK_SECONDS = 5.0
-"""Between two looks whether the scan is still that of the build."""
+"""Seconds between two checks that the scan is still that of the build."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What has become of a rebuild. The counts are of this process alone, but for `left_out`.
+    """The result of a rebuild; the counts are of this process alone, except `left_out`.
 
-    `left_out` items, by all processes, are not in the aggregate: they do not fit their entity, or
-    cannot be added up, for the `reasons` met here; or the item of `onto=` is not there, with
-    `missing="park"`. It is not whole until they are mended, and it is rebuilt once more.
+    `left_out` items, of all processes, are not in the aggregate: they do not fit their entity, or
+    cannot be added up, for the `reasons` met here; or the item of `onto=` does not exist, with
+    `missing="park"`. The aggregate is not complete until they are fixed and it is rebuilt once
+    more.
 
     `state` is `counting` or `live` when the aggregate is right; else this process was stopped.
     `items` of the source were read, `counted` of them by the scan: changes had counted the others,
     or they contribute nothing. The `unreadable` do not fit their entity, or cannot be added up.
-    `missing` items of `onto=` were not there to be added to.
+    `missing` items of `onto=` did not exist.
     """
 
     aggregate: str
@@ -96,11 +98,11 @@ class Rebuilt:
 
     @property
     def done(self) -> bool:
-        """Whether all is counted; what the stream still holds is counted by the workers."""
+        """Whether all items are counted; workers count what is still in the stream."""
         return self.state in ("counting", "live")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {"done": self.done, **asdict(self)}
 
 
@@ -118,27 +120,28 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> Rebuilt:
-    """Count an aggregate anew, or go on with that; return when all that the table holds is counted.
+    """Count an aggregate again, or continue a rebuild; return when the whole table is counted.
 
     It reads the table twice, strongly consistent: for what is stored of the aggregate, and for what
     is counted. Each item that is counted costs two write units and a read unit, and two more
-    when the ledger is swept; its group is written once for up to 98 of them.
+    when the ledger is deleted; its group is written once for up to 98 of them.
 
     Args:
-        app: whose consumer keeps the aggregate; its workers run, or its functions.
+        app: the app whose consumer keeps the aggregate; its workers run, or its functions.
         aws: open clients.
         name: the aggregate's class name.
-        segments: into how many segments the scan is cut; who joins takes what is there.
+        segments: into how many segments the scan is cut; a process that joins a scan takes the
+            segments that exist.
         at_once: segments that this process scans at a time.
         lease_seconds: after which the segment of a silent process is taken by another.
-        in_flight: where functions run the consumer, their longest time-out.
-        stopping: ends it early, in an orderly way.
-        progress: is called with the state and the counts, at each step and while it scans.
+        in_flight: the longest time-out of the functions, where functions run the consumer.
+        stopping: an event that ends it early, in order.
+        progress: called with the state and the counts, at each step and during the scan.
         clock: time, for simulations.
-        rng: chance, likewise.
+        rng: random numbers, for simulations.
 
     Raises:
-        ConfigurationError: the aggregate cannot be rebuilt, or not with this code, or by now.
+        ConfigurationError: the aggregate cannot be rebuilt at all, with this code, or any more.
     """
     aggregate = aggregate_named(app, name)
     if aggregate.__options__.approximate:
@@ -163,9 +166,9 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """How wide a rebuild scans: parts of the table in all, parts at once here, and two waits.
+    """The size of a rebuild's scan: segments in all, segments at once here, and two waits.
 
-    A part whose process has stopped is taken over after `lease_seconds`. `in_flight` is how many
+    A segment whose process has stopped is taken over after `lease_seconds`. `in_flight` is how many
     seconds a transaction that was sent before a step may still be under way.
     """
 
@@ -194,7 +197,7 @@ class _Rebuild:
         return self.aggregate.__name__
 
     async def run(self) -> Rebuilt:
-        """Go from step to step, from wherever it stands."""
+        """Take step after step, from the state in the table."""
         operation = consumer_operation(self.store)
         await operation.change(self._begun)
         build = self._required(await operation.run(self._act)).builds[self.name]
@@ -215,7 +218,7 @@ class _Rebuild:
         return newest
 
     async def _begun(self, found: Generation | None) -> Step[Generation | None] | None:
-        """Decide on a build, unless one is under way that nothing has spoilt."""
+        """Decide on a new build, unless one is under way that has missed no changes."""
         newest = self._required(found)
         before = newest.builds.get(self.name)
         if before is not None and before.under_way and self.name not in newest.rebuild:
@@ -230,7 +233,7 @@ class _Rebuild:
         return said_of(self.machine.clock, f"rebuild {self.name}: {build.state}")
 
     async def _check_host(self, newest: Generation) -> None:
-        """Refuse where nobody would count the changes that are made meanwhile.
+        """Refuse a rebuild if no host would count the changes that are made meanwhile.
 
         Raises:
             ConfigurationError: no worker runs, or the consumer is being moved.
@@ -252,7 +255,7 @@ class _Rebuild:
     # -- the steps -----------------------------------------------------------------------------
 
     async def _act(self, found: Generation | None) -> bool:
-        """Do what the state asks for, and take the next one; False: nothing is left to do here."""
+        """Do what the state requires and take the next step; return False if nothing is left."""
         generation = self._required(found)
         build = generation.builds.get(self.name)
         number, state = self.seen
@@ -281,7 +284,7 @@ class _Rebuild:
                 await capture(self.store, generation)
             await self._take(generation, replace(build, state="scanning"))
         elif await self._count(generation, build):
-            # Not earlier than the last read; the guard covers what clocks differ.
+            # Not earlier than the last read; the margin covers the difference between clocks.
             scanned = int(self.machine.clock.time()) + 1
             await self._take(generation, replace(build, state="counting", scanned=scanned))
 
@@ -308,7 +311,7 @@ class _Rebuild:
             await self._take(generation, then, advance=True, along=scan.deletions())
 
     async def _captured(self, generation: Generation, build: Build) -> bool:
-        """Wait until nobody counts who does not know of the build; False: to be ended before."""
+        """Wait until all that count know of the build; return False if this has to stop before."""
         if generation.host != LAMBDA:
             await capture(self.store, generation)
             return True
@@ -359,7 +362,7 @@ class _Rebuild:
     async def _share(
         self, scan: TableScan, pages: Pages, visit: Visit[LeasedSegment], build: Build
     ) -> bool:
-        """Scan with all who help; return whether every segment is finished."""
+        """Scan with all processes that help; return whether every segment is finished."""
         ending, finished = anyio.Event(), False
         try:
             async with anyio.create_task_group() as group:
@@ -374,7 +377,7 @@ class _Rebuild:
         return finished
 
     async def _watch(self, build: Build, ending: anyio.Event) -> None:
-        """End the scan when it is asked for, or is not that of the build any more."""
+        """End the scan on request, or when it is not the scan of the build any more."""
         while not ending.is_set():
             with anyio.move_on_after(_LOOK_SECONDS):
                 await self.stopping.wait()

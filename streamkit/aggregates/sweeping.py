@@ -1,16 +1,16 @@
-"""Sweeping: the ledger of a build goes once nobody will look into it again.
+"""Delete the ledger of a build once no process will read it again.
 
-In: the builds whose scan has ended. Out: one by one, when every cursor there is (those of finished
-shards too: late children inherit from them) is live for it, and nothing is parked that is counted
-by it: its entries and its segments are deleted, those of builds before it too, and the build is
-live. Finished cursors are kept for two days, so a sweep comes two to three days after a build.
-Functions have no cursors: theirs comes a day after it. What is left of a build whose aggregate has
-changed meanwhile goes at once.
+In: the builds whose scan has ended. Out: a build is over when every cursor (those of finished
+shards too: late children inherit from them) is live for it, and no change is parked that is counted
+by it. Then its entries and its segments are deleted, those of builds before it too, and the build
+is live. Finished cursors are kept for two days, so the deletion comes two to three days after a
+build. Functions have no cursors: their ledgers are deleted a day after the build. What is left of a
+build whose aggregate has changed meanwhile is deleted at once.
 
-On failure: it is begun again by whoever leads next; deleting twice does no harm. Each transaction
-asks for the builds that it was decided on, so that whoever froze deletes nothing of a consumer that
-was founded later under the same name. On a table without a sort key entries are found by a scan of
-the whole table, in segments, so that it goes on where it was broken off.
+On failure: the next leader starts the deletion again; deleting twice does no harm. Each transaction
+checks the builds that the decision was based on, so that a process that froze deletes nothing of a
+consumer that was founded later under the same name. On a table without a sort key entries are found
+by a scan of the whole table, in segments, so that it continues where it was interrupted.
 """
 
 import random
@@ -56,12 +56,12 @@ from streamkit.scanning.segment import LeasedSegment
 log = get_logger("streamkit.rebuild")
 
 _LOOK_SECONDS = 900.0
-"""Between two looks whether a ledger can go; each reads every cursor."""
+"""Seconds between two checks whether a ledger can be deleted; each check reads every cursor."""
 
 
 @dataclass
 class Sweeping:
-    """Sweeps the ledgers of one consumer, for the worker that leads."""
+    """Deletes the ledgers of one consumer, for the worker that leads."""
 
     store: CursorStore
     clock: Clock
@@ -69,7 +69,7 @@ class Sweeping:
     _look_at: float = 0.0
 
     async def once(self) -> None:
-        """Sweep what can be swept, if it is time to look."""
+        """Delete the ledgers that are over, if it is time to look."""
         if self.clock.monotonic() < self._look_at:
             return
         self._look_at = self.clock.monotonic() + _LOOK_SECONDS
@@ -91,7 +91,7 @@ class Sweeping:
                 log.info("ledger.kept", aggregate=name, build=build.number, reason=str(error))
 
     async def _is_over(self, name: str, build: Build, *, functions: bool) -> bool:
-        """Say whether nobody will look into the ledger of a build again."""
+        """Return whether no process will read the ledger of a build again."""
         mark = build_mark(name, build.number)
         cursors = {} if functions else await every_cursor(self.store)
         if not all(mark in cursor.live for cursor in cursors.values()):
@@ -100,7 +100,7 @@ class Sweeping:
         return not any(parked.build for parked in await list_parked(self.store, lanes))
 
     async def _sweep(self, name: str, build: Build, over: Sequence[tuple[int, int]]) -> None:
-        """Sweep the ledgers that are over, one by one; after the last one the build is live.
+        """Delete the ledgers that are over, one by one; after the last one the build is live.
 
         Raises:
             LeaseLost: another step was taken.
@@ -117,9 +117,10 @@ class Sweeping:
         log.info("ledger.swept", aggregate=name, build=last, entries=swept)
 
     async def _step(self, name: str, build: Build, then: Build, along: Sequence[Action]) -> None:
-        """Say how far it is swept, in one write with the end of the sweep's own progress.
+        """Store how far the deletion is, in one write with the end of the sweep's own progress.
 
-        One that was broken off in between would begin the whole sweep anew, each time.
+        With two writes, a process that was killed in between would restart the whole deletion each
+        time.
         """
 
         async def swept(newest: Generation | None) -> Step[Generation | None]:
@@ -143,7 +144,7 @@ class Broom:
     clock: Clock
 
     async def sweep_all(self, builds: Mapping[str, Build]) -> int:
-        """Delete what all builds have left: nobody is there any more; return how many entries."""
+        """Delete what all builds have left, because no process uses it; return how many entries."""
         deleted = 0
         for name, build in builds.items():
             for number, segments in (*build.past, (build.number, build.segments)):
@@ -152,9 +153,9 @@ class Broom:
         return deleted
 
     async def sweep(self, name: str, number: int, segments: int, *, last: int = 0) -> int:
-        """Delete what a build has left, but not what the last one says of the aggregate.
+        """Delete what a build has left, but not what the last build says of the aggregate.
 
-        On a table without a sort key, what says how far it is stays: see `scan`.
+        On a table without a sort key, the segments that store its progress stay: see `scan`.
 
         Raises:
             LeaseLost: the consumer is not as it was read.
@@ -200,7 +201,7 @@ class Broom:
         return deleted
 
     async def _delete_scanned(self, name: str, number: int, total: int) -> int:
-        """Delete what a scan of the whole table finds; return how many were found here."""
+        """Delete the entries that a scan of the table finds; return how many were found here."""
         store, deleted = self.fenced.store, 0
         space = store.space
         ours = {

@@ -1,15 +1,15 @@
-"""Verification: an aggregate held against its source, while both are being written.
+"""Compare an aggregate with its source, while both are being written.
 
 In: an app, clients, and an aggregate's name. Out: a report: which groups hold something else than
-their items say, and which could not be judged. The source is read whole and added up. Where that
-differs from what is stored, it may only be that the one was read later than the other, or that the
+their items say, and which could not be judged. The source is read completely and added up. A
+difference from what is stored may only mean that one was read later than the other, or that the
 consumer is behind. So a difference counts only if it was there before, and then, twice in a row,
 
     the group is read, then its items; the consumer has processed all that was written until then;
     both are read again, none of them has changed, and they differ as they did.
 
 On failure: a table that cannot be read raises; a consumer that does not catch up, a group that
-keeps changing and one whose parked changes will be tried again leave their differences unsettled.
+keeps changing and one whose parked changes will be retried leave their differences unsettled.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
@@ -41,11 +41,11 @@ from streamkit.surroundings import survey
 from streamkit.table import Table
 
 _EXPIRING_SECONDS = 900.0
-"""Time buckets that end so soon are left out: they may vanish while this runs."""
+"""Time buckets that end within these seconds are left out: they may vanish while this runs."""
 _RESTS = 2
-"""Looks in a row that must agree: what goes to and fro may look the same now and then."""
+"""Looks in a row that must agree: values that change back and forth may look the same sometimes."""
 _QUERIES_MAX = 50
-"""Groups that are looked at again one by one; more are looked at by reading the source again."""
+"""Groups that are looked at again one by one; for more groups the source is read again."""
 _SEGMENTS = 16
 """Into how many segments the table is cut, of which some are read at once."""
 
@@ -57,7 +57,8 @@ Image = dict[str, Any]
 class Difference:
     """One attribute of one group that is not what the group's items say.
 
-    An amount, or the entries of an extreme as `[value, partition key, sort key]`; None is nothing.
+    Its values are amounts, or the entries of an extreme as `[value, partition key, sort key]`; None
+    is nothing.
     """
 
     pk: str
@@ -69,11 +70,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came of it. `different` is wrong; `unsettled` could not be told, and may be right.
+    """The result; `different` is wrong; `unsettled` could not be judged, and may be right.
 
     `items` of the source were read; the `unreadable` do not fit it, or cannot be added up, and are
-    left out, as their changes are parked. `behind` says that the consumer had not processed in time
-    what was written before the last look. So many groups as were `repaired` were wrong before.
+    left out, because their changes are parked. `behind`: the consumer had not processed in time
+    what was written before the last look. `repaired` counts groups that were wrong before a repair.
     """
 
     aggregate: str
@@ -93,7 +94,7 @@ class Verification:
         return not (self.different or self.unreadable)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types; amounts are numbers as text."""
+        """Return the fields as JSON types; amounts are numbers as text."""
         return {"ok": self.ok, **asdict(self)}
 
 
@@ -110,25 +111,26 @@ async def verify_aggregate(
 ) -> Verification:
     """Recompute every group of an aggregate from its source, and compare.
 
-    With `repair` an aggregate with a wrong group is rebuilt, and held against its source once more.
+    With `repair` an aggregate with a wrong group is rebuilt, and compared with its source once
+    more.
 
-    It reads the table twice (both times whole, strongly consistent), then, for what differs, the
-    items of those groups for each further look, and the source whole again where there is no
+    It reads the table twice (both times completely, strongly consistent), then, for what differs,
+    the items of those groups for each further look, and the whole source again where there is no
     `members`, or too many groups. All groups are held in memory at once.
 
     Args:
-        app: whose consumer keeps the aggregate.
+        app: the app whose consumer keeps the aggregate.
         aws: open clients.
         name: the aggregate's class name.
-        looks: how often what differs is looked at again, at most.
+        looks: how often at most a difference is looked at again.
         patience: seconds that the consumer may take each time to process what was written.
         segments: into how many segments the table is cut, of which some are read at once.
-        repair: count the aggregate anew if a group is wrong.
+        repair: rebuild the aggregate if a group is wrong.
         clock: tells when things were read.
 
     Raises:
-        ConfigurationError: the app has no such aggregate, or its table cannot be used; or it is to
-            be repaired, and cannot be rebuilt: as where no worker runs.
+        ConfigurationError: the app has no such aggregate, or its table cannot be used; or a repair
+            is asked for and the aggregate cannot be rebuilt, for example because no worker runs.
     """
     about = app, aws, name, looks, patience, segments
     found = await _verification(*about, clock)
@@ -172,7 +174,7 @@ async def _verification(
 
 @dataclass
 class _Verifier:
-    """Compares the groups of one aggregate. `doubtful` are those that differed at the last look."""
+    """Compares the groups of one aggregate; `doubtful` are those that differed at the last look."""
 
     aggregate: type[Aggregate[Any]]
     table: Table
@@ -192,7 +194,7 @@ class _Verifier:
     _keys: dict[Place, Key[Any]] = field(default_factory=dict)
 
     async def run(self, looks: int) -> None:
-        """Look at everything, and then at what differs until it is settled."""
+        """Compare everything, and look again at what differs until it is settled."""
         first = await self._expected(None)
         self.behind = not await self.catch_up.with_all_until_now()
         expected = first.facts()
@@ -207,7 +209,7 @@ class _Verifier:
             await self._look(self._open())
 
     def report(self, parked: int, *, retried: bool) -> Verification:
-        """Return what was found; parked changes that are tried again may yet put it right."""
+        """Return what was found; parked changes that are retried may still correct a difference."""
         found: dict[bool, list[Difference]] = {True: [], False: []}
         for place, (stored, expected) in sorted(self.doubtful.items()):
             sure = place in self._sure and not retried
@@ -230,7 +232,7 @@ class _Verifier:
         return [place for place in self.doubtful if place not in self._sure]
 
     async def _look(self, places: list[Place]) -> None:
-        """Drop what agrees; be sure of what has differed in the same way, at rest, twice."""
+        """Drop groups that agree; settle those that differed in the same way, at rest, twice."""
         held = await self._stored(places)
         before = await self._expected(places)
         self.behind = not await self.catch_up.with_all_until_now()
@@ -254,7 +256,7 @@ class _Verifier:
     def _comparable(
         self, expected: dict[Place, Facts], stored: dict[Place, Facts]
     ) -> Collection[Place]:
-        """Leave out groups of the application's that are not there, where those are skipped."""
+        """Return the groups to compare: with `missing="skip"`, no missing item of `onto=`."""
         options = self.aggregate.__options__
         if options.onto is None or options.missing != "skip":
             return expected.keys() | stored.keys()
@@ -270,7 +272,7 @@ class _Verifier:
         def add(item: Entity) -> None:
             try:
                 recount.add(item)
-            except Exception:  # noqa: BLE001 - what the app's code raises here, it raises at a change
+            except Exception:  # noqa: BLE001 - the app's code raises the same at a change
                 self.unreadable += first
 
         def read(raw: Image) -> None:
@@ -302,7 +304,7 @@ class _Verifier:
                         yield item
 
     async def _whole(self, entity: type[Entity], each: Callable[[Image], object]) -> None:
-        """Read the table whole, several segments at once; copies of a migration do not count."""
+        """Read the whole table, several segments at once; copies of a migration do not count."""
 
         async def visit(segment: Segment, reply: Reply) -> None:
             for item in reply["Items"]:
@@ -314,7 +316,7 @@ class _Verifier:
         await self.pages.visit_all(strided(self.segments), self.segments, visit)
 
     async def _all_stored(self) -> dict[Place, Facts]:
-        """Return what every group holds, but for those whose time is over."""
+        """Return what every group holds, except groups whose time is over."""
         groups: dict[Place, list[Image]] = {}
 
         def add(item: Image) -> None:

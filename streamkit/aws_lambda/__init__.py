@@ -1,11 +1,11 @@
-"""The Lambda host: the same handlers on an event source mapping.
+"""Run an app's handlers on Lambda, behind an event source mapping.
 
     handler = streamkit.aws_lambda.handler(app)
     migration = streamkit.aws_lambda.migration_handler(app)
 
 Lambda reads the shards and keeps the position; what is done of each item is kept in the table, in
-the same transactions as the effects. See `batch` for how a batch becomes commits, `marks` for what
-is kept, `trials` for changes that end their function.
+the same transactions as the effects. `batch` turns a batch into commits, `marks` keeps what is
+done, and `trials` finds changes that kill their function.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ def migration_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[s
     Raises:
         DiscoveryError: a file of a migration is wrong.
     """
-    # A migration runs a worker's parts; the functions of a mapping start faster without them.
+    # A migration runs parts of a worker; the functions of a mapping start faster without them.
     from streamkit.aws_lambda.migration import migration_handler as made
 
     return made(app)

@@ -1,11 +1,12 @@
-"""A batch: the records of one invocation, committed under the marks of their items.
+"""Commit the records of one invocation under the high-water marks of their items.
 
     records ─► not done yet ─► lanes, handlers ─► commit loop: marks + effects, one transaction ─► …
 
-In: records in order. Out: what is `left`: None, or the first record that has to come again, after
-which nothing of its item has been applied. That holds at every moment, so that a run may be
-cancelled. What is done of the batch stays done, whatever comes again. On failure: as the handlers'
-policies say; parking advances the mark. `block` is that first record.
+In: records in order. Out: what is `left`: None, or the first record that has to be delivered again;
+nothing of its item from that record on has been applied. This holds at every moment, so that a run
+may be cancelled. What is done of the batch stays done, whatever is delivered again. On failure: as
+the handlers' policies say; parking advances the mark, and with `block` the change is the first
+record left. A parked queue is called lane in the code.
 """
 
 from collections import deque
@@ -32,18 +33,18 @@ from streamkit.processing.transaction import Send, transact
 from streamkit.processing.verdicts import Invalid
 
 _START = Cursor("batch")
-"""A batch has no cursor: what is done of its changes is left out before planning begins."""
+"""A batch has no cursor: changes that are done are left out before planning begins."""
 
 
 @dataclass
 class BatchRun:
-    """Processes one batch, some records at a time. It is the fence of its own commit loop.
+    """Processes one batch, some records at a time; it is the fence of its own commit loop.
 
-    `todo` are the records that are not known to be done, `passed` those behind a mark that a later
-    change had moved: nobody can say of them whether they were done.
-    Handlers are cut off at the `deadline` (of the loop's clock); what they have answered by then is
-    still committed. `marked` is as in `Page`. `as_run` says what runs in a handler's place, `send`
-    commits, where not every commit is right that the marks let through.
+    `todo` are the records that are not known to be done, `passed` those before a mark that a later
+    change had moved: it cannot be known whether they were done. Handlers are cancelled at the
+    `deadline` (of the loop's clock); results that they have returned by then are still committed.
+    `marked` is as in `Page`. `as_run` returns what runs in a handler's place; `send` replaces the
+    plain commit where a commit needs a further condition beside the marks.
     """
 
     dispatcher: Dispatcher
@@ -57,7 +58,7 @@ class BatchRun:
     marked: bool = True
 
     def __post_init__(self) -> None:
-        """Hold what the marks of the batch's items say is held."""
+        """Queue what the marks of the batch's items name as queued."""
         self.held = HeldLanes(self.marks.store, self.planner.holds)
         self.tables, self.rng = self.dispatcher.routes.tables, self.dispatcher.rng
         pacing = Pacing(Pace(), self.rng)
@@ -68,7 +69,7 @@ class BatchRun:
     def left(self) -> Record | None:
         """The first record that is not known to be done; None if there is none.
 
-        Known at every moment, whatever is cut off.
+        It is correct at every moment, also when the run is cancelled.
         """
         if self.loop.works:
             return self.loop.works[0].record
@@ -76,9 +77,9 @@ class BatchRun:
 
     @property
     def stalled(self) -> bool:
-        """Whether the first record left is one that a handler did not answer in time.
+        """Whether the first record left waits for a handler that did not return in time.
 
-        One that waits because its handler's policy is `block` does what it is to do.
+        A record that waits because of the policy `block` does what it should, and is not stalled.
         """
         works, blocks = self.loop.works, self.dispatcher.failures.blocks
         waiting = [o for o in works[0].outcomes if o.waiting] if works else []
@@ -98,17 +99,17 @@ class BatchRun:
         self._hold()
 
     def _found_done(self, key: ItemKey, record: Record) -> None:
-        """Note a change that a mark had passed; one whose mark is its own is done for certain."""
+        """Note a change that a mark had passed; a mark at the change itself proves it done."""
         if self.marks.known[key].position != record.position:
             self.passed.append(record)
 
     def _hold(self) -> None:
-        """Hold the lanes that the marks of what is to do say are held."""
+        """Queue behind the parked queues that the marks of the records to do name."""
         if not any(mark.lanes for mark in self.marks.known.values()):
             return
         for record in self.todo:
             for lane in self.marks.known[record.item_key].lanes:
-                # Where it is listed is read with its tail, before anything queues there.
+                # The queue's list and tail are read together, before a change is added to it.
                 self.held.lanes.setdefault(lane, Hold(""))
 
     async def advance(self, count: int) -> bool:
@@ -123,9 +124,9 @@ class BatchRun:
         return await self._commit(len(some))
 
     async def park(self, failure: Failure) -> bool:
-        """Park the next change unrun, for every handler that listens to it; return whether it is.
+        """Park the next change unrun for every handler that listens; return whether it is parked.
 
-        Whatever their policies are: the change would come again for ever.
+        The handlers' policies do not matter: the change would be delivered again for ever.
         """
         self._begin(self.dispatcher.unrun(self.todo[0], failure, self.as_run))
         return await self._commit(1)
@@ -135,7 +136,7 @@ class BatchRun:
         self.loop.works.extend(works)
 
     async def _commit(self, count: int) -> bool:
-        """Commit the works, which are of the next `count` records, as far as they are ready."""
+        """Commit the changes of the next `count` records, as far as they are ready."""
         self._drop_done(self.loop.works)
         await self.loop.run()
         if self.loop.left:
@@ -145,7 +146,7 @@ class BatchRun:
         return True
 
     def _drop_done(self, works: Iterable[Work]) -> None:
-        """Leave out the handlers that an earlier invocation was done with."""
+        """Leave out the handlers that are done with a change since an earlier invocation."""
         for work in works:
             if work.key is not None:
                 done = self.marks.known[work.key].done
@@ -157,7 +158,7 @@ class BatchRun:
 
     @property
     def start(self) -> Cursor:
-        """No position: the marks say what is done."""
+        """A cursor without a position: the marks say what is done."""
         return _START
 
     async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict | Overtaken:
@@ -172,12 +173,13 @@ class BatchRun:
                 self.marks.moved(key, mark)
             return Applied(plan)
         if isinstance(verdict, Invalid):
-            # DynamoDB stops at the first action that is invalid, and then says nothing of marks.
+            # DynamoDB stops at the first invalid action, and then reports no conditions on marks.
             before = dict(self.marks.known)
             left = await self._look_again(works)
             overtaken = any(self.marks.known[key] != mark for key, mark in before.items())
             return Overtaken(left) if overtaken else verdict
         if any(source.effect == MARK_GUARD for source in verdict.sources):
+            # Lambda may deliver records while an earlier invocation of them still commits.
             self.dispatcher.meters.fenced.add()
             return Overtaken(await self._look_again(works))
         return verdict
@@ -189,7 +191,7 @@ class BatchRun:
         return dropped
 
     def adopted(self, won: Batch) -> None:
-        """Note nothing: the marks are known to have moved."""
+        """Do nothing: the marks are known to have moved."""
 
     def _marks_after(self, plan: Batch, works: Iterable[Work]) -> dict[ItemKey, tuple[str, Mark]]:
         """Return, for the items of a plan, their first change in it and their marks after it."""
@@ -210,9 +212,10 @@ class BatchRun:
         return found
 
     def _lanes(self, key: ItemKey, mark: Mark, plan: Batch) -> frozenset[str]:
-        """Return the lanes of an item that are held after a plan.
+        """Return the parked queues that an item has after a plan.
 
-        Those of handlers that this release does not have are held, too: it may be taken back.
+        Queues of handlers that this release does not have stay, too: the release may be rolled
+        back.
         """
         if not self.held.lanes and not plan.held:
             return frozenset()
@@ -220,7 +223,7 @@ class BatchRun:
         return frozenset(name for name in names if name in self.held.lanes or name in plan.held)
 
     async def _look_again(self, works: Iterable[Work]) -> list[Work]:
-        """Another invocation was faster with some items: return what it has not done."""
+        """Return what is not done yet, after another invocation was faster with some items."""
         works = list(works)
         keys = {work.key for work in works if work.key is not None}
         for lane in (lane for key in keys for lane in self.marks.known[key].lanes):

@@ -1,17 +1,17 @@
-"""Counting: how one invocation counts the aggregates that are being built, see `model.builds`.
+"""Choose how one invocation counts the aggregates that are being built; see `model.builds`.
 
-    emptying             by the ledger, items that nobody counts yet left out
+    emptying             by the ledger; items that are in no entry yet are left out
     building, scanning   by the ledger
     counting             by the ledger for a day, then live: by a change's two images alone
     live                 live
 
-There is no cursor that could turn, and none that could be fenced. So an invocation counts as the
-consumer's item says when it begins, and those that began before may go on beside it: plain ones
-until a rebuild has outlasted them, and of the others any two together come to the same sums.
+Functions have no cursor that could go live or be fenced. So an invocation counts as the consumer's
+item says when the invocation begins, and earlier invocations may continue beside it: plain ones
+until a rebuild has outlasted them; any two of the other states together give the same sums.
 
 In: the builds, the time, records. Out: the handler that runs for a record. A change that is as old
-as the scan where one counts live was given up by its mapping and comes late: the scan may have
-counted it, and the aggregate *needs rebuild*.
+as the scan although counting is live was given up by its mapping and arrives late: the scan may
+have counted it, and the aggregate *needs rebuild*.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,14 +30,14 @@ log = get_logger("streamkit.lambda")
 
 @dataclass
 class Counting:
-    """How one invocation counts that began at a moment (epoch seconds)."""
+    """How an invocation counts that began at `now` (epoch seconds)."""
 
     builds: Mapping[str, Build] = field(default_factory=dict)
     now: float = 0.0
     _in_builds: dict[str, Handler] = field(default_factory=dict)
 
     def as_run(self, handler: Handler, record: Record) -> Handler:  # noqa: ARG002 - as a shard's
-        """Return what runs in a handler's place."""
+        """Return the handler that runs in a handler's place."""
         build = self.builds.get(handler.name)
         if build is None or handler.in_build is None or self._is_live(build):
             return handler
@@ -48,7 +48,7 @@ class Counting:
     async def settle(
         self, dispatcher: Dispatcher, store: CursorStore, records: Iterable[Record]
     ) -> None:
-        """Mark the aggregates whose scan may have counted one of these changes, before it is."""
+        """Mark the aggregates whose scan may have counted a change, before it is counted."""
         scanned = {n: b for n, b in self.builds.items() if b.scanned and self._is_live(b)}
         if not scanned:
             return

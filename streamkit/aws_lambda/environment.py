@@ -1,4 +1,4 @@
-"""An execution environment: what one app needs between invocations, made once.
+"""Open what one app needs between invocations, once for each execution environment.
 
 In: an app. Out: clients, schemas, a dispatcher and the consumer's control items, for every batch
 and every maintenance run of this environment.
@@ -49,7 +49,7 @@ Connect = Callable[[], AbstractAsyncContextManager[Aws]]
 class Environment:
     """What batches of one app share.
 
-    `joined` is the generation that it was opened in. `send` is there in a mover, whose commits have
+    `joined` is the generation in which it was opened. A mover sets `send`, because its commits have
     a condition of the move's.
     """
 
@@ -69,12 +69,12 @@ class Environment:
 
     @property
     def clock(self) -> Clock:
-        """Time."""
+        """The clock."""
         return self.machine.clock
 
     @property
     def rng(self) -> random.Random:
-        """Chance."""
+        """The source of random numbers."""
         return self.machine.rng
 
     @cached_property
@@ -84,27 +84,27 @@ class Environment:
 
     @property
     def since(self) -> int:
-        """When the consumer starts, in epoch seconds: what was made before is not its own."""
+        """When the consumer starts, in epoch seconds; records created before are not processed."""
         return self.joined.since if self.joined else 0
 
     @property
     def incarnation(self) -> str:
-        """The consumer's, see `Generation`."""
+        """The consumer's incarnation, see `Generation`."""
         return self.joined.incarnation if self.joined else ""
 
     def takes(self, record: Record) -> bool:
-        """Say whether a handler listens to a record, made since the consumer starts."""
+        """Return whether a handler listens to a record that is not older than the consumer."""
         before = 0 < record.created_at < self.since
         return not before and self.dispatcher.wants(record)
 
     async def set_aside(self, records: Sequence[Record], shard: str | None) -> None:
-        """Set aside the records that cannot be read, before anybody goes on behind them."""
+        """Set aside the records that cannot be read, before any later record is processed."""
         where = shard or self.shard
         await set_aside(self.store, records, where, self.clock, self.rng, self.meters)
 
     @property
     def meters(self) -> Meters:
-        """What invocations count with."""
+        """The counters of invocations."""
         return self.dispatcher.meters
 
     def tell(self) -> None:
@@ -115,7 +115,7 @@ class Environment:
             sys.stdout.flush()
 
     def redriver(self) -> Redriver:
-        """Make what tries parked changes that are due."""
+        """Make the redriver that retries parked changes that are due."""
         return Redriver(
             self.app,
             self.machine,
@@ -166,7 +166,7 @@ async def open_environment(
 async def _join(
     app: App, around: Surroundings, store: CursorStore, clock: Clock, aws: Aws, meters: Meters
 ) -> Generation | None:
-    """Enter the generation of this code, as a worker does, so that `status` tells of it."""
+    """Join the generation of this code, as a worker does, so that `status` shows it."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     table = Table(aws.dynamodb, around.table)
     losses = Losses(app.on_loss, table, store, aggregates, meters.lost)
@@ -181,26 +181,26 @@ async def _join(
 
 
 class Outdated(ConfigurationError):
-    """The environment has to be opened anew: what it was opened for is not there any more."""
+    """The environment has to be opened again: its stream or consumer does not exist any more."""
 
 
 class ConsumerReplaced(Outdated):
-    """The consumer was deleted: what is kept of it, and from when on it counts, is another's."""
+    """The consumer was deleted: its marks and its start belong to another one now."""
 
 
 class StreamReplaced(Outdated):
     """The table had another stream when the environment was opened, or the event is of an old one.
 
-    Marks are kept for each stream: under those of another one a change would be done twice.
+    Marks are kept for each stream: under the marks of another one a change would be done twice.
     """
 
 
 async def become_host(environment: Environment) -> Hosted:
-    """Let functions run the consumer, if nobody does; each invocation asks before it begins.
+    """Let functions run the consumer, if no host does; each invocation checks before it begins.
 
     Raises:
-        ConfigurationError: workers run it, it is being moved, it is another one by now, or an
-            aggregate is being rebuilt with other code than this.
+        ConfigurationError: workers run it, it is being moved, another one has its name by now, or
+            an aggregate is being rebuilt with other code than this.
     """
     found = await claim(environment.store, LAMBDA)
     if found.incarnation != environment.incarnation:
@@ -213,7 +213,8 @@ def check_version(environment: Environment, found: Hosted) -> None:
     """Refuse to count by other definitions than those by which an aggregate is being rebuilt.
 
     Raises:
-        ConfigurationError: says which aggregates are, by a newer version of the app.
+        ConfigurationError: aggregates are being rebuilt by a newer version of the app; it names
+            them.
     """
     building = sorted(name for name, build in found.builds.items() if build.under_way)
     if building and found.fingerprint != environment.app.fingerprint():
@@ -226,7 +227,7 @@ def check_stream(environment: Environment, arn: str | None) -> None:
     """Refuse events of another stream than the app's table had when the environment was opened.
 
     Raises:
-        ConfigurationError: says which stream the mapping is of.
+        ConfigurationError: the mapping is of another stream; it names the stream.
     """
     own = environment.around.table.stream_arn
     if arn is None or own is None or arn == own:

@@ -1,10 +1,10 @@
-"""Events: what a DynamoDB event source mapping sends, as records.
+"""Read what a DynamoDB event source mapping sends, as records.
 
 Lambda's JSON is that of `GetRecords` with two differences: `userIdentity` has members in lower
-case, and each record says the ARN of its stream, which `GetRecords` does not. A mapping with
-tumbling windows adds the shard's id and a state, which has to be in the answer. Images stay bytes.
+case, and each record contains the ARN of its stream. A mapping with tumbling windows adds the
+shard's id and a state, which has to be in the response. Images stay bytes.
 
-A record that cannot be read has a `flaw`, and leaves the others as they are.
+A record that cannot be read has a `flaw`; the other records are read as usual.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +23,10 @@ _Given = list[Any] | tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its records in order, and the ARN of their stream, if it is said anywhere.
+    """One event: its records in order, and the ARN of their stream, if the event contains it.
 
-    Unless it is `marked`, no item in it says who wrote it, or that it is a copy. `shard` and
-    `state` are there with tumbling windows only, and None otherwise.
+    Unless it is `marked`, no item in it names the handler that wrote it, or says that it is a copy.
+    `shard` and `state` are set with tumbling windows only, else None.
     """
 
     records: tuple[Record, ...]
@@ -40,7 +40,7 @@ def read_event(event: Mapping[str, Any]) -> Event:
     """Read an event; one that closes a window may have no records.
 
     Raises:
-        ConfigurationError: it is no event of a DynamoDB stream; says what it is of, or what is
+        ConfigurationError: it is no event of a DynamoDB stream; it names the source, or what is
             missing.
     """
     given = event.get("Records")
@@ -94,7 +94,7 @@ def _read(given: _Given, foreign: Sequence[str]) -> tuple[tuple[Record, ...], bo
 
 
 def _foreign(given: _Given) -> Iterator[str]:
-    """Yield, for each record, what it is of if not of a DynamoDB stream; else nothing."""
+    """Yield for each record its source, if that is not a DynamoDB stream; else an empty text."""
     for record in given:
         if not isinstance(record, Mapping):
             yield f"something else (its records are of type {type(record).__name__})"

@@ -1,12 +1,12 @@
-"""Filters: which records an event source mapping lets through to an app's function. Pure.
+"""Compute which records an event source mapping passes on to an app's function. Pure.
 
-In: an app, and its table's schema. Out: filter criteria, as the mapping takes them, which let every
-record through that a handler listens to, and of all others as few as they can; and what is coarser
-than it could be, and why. What a mapping leaves out costs nothing, and streamkit's own records are
-most of what is left out.
+In: an app, and its table's schema. Out: filter criteria, in the form that the mapping takes. They
+pass every record that a handler listens to, and as few others as possible; notes say what is
+coarser than it could be, and why. Records that a mapping leaves out are free, and most of them are
+streamkit's own.
 
 Only rules are used that Lambda's documentation lists: equality, `prefix` and `exists`. Values of an
-array are alternatives, fields of a pattern must all hold, and so are patterns alternatives.
+array are alternatives, fields of a pattern must all hold, and patterns are alternatives, too.
 """
 
 import json
@@ -20,14 +20,14 @@ from streamkit.entity import Entity, spec_of
 from streamkit.model.schema import TableSchema
 
 FILTERS = 5
-"""Filters of a mapping; 10 if AWS is asked for them."""
+"""Filters of a mapping; AWS raises it to 10 on request."""
 PATTERN_MAX = 4096
 """Characters of one pattern."""
 
 _KIND = f"{CONTROL_ATTRIBUTE}kind"
 """The attribute that every control item has."""
 _OWN_SORT = "_sk"
-"""What the sort keys of control items begin with, where they are strings."""
+"""The prefix of the sort keys of control items, where they are strings."""
 _ABSENT = [{"exists": False}]
 
 Pattern = dict[str, Any]
@@ -35,25 +35,25 @@ Pattern = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """Patterns, any of which lets a record through, and `notes` on what they cannot leave out."""
+    """Patterns, any of which passes a record, and `notes` on what they cannot leave out."""
 
     patterns: tuple[Pattern, ...]
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, list[dict[str, str]]]:
-        """Return what `FilterCriteria` takes."""
+        """Return the value of `FilterCriteria`."""
         return {"Filters": [{"Pattern": _text(pattern)} for pattern in self.patterns]}
 
 
 @dataclass(slots=True)
 class _Keys:
-    """How the keys begin: sort keys by partition keys; no sort keys mean that any may follow."""
+    """Prefixes of sort keys by prefix of partition key; without any, every sort key may follow."""
 
     found: dict[str, set[str]] = field(default_factory=dict)
     anything: bool = False
 
     def add(self, pk: str, sk: str) -> None:
-        """Let keys through that begin so."""
+        """Pass keys that begin with these prefixes."""
         if not pk and not sk:
             self.anything = True
         elif pk not in self.found:
@@ -77,8 +77,8 @@ def criteria(app: App, schema: TableSchema, *, filters: int = FILTERS) -> Criter
     """Return the criteria for an app's mapping.
 
     Args:
-        app: whose handlers say which entities are wanted.
-        schema: of its table.
+        app: the app whose handlers decide which entities are needed.
+        schema: the schema of its table.
         filters: how many patterns there may be.
     """
     entities = list(dict.fromkeys(handler.entity for handler in app.handlers))
@@ -108,7 +108,7 @@ def _of_types(entities: Sequence[type[Entity]], schema: TableSchema) -> list[Pat
 def _of_keys(
     entities: Sequence[type[Entity]], schema: TableSchema, most: int, notes: list[str]
 ) -> list[Pattern]:
-    """Return patterns by how keys begin: the finest ones that are no more than `most`."""
+    """Return patterns by the beginnings of keys: the finest ones that are no more than `most`."""
     keys = _Keys()
     for entity in entities:
         spec = spec_of(entity)
@@ -152,7 +152,7 @@ def _by_keys(schema: TableSchema, pks: Sequence[str], sks: Sequence[str]) -> Pat
 
 
 def _untyped(schema: TableSchema) -> Pattern:
-    """Let everything through that is not streamkit's own, and is not told by its type.
+    """Return a pattern for every item that is not streamkit's and has no type attribute.
 
     The old image's type says nothing of an item whose new image has none.
     """
@@ -171,7 +171,7 @@ def _own_left_out(pattern: Pattern) -> Pattern:
 
 
 def _lets_own_through(pattern: Pattern, schema: TableSchema) -> bool:
-    """Say whether a pattern lets keys through that control items may have."""
+    """Return whether a pattern passes keys that control items may have."""
     for name, own in ((schema.pk, CONTROL_PREFIX), (schema.sk, _OWN_SORT)):
         rules = pattern["dynamodb"]["Keys"].get(name)
         if rules is not None and not any(_overlap(r["prefix"], own) for r in rules["S"]):

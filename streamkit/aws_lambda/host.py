@@ -1,4 +1,4 @@
-"""The functions that Lambda calls.
+"""Build the functions that Lambda calls.
 
     import streamkit.aws_lambda
     from deals import app
@@ -7,9 +7,10 @@
     maintenance = streamkit.aws_lambda.maintenance_handler(app)  # of a schedule, every minute
     late = streamkit.aws_lambda.late_handler(app)                # only of an on-failure destination
 
-The first needs `ReportBatchItemFailures`. One event loop, one set of clients and one app serve all
-invocations of an execution environment. The second goes on with what is in lanes: parked changes
-that are due, fan-outs and mirrors of large audiences. The third takes what a mapping gave up.
+The mapping of the first needs `ReportBatchItemFailures`. One event loop, one set of clients and one
+app serve all invocations of an execution environment. The second continues with parked queues
+(called lanes in the code): parked changes that are due, fan-outs and mirrors of large audiences.
+The third takes the batches that a mapping gave up.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,11 +34,14 @@ __all__ = ["handler", "late_handler", "maintain", "maintenance_handler", "proces
 log = get_logger("streamkit.lambda")
 
 _PAUSED_SECONDS = 5.0
-"""Before a paused consumer asks for a batch again, which comes at once."""
+"""The pause of an invocation of a paused consumer; Lambda delivers the batch again at once."""
 
 Response = dict[str, Any]
-"""`batchItemFailures`: empty, or the sequence number from which on records come again; with
-tumbling windows `state`, as it came."""
+"""The response to Lambda.
+
+`batchItemFailures` is empty, or the sequence number from which records are delivered again; with
+tumbling windows `state` is returned as it came.
+"""
 
 
 async def process_batch(
@@ -46,9 +50,10 @@ async def process_batch(
     """Process one event of the mapping.
 
     Args:
-        environment: of this function.
-        event: as Lambda gives it.
-        seconds: within which this returns; what is not committed by then is asked for again.
+        environment: the environment of this function.
+        event: the event as Lambda passes it.
+        seconds: the time within which this returns; Lambda delivers again what is not committed by
+            then.
 
     Raises:
         ConfigurationError: the event is of something else, the table refuses commits, or workers
@@ -60,7 +65,8 @@ async def process_batch(
     wanted = [record for record in given.records if environment.takes(record)]
     flawed = [record for record in given.records if record.flaw]
     if not wanted and not flawed:
-        # Also of a batch of streamkit's own, which must not lead to another one.
+        # Return before any write, also for a batch of streamkit's own records: a write would cause
+        # another such batch.
         return _response(given, None)
     began = anyio.current_time()
     with anyio.fail_after(seconds):
@@ -85,7 +91,7 @@ async def process_batch(
 
 
 def _response(event: Event, left: Record | None) -> Response:
-    # Empty, missing or unknown identifiers would let the whole batch fail.
+    # Empty, missing or unknown identifiers would make the whole batch fail.
     failures = [] if left is None else [{"itemIdentifier": left.sequence_number}]
     response: Response = {"batchItemFailures": failures}
     if event.state is not None:
@@ -104,7 +110,7 @@ def handler(app: App) -> Callable[[Mapping[str, Any], Context], Response]:
 
 
 def maintenance_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, int]]:
-    """Return the function for a schedule: it goes on with parked changes and large audiences."""
+    """Return the function for a schedule: it continues parked changes and large audiences."""
     runtime = Runtime(app)
 
     def handle(event: Mapping[str, Any], context: Context) -> dict[str, int]:  # noqa: ARG001
@@ -116,8 +122,9 @@ def maintenance_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict
 def late_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, Any]]:
     """Return the function for the on-failure destination of a mapping that gives up.
 
-    It takes the SQS or SNS event, or the record itself, as its file in S3 has it. What was never
-    begun is processed; what may have been is parked as `Late`, and never applied.
+    It takes the SQS or SNS event, or the record itself, as its file in S3 has it. Changes that were
+    never begun are processed; those that may have been applied are parked as `Late`, and never
+    applied.
     """
     runtime = Runtime(app)
 

@@ -1,10 +1,10 @@
-"""Invocations: one batch within the time that Lambda gives.
+"""Process one batch within the time that Lambda gives.
 
-    marks read ─► some records at a time ─► …        in the end, what is left comes again
+    marks read ─► some records at a time ─► …      in the end, what is left is delivered again
                   one by one, if functions were killed here before; the one that does it is parked
 
-In: records, and seconds. Out: the batch's run; its `left` is the record from which on they come
-again. Handlers are cut off a while before the time is over, everything else when it is.
+In: records, and seconds. Out: the batch's run; its `left` is the record from which they are
+delivered again. Handlers are cancelled some time before the end, everything else at the end.
 """
 
 from collections import deque
@@ -28,18 +28,19 @@ from streamkit.processing.transaction import ACTIONS_MAX
 log = get_logger("streamkit.lambda")
 
 NO_BUILDS: Mapping[str, Build] = MappingProxyType({})
-"""Where no aggregate has ever been rebuilt."""
+"""The builds of a consumer whose aggregates were never rebuilt."""
 TOGETHER = 200
 """Records whose handlers run before the first of them is committed; a transaction holds 99.
 
-Of handlers that wait no more than run at once, so that some are done however long they take.
+For async handlers it is at most the number that runs at once, so that some records are committed
+however long the handlers take.
 """
 _COMMIT_SECONDS = 2.0
-"""What handlers leave of the time for commits."""
+"""The time in seconds that is reserved for commits after handlers are cancelled."""
 _COMMIT_SHARE = 0.25
-"""At most this part of it, for functions with a short time-out."""
+"""The largest share of the time for that, for functions with a short time-out."""
 _LAST_SECONDS = 0.3
-"""What is left for taking back a trial when the time was not enough."""
+"""The time in seconds to take back a trial when the rest was not enough."""
 
 
 async def run_records(
@@ -51,15 +52,16 @@ async def run_records(
     *,
     marked: bool = True,
 ) -> BatchRun:
-    """Process records under the marks of their items.
+    """Process records under the high-water marks of their items.
 
     Args:
-        environment: of this function.
-        records: in order; those that a handler listens to, which puts their keys in order.
-        shard: the records' shard, where it is known.
-        seconds: after which this returns.
-        builds: of the consumer's aggregates, as they were when this began.
-        marked: whether an item in them may say who wrote it, or that it is a copy.
+        environment: the environment of this function.
+        records: records that a handler listens to, in the order of each item's changes.
+        shard: the records' shard, if it is known.
+        seconds: the time after which this returns.
+        builds: the builds of the consumer's aggregates, as they were when this began.
+        marked: whether an item in them may name the handler that wrote it, or say that it is a
+            copy.
 
     Raises:
         ConfigurationError: the table refuses commits.
@@ -74,7 +76,7 @@ async def run_records(
 
 
 class _Invocation:
-    """One invocation; `counted` is the trial that it began, while nothing of it is done."""
+    """One invocation; `counted` is the trial that it began, while no record of it is done."""
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class _Invocation:
         )
 
     async def run(self) -> None:
-        """Process what is not done yet, until the time is over or a change has to come again."""
+        """Process what is not done yet, until the time is over or a change has to be repeated."""
         await self.batch.begin()
         dispatcher, store = self._environment.dispatcher, self._environment.store
         await self.counting.settle(dispatcher, store, self.batch.todo)
@@ -129,13 +131,13 @@ class _Invocation:
         await shadows.compare(environment.aws.dynamodb, environment.around.schemas)
 
     async def end(self) -> None:
-        """Take the trial back, unless a handler would not answer: that is as good as killed."""
+        """Take the trial back, unless a handler did not return: such a run counts as killed."""
         if self.counted is not None and not self.batch.stalled:
             with anyio.move_on_after(_LAST_SECONDS):
                 await self.trials.end(self.counted)
 
     async def _is_suspected(self) -> bool:
-        """Count this invocation, if it may be a repetition; say whether too many were killed."""
+        """Count this invocation, if it may be a repetition; return whether too many were killed."""
         first = self.batch.left
         if first is None or not self.trials.counts(first):
             return False
@@ -146,7 +148,7 @@ class _Invocation:
         return suspected
 
     async def _one(self) -> bool:
-        """Take the next record alone; park it unrun if it has ended its function several times."""
+        """Process the next record alone; park it unrun if it has killed several functions."""
         batch, record = self.batch, self.batch.todo[0]
         before = await self.trials.begin_alone(record)
         self.counted = record

@@ -1,14 +1,14 @@
-"""Late payloads: what a mapping that gives up has put into its on-failure destination.
+"""Process what a mapping that gives up has put into its on-failure destination.
 
-A mapping with `MaximumRetryAttempts` drops a batch that failed so often, and goes on behind it. Of
-a change in it whose item has had no later one, the mark says for certain whether it was done: if
-not, it is processed now. Of every other one nobody can say whether an invocation that was thought
-dead has applied it. Such a change is parked as `Late`, in a lane of its own that holds nothing up:
-a person looks at it and discards it; it is never applied.
+A mapping with `MaximumRetryAttempts` drops a batch that failed so often, and continues after it.
+For a change in the batch whose item has no later change done, the high-water mark proves whether it
+was done: if not, it is processed now. For any other change it cannot be known whether an invocation
+that seemed to be dead has applied it. Such a change is parked as `Late`, in a queue of its own that
+delays nothing: a person looks at it and discards it; it is never applied.
 
 In: the event of a queue or topic, or the record itself, with its payload (a file in S3) or without:
 then its records are read from the stream, which keeps them for a day. Out: the messages of a queue
-that have to come again.
+that have to be delivered again.
 """
 
 import json
@@ -43,20 +43,20 @@ from streamkit.processing.transaction import transact
 log = get_logger("streamkit.lambda")
 
 _SURE_SECONDS = KEPT_SECONDS - 3600
-"""A record that is older may have had a mark that is gone by now."""
+"""An older record may have had a mark that has expired by now."""
 _NOTE = "the mapping gave it up, and a later change of its item is done: it may be applied already"
 
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A batch that a mapping gave up; `message` is that of the queue, where there is one."""
+    """A batch that a mapping gave up; `message` is the queue's message, if there is one."""
 
     body: Mapping[str, Any]
     message: str | None = None
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """Shard, sequence numbers and stream of the batch.
+        """The shard, sequence numbers and stream of the batch.
 
         Raises:
             ConfigurationError: it is no on-failure record of a DynamoDB stream.
@@ -71,7 +71,7 @@ class GivenUp:
 
     @property
     def payload(self) -> Any:
-        """The event that failed, where the destination keeps it; None elsewhere."""
+        """The event that failed, if the destination keeps it; else None."""
         found = self.body.get("payload")
         return json.loads(found) if isinstance(found, str) else found
 
@@ -83,8 +83,8 @@ async def process_late(
 
     Raises:
         ConfigurationError: the event is of something else, or workers run the consumer.
-        RetryableError: the time was not enough, or the consumer is paused, and there is no
-            queue that could be told.
+        RetryableError: the time was not enough, or the consumer is paused, and there is no queue
+            that could deliver the batch again.
     """
     hosted = await become_host(environment)
     failures = []
@@ -144,7 +144,7 @@ async def _in_stream(aws: Aws, info: Mapping[str, Any]) -> tuple[Record, ...]:
 
 
 async def _park(environment: Environment, record: Record, shard: str) -> None:
-    """Park a change as late for each of its handlers, in lanes of its own, once."""
+    """Park a change as late for each of its handlers, in queues of its own, once."""
     failure = Failure(LATE, _NOTE, 0, heals=False)
     for work in environment.dispatcher.unrun(record, failure):
         for outcome in work.outcomes:
@@ -169,5 +169,5 @@ async def _park_for(environment: Environment, work: Work, outcome: Outcome, shar
         payload=payload,
     )
     actions = park(store.space, lane, parked, chunk_of(lane, LAMBDA_CHUNKS))
-    # Refused means that it is parked already.
+    # A refusal means that it is parked already.
     await transact(store.dynamodb, environment.around.schemas, actions, environment.rng)

@@ -1,13 +1,13 @@
-"""Maintenance: what is in lanes goes on, in a deployment that has no worker.
+"""Continue parked queues (called lanes in the code) in a deployment that has no worker.
 
-In: an environment, and seconds. Out: counts. Parked changes that are due are tried again, and large
-audiences are served on, some lanes at a time; when the time is over, whatever is under way stays as
-its last transaction left it. Two runs at the same time do no harm.
+In: an environment, and seconds. Out: counts. Parked changes that are due are retried, and large
+audiences are served further, some queues at a time; when the time is over, each stays as its last
+transaction left it. Two runs at the same time do no harm.
 
-The ledgers of builds are swept. Nothing is done while the consumer is paused.
+The ledgers of builds are deleted when they are over. A paused consumer does nothing.
 
-On failure: a table that throttles delays a lane until the next run; a broken lane is left to a
-person, and the others go on. Missing permissions end the run.
+On failure: a table that throttles delays a queue until the next run; a broken queue is left to a
+person, and the others continue. Missing permissions end the run.
 """
 
 from collections import defaultdict, deque
@@ -27,17 +27,17 @@ from streamkit.retries.redriver import LaneReport, Redriver
 log = get_logger("streamkit.lambda")
 
 _PAUSE_SECONDS = 0.05
-"""At least this long a lane that is served on waits, if no other one is due."""
+"""The least wait of a queue that is served further, if no other one is due."""
 
 
 class _Round:
-    """One run over the lanes of a handler that are due."""
+    """One run over a handler's queues that are due."""
 
     def __init__(self, redriver: Redriver, lanes: deque[str], counts: dict[str, int]) -> None:
         self._redriver, self._lanes, self._counts = redriver, lanes, counts
 
     async def run(self) -> None:
-        """Try lanes until none is left."""
+        """Retry queues until none is left."""
         while self._lanes:
             lane = self._lanes.popleft()
             report = await self._try(lane)
@@ -78,11 +78,11 @@ class _Round:
 
 
 async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str, int]:
-    """Go on with what is in lanes, each as far as it is due, for some seconds.
+    """Continue all parked queues that are due, for some seconds.
 
     Returns:
-        How many `lanes` there are and how many of them are `stuck`; how many changes left them, as
-        `done`, and how many `failed` again.
+        How many `lanes` (queues) there are and how many of them are `stuck`; how many changes left
+        them, as `done`, and how many `failed` again.
 
     Raises:
         ConfigurationError: an aggregate is being rebuilt with other code than this.
@@ -104,7 +104,7 @@ async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str,
                 due[lane.handler].append(lane.name)
         redriver = environment.redriver()
         async with anyio.create_task_group() as group:
-            for waiting in due.values():  # a handler that is slow keeps no other waiting
+            for waiting in due.values():  # a slow handler delays no other handler
                 some = _Round(redriver, waiting, counts)
                 for _ in range(min(AT_ONCE, len(waiting))):
                     group.start_soon(some.run)
@@ -113,10 +113,10 @@ async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str,
 
 
 async def _sweep(environment: Environment, hosted: Hosted) -> None:
-    """Sweep the ledgers of builds that nobody looks into any more."""
+    """Delete the ledgers of builds that no process reads any more."""
     left = any(build.state == "counting" or build.past for build in hosted.builds.values())
     if left and hosted.host == LAMBDA:
-        # Functions of a mapping start faster without it.
+        # Functions of a mapping start faster without this import.
         from streamkit.aggregates.sweeping import Sweeping
 
         await Sweeping(environment.store, environment.clock, environment.rng).once()

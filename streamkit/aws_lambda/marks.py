@@ -1,12 +1,12 @@
-"""Marks: up to which change each source item is done, for a host that has no cursor.
+"""Store up to which change each source item is done, for a host that has no cursor.
 
-A Lambda event does not say its shard, may come again, and may come while an earlier invocation of
-the same records still writes. So each source item has a mark of its own in the table, for each
+A Lambda event does not contain its shard, may come again, and may come while an earlier invocation
+of the same records still writes. So each source item has a high-water mark in the table, for each
 consumer: a commit moves the marks of its items IF each is still below the first of the item's
-changes in it. Whatever comes again, or late, finds its mark there and does nothing.
+changes in it. A change that is delivered again, or late, is found to be done by its mark.
 
 In: the item keys of a batch. Out: their marks, and the actions that move them. A mark is kept for a
-week after its last change, and for as long as it names a lane that is held.
+week after its last change, and as long as it names a parked queue (called lane in the code).
 """
 
 from collections.abc import Iterable
@@ -23,10 +23,10 @@ from streamkit.model.schema import TableSchema
 from streamkit.processing.mark import Mark, expiry, mark_name, mark_path, read_mark
 
 _NAME, _FIRST, _THEN, _UNTIL = _TEXTS = ("?name", "?first", "?then", "?until")
-"""What stands for the values in the shape of a bare mark's update."""
+"""Placeholders for the values in the shape of a bare mark's update."""
 
 _Shape = tuple[dict[str, Any], tuple[tuple[str, str, int], ...]]
-"""A bare mark's update as it is rendered, and where a value stands: placeholder, type, which."""
+"""A bare mark's rendered update, and its values: placeholder, type, index in `_TEXTS`."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Marks:
         return name
 
     def is_done(self, key: ItemKey, position: str) -> bool:
-        """Say whether a change of an item is done."""
+        """Return whether a change of an item is done."""
         return self.known[key].token >= position
 
     def move(self, key: ItemKey, first: str, then: Mark) -> Action:
@@ -68,7 +68,7 @@ class Marks:
             item = self.store.space.key(*mark_path(self.incarnation, name))
             body = self._filled(item, name, first, then.token, until)
             ref = item_ref(self.store.space.schema, item)
-            # The condition is in the body already.
+            # The body contains the condition already.
             return Action(ref, Verb.UPDATE, guards=[(_BARE, source)], body=body)
         action = self._update(name, then, until)
         action.guards.append((Guard(_before(now, first)), source))
@@ -89,9 +89,9 @@ class Marks:
         return action
 
     def _filled(self, key: dict[str, Wire], *texts: str) -> dict[str, Any]:
-        """Return the update of a bare mark: that of another one, with other values.
+        """Return the update of a bare mark: the rendered shape with these values filled in.
 
-        Nearly all marks are bare, and to render each costs more than all else that is done with it.
+        Nearly all marks are bare, and rendering each costs more than all other work on it.
         """
         if self._shape is None:
             sample = self._update(_NAME, Mark(_THEN), _UNTIL)
@@ -103,14 +103,14 @@ class Marks:
         return {**body, "Key": key, "ExpressionAttributeValues": values}
 
     def moved(self, key: ItemKey, then: Mark) -> None:
-        """A commit has moved the mark."""
+        """Note that a commit has moved the mark."""
         self.known[key] = then
 
 
 def _before(now: Mark, first: str) -> Condition:
-    """Return the condition that an item's mark is before a change, and else as it was read.
+    """Return the condition that a mark is before a change, and its names are as they were read.
 
-    With the same lanes held: the change before this one may have been parked meanwhile.
+    It names the same parked queues: the change before this one may have been parked meanwhile.
     """
     before: Any = Attr("position").lt(first)
     for name, texts in (("done", now.done), ("lanes", now.lanes)):
@@ -119,7 +119,7 @@ def _before(now: Mark, first: str) -> Condition:
 
 
 _BARE = Guard(_before(Mark(), _FIRST))
-"""The condition of a bare mark's update, with what stands for the values."""
+"""The condition of a bare mark's update, with placeholders for the values."""
 
 
 def _shape_of(sample: Action, schema: TableSchema) -> _Shape:

@@ -1,13 +1,13 @@
-"""A migration on Lambda: each invocation is a slice of it, until its time is nearly over.
+"""Run a migration on Lambda: each invocation runs a slice of it, until its time is nearly over.
 
     migration = streamkit.aws_lambda.migration_handler(app)
 
-In: `{"migration": "0003"}`, which `streamkit migrate begin` has begun. Out: what `Slice` says,
-`done` and `segments_left` among it: whoever invokes it asks again until it is done. Any number of
-invocations may run at once. Like `streamkit migrate join`, a slice does what the table says: it
-begins nothing and ends no pause, however often it is started.
+In: `{"migration": "0003"}`, a migration that `streamkit migrate begin` has begun. Out: the fields
+of `Slice`, with `done` and `segments_left`: the caller invokes it again until it is done. Any
+number of invocations may run at once. Like `streamkit migrate join`, a slice does what the table
+says: it begins nothing and ends no pause, however often it is started.
 
-On failure: as `streamkit migrate join`; the next invocation goes on.
+On failure: as `streamkit migrate join`; the next invocation continues.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ async def process_slice(
     """Run a slice of the migration that an event names.
 
     Args:
-        app: whose migration.
+        app: the app that declares the migration.
         aws: open clients.
-        event: as the module says.
-        seconds: within which this returns.
-        clock: tells when.
+        event: the event, in the form that the module describes.
+        seconds: the time within which this returns.
+        clock: time, for simulations.
 
     Raises:
         NotBegun: the migration was never begun.
@@ -59,7 +59,7 @@ async def process_slice(
 def migration_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, Any]]:
     """Return the function that runs slices of an app's migrations.
 
-    The files of the migrations are run at once, so that one which is wrong fails at deployment.
+    The files of the migrations are executed at once, so that a wrong one fails at deployment.
 
     Raises:
         DiscoveryError: a file of a migration is wrong.
@@ -84,7 +84,7 @@ class _Clients:
         self._aws: Aws | None = None
 
     def run(self, work: Callable[[Aws], Awaitable[T]]) -> T:
-        """Do something with the clients, which stay open."""
+        """Run `work` with the clients, which stay open."""
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(self._with_clients(work))

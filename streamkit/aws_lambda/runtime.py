@@ -1,8 +1,8 @@
-"""The runtime of an execution environment: one event loop, and one environment for all invocations.
+"""Keep one event loop and one environment for all invocations of an execution environment.
 
-In: an app, and what to do in each invocation. Out: what that returns. Both last as long as the
-process; between invocations everything stands still. On failure: the next call opens what could not
-be opened; a stream or a consumer that was replaced lets the environment be opened anew.
+In: an app, and the work of each invocation. Out: what that returns. Both last as long as the
+process; between invocations Lambda freezes them. On failure: the next call opens what could not be
+opened; if the stream or the consumer was replaced, the environment is opened again.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from streamkit.observe.repeats import counted_as
 T = TypeVar("T")
 
 _RESERVE_SECONDS = 0.5
-"""What is left for answering, of the time that Lambda gives."""
+"""The time in seconds that is reserved for the response."""
 _RESERVE_SHARE = 0.15
-"""At most this part of it, for functions with a short time-out."""
+"""The largest share of the time for that, for functions with a short time-out."""
 
 
 class Context(Protocol):
-    """What is used of Lambda's context."""
+    """The part of Lambda's context that is used."""
 
     def get_remaining_time_in_millis(self) -> int:
         """Return how long the invocation may still take."""
@@ -42,7 +42,7 @@ class Runtime:
         Logger.prepare_with(_set_up_logs)
 
     def run(self, work: Callable[[Environment], Awaitable[T]]) -> T:
-        """Do something in the environment.
+        """Run `work` in the environment.
 
         Raises:
             ConfigurationError: the environment cannot be opened; the next call tries again.
@@ -69,14 +69,15 @@ class Runtime:
             await asyncio.wait((self._keeper, waiting), return_when=asyncio.FIRST_COMPLETED)
             if self._environment is None:
                 waiting.cancel()
-                await self._keeper  # it has failed, and raises why
+                await self._keeper  # it has failed, and raises the reason
         assert self._environment is not None  # noqa: S101 - the keeper has set it
         return self._environment
 
     async def _keep(self, opened: asyncio.Event) -> None:
         """Hold the environment open, in a task that does not end with an invocation."""
         async with open_environment(self._app) as self._environment:
-            # What is there now stays: no invocation has to pay for looking through it.
+            # Objects that exist now stay: no invocation's garbage collection has to look through
+            # them.
             gc.freeze()
             opened.set()
             try:
@@ -92,7 +93,7 @@ class Runtime:
 
 
 def _set_up_logs() -> None:
-    """Let streamkit's lines be JSON without item data; those of others are Lambda's business."""
+    """Write streamkit's log lines as JSON without item data; leave other packages' to Lambda."""
     from streamkit.observe.logs import LEVELS, configure
 
     level = os.environ.get("STREAMKIT_LOG_LEVEL", "info")
@@ -100,7 +101,7 @@ def _set_up_logs() -> None:
 
 
 async def _counted(work: Callable[[Environment], Awaitable[T]], environment: Environment) -> T:
-    """Do something, and print what it counted: the environment may never be asked again."""
+    """Run `work`, and print what it counted: the environment may never be invoked again."""
     try:
         with counted_as(environment.meters):
             return await work(environment)

@@ -1,12 +1,12 @@
-"""Trials: how often a batch was begun and not ended, to find the change that ends its function.
+"""Count how often a batch was begun and not ended, to find the change that kills its function.
 
 A function that is killed reports nothing, and the mapping sends the same records again, for ever.
-So an invocation writes down that it begins with a record, and takes that back when it ends in an
-orderly way and asks for the record again. Several begun in a row mean that one of the next records
-may be deadly: then they are taken one by one, each written down before it is run.
+So an invocation writes down that it begins with a record (a trial), and takes that back when it
+ends in order and asks for the record again. Several trials in a row mean that one of the next
+records may be deadly: then they are processed one by one, each written down before it runs.
 
-Nothing is written for records that are young: no mapping that keeps up costs anything, and what
-comes again for ever grows old.
+Nothing is written for young records: a mapping that keeps up costs nothing extra, and a record that
+is delivered again for ever grows old.
 """
 
 from dataclasses import dataclass
@@ -19,36 +19,36 @@ from streamkit.decode import Record
 from streamkit.processing.mark import KEPT_SECONDS
 
 YOUNG_SECONDS = 60.0
-"""A record that is younger is not counted: it may come for the first time."""
+"""A younger record is not counted: it may be delivered for the first time."""
 SUSPICIOUS = 3
-"""Invocations in a row that began with a record and did not end, from which on to be careful."""
+"""From so many trials of a record in a row that did not end, records are processed one by one."""
 DEADLY = 2
-"""Invocations that ended while they ran one change alone, from which on it is parked unrun."""
+"""From so many invocations that a change killed while it ran alone, it is parked unrun."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """Counts of one consumer; one that is founded anew begins to count anew."""
+    """The counts of one consumer; a consumer that is founded again starts new counts."""
 
     store: CursorStore
     clock: Clock
     incarnation: str
 
     def counts(self, record: Record) -> bool:
-        """Say whether a record is so old that it may have come before."""
+        """Return whether a record is so old that it may have been delivered before."""
         return self.clock.time() - record.created_at >= YOUNG_SECONDS
 
     async def begin(self, record: Record) -> bool:
-        """Write down that a batch is begun with a record; say whether functions end here."""
+        """Write down that a batch begins with a record; return whether functions die here."""
         item = await self._count(record, "tries")
         return _number(item, "tries") > SUSPICIOUS or _number(item, "alone") > 0
 
     async def begin_alone(self, record: Record) -> int:
-        """Write down that a record is run alone; return how often it was without an end."""
+        """Write down that a record runs alone; return how often it did so before without an end."""
         return _number(await self._count(record, "alone"), "alone") - 1
 
     async def end(self, record: Record) -> None:
-        """Take it back: what was begun with a record has ended."""
+        """Take the trials of a record back: what was begun with it has ended."""
         action = self.store.space.update(*self._path(record))
         action.sets |= {"tries": {"N": "0"}, "alone": {"N": "0"}}
         await self.store.write(action)
