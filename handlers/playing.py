@@ -170,7 +170,7 @@ class Writers:
 
     @property
     def done(self) -> bool:
-        """Whether all writes are made."""
+        """Return whether all writes are made."""
         return len(self.log) >= self.total
 
     async def play(self) -> None:

@@ -80,7 +80,7 @@ class Process:
 
     @property
     def shards(self) -> frozenset[str]:
-        """The shards that it reads."""
+        """Return the shards that it reads."""
         return self.worker.shards if self.worker else frozenset()
 
     @property

@@ -51,7 +51,7 @@ class DeviceLog(Entity, pk="d#{device}", sk="{state}#{date:%Y-%m-%dT%H:%M:%SZ}")
 
     @property
     def is_warning(self) -> bool:
-        """Whether the state is one of the warnings, such as `WARNING2`."""
+        """Return whether the state is one of the warnings, such as `WARNING2`."""
         return self.state.startswith("WARNING")
 
 

@@ -30,7 +30,7 @@ class Composed(Entity):
 
     @property
     def part_keys(self) -> list[Key[Part]]:
-        """The keys of the parts."""
+        """Return the keys of the parts."""
         return [
             Part.key(document_id=self.document_id, name=name, number=number)
             for name, number in sorted(self.parts.items())

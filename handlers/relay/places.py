@@ -74,5 +74,5 @@ class Places:
 
     @property
     def by_name(self) -> dict[str, Any]:
-        """The sinks by their names."""
+        """Return the sinks by their names."""
         return {place.name: getattr(self, place.name) for place in fields(self)}

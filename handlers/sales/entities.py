@@ -25,10 +25,10 @@ class Sale(Entity, pk="SALE#{country}", sk="{city}#{store}#{date}"):
 
     @property
     def day(self) -> str:
-        """The day of the sale, as `2026-03-01`."""
+        """Return the day of the sale, as `2026-03-01`."""
         return self.date[:10]
 
     @property
     def month(self) -> str:
-        """The month of the sale, as `2026-03`."""
+        """Return the month of the sale, as `2026-03`."""
         return self.date[:7]

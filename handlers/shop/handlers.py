@@ -74,7 +74,7 @@ class CustomerOrders(
 
 
 def counts(order: Order) -> bool:
-    """Say whether an order is revenue."""
+    """Return whether an order is revenue."""
     return order.status is not Status.CANCELLED
 
 

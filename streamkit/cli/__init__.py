@@ -1,7 +1,7 @@
 """The command line, `streamkit COMMAND`; `program` lists the commands.
 
-Every command is a thin call of a public function. What a command needs is imported when it runs,
-so that `--help` and whoever imports streamkit without the command line pay for nothing else.
+Every command is a thin call of a public function. A command imports what it needs when it runs, so
+that `--help`, and programs that use streamkit without the command line, start fast.
 """
 
 

@@ -20,9 +20,9 @@ aggregates = typer.Typer(
 )
 
 _REASONS = 5
-"""Reasons for which items are left out, the most frequent ones."""
+"""This many reasons why items are left out are shown, the most frequent ones."""
 _SHOWN = 50
-"""Differences that are printed for people; JSON has them all."""
+"""This many differences are printed as text; JSON has them all."""
 
 
 @aggregates.command("list")
@@ -162,7 +162,7 @@ def rebuild(
 
 
 def _progress(name: str) -> "Callable[[BuildState, Counts], None]":
-    """Return what prints a line whenever something has changed."""
+    """Return a function that prints a line whenever something has changed."""
     from streamkit.cli.printing import say
 
     printed: list[str] = []

@@ -198,7 +198,10 @@ def rewind(
 
 
 def time_of(text: str, option: str, *words: str) -> datetime:
-    """Read a time with its zone; `words` are what the option takes besides."""
+    """Return the time that a text with a zone stands for.
+
+    `words` are the other values of the option, named in the error.
+    """
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

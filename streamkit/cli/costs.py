@@ -1,4 +1,4 @@
-"""`streamkit cost`: what a fleet costs a month by its settings, and a day by its own counters."""
+"""`streamkit cost`: a fleet's cost a month from its settings, and a day from its own counters."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Describing: what `status`, `check` and `parked` print for people."""
+"""Describing: the text output of `status`, `check` and `parked`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 
 
 _NAMED = 5
-"""Shards that nobody reads which are named to people."""
+"""This many shards that no worker reads are named in the text output."""
 _SHOWN = 40
-"""Parked changes that are listed for people."""
+"""This many parked changes are listed in the text output."""
 
 
 def _role(worker: WorkerStatus) -> str:
@@ -31,7 +31,7 @@ def _role(worker: WorkerStatus) -> str:
 
 
 def describe_status(status: Status) -> None:
-    """Print where a consumer stands."""
+    """Print a consumer's status."""
     say(f"{status.consumer} on table {status.table}")
     if status.generation is None:
         say("no worker has run yet")
@@ -106,7 +106,7 @@ def _describe_losses(status: Status) -> None:
 
 
 def _not_looked_at(status: Status) -> list[str]:
-    """Say what the line about losses does not speak of."""
+    """Return what was not checked for losses."""
     if status.host == LAMBDA:
         return ["not looked at: the stream, of which the mapping's IteratorAge tells"]
     open_ = [shard for shard in status.shards if shard.state != "finished"]
@@ -160,7 +160,7 @@ def stems(depths: Sequence[int]) -> list[str]:
 
 
 def describe_inspection(found: Inspection) -> None:
-    """Print how an app fits its table."""
+    """Print whether an app fits its table."""
     facts = found.table
     keys = ", ".join(f"{name} ({kind})" for name, kind in facts.keys.items())
     say(f"app {found.app} on table {facts.name}")
@@ -192,7 +192,7 @@ def _handler_rows(found: Inspection) -> Iterator[tuple[str, ...]]:
 
 
 def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, HeldLane]) -> None:
-    """Print parked changes, lane by lane; the first of a lane with when it is tried next."""
+    """Print parked changes, queue by queue (lanes in the code); the first has its next try."""
     rows = [
         (
             change.lane,
@@ -231,7 +231,7 @@ def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, HeldLane]) -> 
 
 
 def _next_try(change: Parked, lane: HeldLane | None) -> tuple[str, str]:
-    """Return how often a change was tried since it was parked, and when it is tried next."""
+    """Return how often a change was tried since it was parked, and the time of its next try."""
     if lane is None or lane.head != change.position:
         return "-", "-"
     due = moment(lane.due) if lane.due else "at once"
@@ -241,8 +241,8 @@ def _next_try(change: Parked, lane: HeldLane | None) -> tuple[str, str]:
 def parked_fields(change: Parked, lane: HeldLane | None = None) -> dict[str, Any]:
     """Return a parked change in JSON's types, with its record if that was read.
 
-    With its lane, the first change of it has `due` (epoch seconds, null if stuck), `tries` and
-    `stuck`; those behind it have nulls.
+    If its parked queue (`lane`) is given, the first change of the queue has `due` (epoch seconds,
+    null if stuck), `tries` and `stuck`; the changes behind it have nulls.
     """
     fields: dict[str, Any] = msgspec.to_builtins(change)
     fields["record"] = msgspec.json.decode(change.record) if change.record else None
@@ -255,7 +255,7 @@ def parked_fields(change: Parked, lane: HeldLane | None = None) -> dict[str, Any
 
 
 def describe_reports(reports: Sequence[LaneReport], verb: str) -> None:
-    """Print what became of lanes."""
+    """Print the results for parked queues (lanes in the code)."""
     if not reports:
         say("nothing is parked there")
     for report in reports:

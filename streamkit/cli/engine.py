@@ -12,12 +12,12 @@ from streamkit.local.server import serve
 
 
 async def serve_engine(*, host: str, port: int, shards: int, seed: int | None) -> None:
-    """Serve a new, empty engine, and say how to reach it.
+    """Serve a new, empty engine, and print how to reach it.
 
     Args:
         host: the address to listen on.
-        port: 0 lets the system choose.
-        shards: of a new stream.
+        port: the port; 0 lets the system choose.
+        shards: the number of shards of a new stream.
         seed: makes shard ids, sequence numbers and event ids repeatable.
     """
     stop = anyio.Event()

@@ -1,7 +1,7 @@
-"""Exit codes, and what an error means for one. They are part of the interface: scripts rely on it.
+"""Exit codes, and the exit code of each error. They are part of the interface: scripts rely on it.
 
-In: whatever a command raised. Out: a message on stderr and an exit code. A traceback is shown only
-where somebody's code, the user's or streamkit's, is wrong.
+In: an error that a command raised. Out: a message on stderr and an exit code. A traceback is shown
+only if code, the user's or streamkit's, is wrong.
 """
 
 import sys
@@ -16,7 +16,7 @@ from streamkit.errors import ConfigurationError, NotBegun, RetentionLost
 
 _OURS = str(Path(__file__).parents[1])
 _WRAPPING = frozenset({"typer", "click", "anyio", "asyncio", "contextlib.py"})
-"""Folders of what stands between the command line and the work."""
+"""Libraries whose frames stand between the command line and the work."""
 
 _ADVICE = {
     "NoRegionError": ": export AWS_REGION, or name a profile that has one in AWS_PROFILE",
@@ -26,11 +26,11 @@ _ADVICE = {
     "EndpointConnectionError": ": check the network, AWS_REGION and the AWS_ENDPOINT_URL_*"
     " variables; is `streamkit local` running?",
 }
-"""What to do, by the SDK's names of errors that come before any answer of AWS."""
+"""Advice by the SDK's names of errors that happen before any answer of AWS."""
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
+    """The result of a command."""
 
     OK = 0
     UNEXPECTED = 1
@@ -47,7 +47,7 @@ class ExitCode(IntEnum):
 
 
 def report(error: Exception) -> ExitCode:
-    """Say on stderr what went wrong, and return the exit code for it."""
+    """Print the error on stderr, and return the exit code for it."""
     inner = _innermost(error)
     if isinstance(inner, AppNotLoaded):
         _say(str(inner))
@@ -69,14 +69,14 @@ def report(error: Exception) -> ExitCode:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Look through groups of one."""
+    """Return the error inside exception groups that hold only one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def _aws_text(error: Exception) -> str:
-    """Describe an error of the SDK; replies other than refusals may quote items."""
+    """Describe an SDK error; replies other than refusals may quote items, so they are not shown."""
     operation = getattr(error, "operation_name", None)
     if operation is None:
         name = type(error).__name__

@@ -1,4 +1,4 @@
-"""`streamkit explain`: what an app makes of one item."""
+"""`streamkit explain`: how an app sees one item."""
 
 from typing import TYPE_CHECKING, Annotated
 

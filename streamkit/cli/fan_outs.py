@@ -1,4 +1,4 @@
-"""`streamkit fan-outs`: list what is being fanned out, and cancel it."""
+"""`streamkit fan-outs`: list the fan-outs that are under way, and cancel one."""
 
 from typing import Annotated
 

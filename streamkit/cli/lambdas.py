@@ -1,4 +1,4 @@
-"""`streamkit lambda`: what an event source mapping needs to know of an app."""
+"""`streamkit lambda`: settings of an event source mapping that follow from an app."""
 
 from typing import Annotated
 

@@ -1,8 +1,8 @@
-"""Loading: from `MODULE:APP` on the command line to the user's `App`.
+"""Loading: `MODULE:APP` on the command line becomes the user's `App`.
 
-The current directory comes first on the import path, as with other tools. A module that is not
-there is told from one that raises while it is imported; the latter's traceback is the user's own,
-without the frames of this machinery.
+The current directory comes first on the import path, as with other tools. A missing module and a
+module that raises while it is imported give different errors. The traceback of the second shows
+the user's frames only.
 """
 
 import importlib
@@ -17,18 +17,18 @@ from streamkit.app import App
 from streamkit.errors import DeclarationError
 
 _REFUSING = (str(Path(__file__).parents[1]), str(Path(pydantic.__file__).parent), "<string>")
-"""Where the code is that says no to what an app declares; dataclasses are made of text."""
+"""Code in these places refuses wrong declarations; the code of dataclasses has no file."""
 
 
 class AppNotLoaded(Exception):
-    """The app could not be imported; the text says whose fault it is and shows it."""
+    """The app could not be imported; the text shows the wrong name or the failing code."""
 
 
 def load_app(name: str) -> App:
     """Import the app that `MODULE:APP` names, or the only one in `MODULE`.
 
     Raises:
-        AppNotLoaded: no such module or app, or the module raised.
+        AppNotLoaded: there is no such module or app, or the module raised.
     """
     module_name, _, attribute = name.partition(":")
     module = import_module(module_name)
@@ -55,7 +55,7 @@ def import_module(name: str) -> ModuleType:
     """Import a module, from the current directory first.
 
     Raises:
-        AppNotLoaded: it is not there, or raised.
+        AppNotLoaded: the module is not there, or raised.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -74,7 +74,7 @@ def import_module(name: str) -> ModuleType:
         raise AppNotLoaded(_user_traceback(name, error)) from None
     except DeclarationError as error:
         raise AppNotLoaded(f"error: {error}") from None
-    except Exception as error:  # noqa: BLE001 - whatever the user's module raises is its own
+    except Exception as error:  # noqa: BLE001 - the user's module may raise anything
         raise AppNotLoaded(_user_traceback(name, error)) from None
 
 
@@ -82,7 +82,7 @@ def import_demo(name: str) -> ModuleType:
     """Import the demo of a system, which is a folder of the package `handlers`.
 
     Raises:
-        AppNotLoaded: it is not there, and which ones are; or it raised.
+        AppNotLoaded: the demo is not there (the text lists those that are), or it raised.
     """
     try:
         return import_module(f"handlers.{name}.demo")
@@ -129,7 +129,7 @@ def _user_traceback(name: str, error: Exception) -> str:
 
 
 def _of_the_user(frames: TracebackType | None, error: Exception) -> int | None:
-    """Return how many frames to show: if streamkit or pydantic refuse a value, none of theirs."""
+    """Return how many frames to show; if streamkit or pydantic refuse a value, theirs are cut."""
     files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(frames)]
     users = [n for n, file in enumerate(files, 1) if not file.startswith(_REFUSING)]
     refusals = (ValueError, TypeError, pydantic.errors.PydanticUserError)

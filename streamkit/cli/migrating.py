@@ -1,7 +1,7 @@
-"""Running a migration from the command line: its process, its signals, and what is shown.
+"""Running a migration from the command line: its process, its signals, and its output.
 
-The first SIGTERM or SIGINT gives segments back at the next page and ends; the second ends at once.
-Either way nothing is lost: the same command goes on.
+The first SIGTERM or SIGINT releases the segments at the next page and ends; the second ends at
+once. In both cases nothing is lost: the same command continues the migration.
 """
 
 import json
@@ -37,7 +37,7 @@ _LINE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a process runs a migration: segments at once, a page's items, how long, what it shows."""
+    """How a process runs a migration: segments at once, items a page, how long, what it shows."""
 
     at_once: int = 4
     page: int = 200
@@ -48,7 +48,7 @@ class Manner:
 async def run_to_rest(
     app: App, aws: Aws, migration: Migration, settings: Settings, manner: Manner
 ) -> State:
-    """Run a migration until nothing happens by itself, or until a signal.
+    """Run a migration until it waits for an operator or is done, or until a signal.
 
     Raises:
         ConfigurationError: the table, the permissions or the definition are wrong.
@@ -87,8 +87,8 @@ async def _run(
 
 
 def exit_code_of(state: State) -> ExitCode:
-    """Return how a command ends that ran a migration."""
-    refused = state.phase == "soaking" and bool(state.note)  # contract has found something
+    """Return the exit code of a command that ran a migration."""
+    refused = state.phase == "soaking" and bool(state.note)  # `contract` was given up
     if state.phase == "blocked" or refused:
         return ExitCode.WAITS_FOR_PEOPLE
     if state.phase in RESTING:
@@ -97,7 +97,7 @@ def exit_code_of(state: State) -> ExitCode:
 
 
 async def _show(reader: ProgressReader, migration: str, manner: Manner) -> None:
-    """Show how far it is, until it is cancelled."""
+    """Show the progress until cancelled."""
     if manner.as_json or not is_rich():
         await show_lines(_looks(reader, migration, _LINE_SECONDS), as_json=manner.as_json)
     else:
@@ -105,7 +105,7 @@ async def _show(reader: ProgressReader, migration: str, manner: Manner) -> None:
 
 
 async def _looks(reader: ProgressReader, migration: str, every: float) -> AsyncIterator[Progress]:
-    """Look every so many seconds; into the stream, which has few readers to spare, less often."""
+    """Read the progress every `every` seconds; the stream less often, as it allows few readers."""
     lag: float | None = None
     rounds = max(1, round(_LINE_SECONDS / every))
     for number in count():
@@ -114,13 +114,13 @@ async def _looks(reader: ProgressReader, migration: str, every: float) -> AsyncI
         try:
             now = await reader.read(migration, lag=asked)
         except (*AwsError, StreamkitError):
-            continue  # the work goes on, and a look can wait
+            continue  # the work goes on; only this look failed
         lag = now.lag if asked else lag
         yield replace(now, lag=lag)
 
 
 async def show_lines(looks: AsyncIterator[Progress], *, as_json: bool) -> None:
-    """Print a line for each look."""
+    """Print a line for each progress."""
     async for now in looks:
         if as_json:
             say(json.dumps(now.to_dict()))
@@ -129,7 +129,7 @@ async def show_lines(looks: AsyncIterator[Progress], *, as_json: bool) -> None:
 
 
 async def show_live(looks: AsyncIterator[Progress]) -> None:
-    """Draw each look in the place of the one before."""
+    """Draw each progress in the place of the one before."""
     from rich.console import Group
     from rich.live import Live
     from rich.progress_bar import ProgressBar
@@ -143,5 +143,5 @@ async def show_live(looks: AsyncIterator[Progress]) -> None:
 
 
 def clock_text() -> str:
-    """Return what time it is, for lines that follow each other."""
+    """Return the time of day, for lines that follow each other."""
     return utc(int(SystemClock().time())).strftime("%H:%M:%S")

@@ -1,4 +1,4 @@
-"""`streamkit migrate errors`: items that a migration could not bring into the new shape."""
+"""`streamkit migrate errors`: the items that a migration could not transform."""
 
 from typing import TYPE_CHECKING, Annotated
 

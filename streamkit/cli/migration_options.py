@@ -1,4 +1,4 @@
-"""What the commands of migrations share: their app with its migrations, options, and limits."""
+"""Migration options: the migration commands share the loading of the app, options and limits."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ _LIMITS: dict[str, Any] = {
 
 
 def with_limits(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that limit what a migration takes; it takes them as `**limits`."""
+    """Give a command the options that limit a migration; the command takes them as `**limits`."""
     signature = inspect.signature(command)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     options = [
@@ -64,10 +64,10 @@ def with_limits(command: Callable[..., None]) -> Callable[..., None]:
 
 
 async def limit_of(app: "App", aws: "Aws", limits: Mapping[str, Any]) -> "Limit":
-    """Return the limits that were asked for; of two the smaller.
+    """Return the limits that were asked for; of two limits the smaller.
 
     Raises:
-        ConfigurationError: a share of a table that is paid for on demand.
+        ConfigurationError: a share was asked for, and the table has on-demand capacity.
     """
     from streamkit.migrate.commands import Limit, share_of
 
@@ -99,7 +99,7 @@ def app_with_migrations(name: str | None) -> "App":
     """Load an app, and the files of its migrations.
 
     Raises:
-        AppNotLoaded: it cannot be imported, or a file of a migration is wrong.
+        AppNotLoaded: the app cannot be imported, or the file of a migration is wrong.
     """
     from streamkit.cli.loading import AppNotLoaded
     from streamkit.cli.running import app_named

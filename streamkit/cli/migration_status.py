@@ -1,4 +1,4 @@
-"""`streamkit migrate status`: where an app's migrations are, once or again and again."""
+"""`streamkit migrate status`: the progress of an app's migrations, once or repeatedly."""
 
 from collections.abc import AsyncIterator
 
@@ -27,7 +27,7 @@ async def show_all(app: App, aws: Aws, *, as_json: bool) -> None:
 
 
 async def show_one(app: App, aws: Aws, number: str, *, as_json: bool) -> None:
-    """Print where one migration is."""
+    """Print the progress of one migration."""
     now = await ProgressReader(app, aws).read(number, lag=True)
     state = await (await open_book(app, aws)).read(number)
     if as_json:
@@ -39,7 +39,7 @@ async def show_one(app: App, aws: Aws, number: str, *, as_json: bool) -> None:
 async def watch_one(
     app: App, aws: Aws, number: str, every: float, looks: int | None, *, as_json: bool
 ) -> None:
-    """Look again and again: for ever, or so often."""
+    """Print the progress every `every` seconds: `looks` times, or for ever if that is None."""
     found = _looks(ProgressReader(app, aws), number, every, looks)
     if as_json or not is_rich():
         await show_lines(found, as_json=as_json)

@@ -1,8 +1,8 @@
 """`streamkit migrate` begin, join, pause, resume, limit, switch, contract, rollback: its steps.
 
-Each but `join` is one change of a migration's state, made once, by people. `join` changes nothing
-that people want and does the work, so it is what a supervisor starts, and starts again. `apply`,
-`switch`, `contract` and `rollback` join after their change, for people at a terminal.
+Each command but `join` makes one change of a migration's state, once, for an operator. `join` does
+the work and decides nothing, so a supervisor may start it, and start it again. `apply`, `switch`,
+`contract` and `rollback` join after their change, for people at a terminal.
 """
 
 from collections.abc import Awaitable, Callable
@@ -220,11 +220,11 @@ def contract(
     _step(app, number, contract_it, detach=detach, **manner)
 
 
-# -- the parts of it -------------------------------------------------------------------------------
+# -- parts of the commands -------------------------------------------------------------------------
 
 
 def _told(name: str, number: str, change: "Callable[[App, Aws], Awaitable[State]]") -> None:
-    """Change a state, and say what it is then."""
+    """Change a state and print the new one."""
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import limits_of, phase_of
     from streamkit.cli.printing import say
@@ -255,7 +255,7 @@ def _change_and_join(
     detach: bool = False,
     **manner: Any,
 ) -> None:
-    """Change a migration's state, work on it until it rests, and exit as that ends."""
+    """Change a migration's state, work on it until it rests, and exit with the code for that."""
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migrating import Manner, exit_code_of, run_to_rest
     from streamkit.cli.migration_views import phase_of

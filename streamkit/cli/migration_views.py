@@ -1,4 +1,4 @@
-"""How migrations are shown: plans, progress, verifications, errors; rich on a terminal."""
+"""The output of the migration commands: plans, progress, verifications, errors."""
 
 from collections.abc import Iterable, Sequence
 
@@ -91,7 +91,7 @@ def _print_diff(diff: Diff) -> None:
 
 
 def progress_line(now: Progress) -> str:
-    """Return a progress as one line."""
+    """Return the progress as one line."""
     parts = [f"{now.migration} {phase_of(now)}"]
     if now.share is not None:
         parts.append(f"{now.share:.1%} ±{now.share_error:.1%}")
@@ -115,14 +115,14 @@ def progress_line(now: Progress) -> str:
 
 
 def phase_of(now: Progress | State) -> str:
-    """Return the phase, and what people want of it."""
+    """Return the phase and what an operator asked for."""
     text = "pending" if now.phase == "new" else now.phase
     text += ", going back" if now.direction == "back" and now.phase != "rolled back" else ""
     return f"{text}, paused" if now.desired == "pause" else text
 
 
 def limits_of(state: State) -> str:
-    """Return what a migration may take, in words."""
+    """Return the limits of a migration in words."""
     limits = [
         f"{units} {limit:g} a second"
         for units, limit in (("WCU", state.max_writes), ("RCU", state.max_reads))
@@ -151,7 +151,7 @@ def _reason(reason: str) -> str:
 
 
 def describe_state(state: State, now: Progress) -> None:
-    """Print where one migration is."""
+    """Print the state of one migration."""
     for part in progress_line(now).split(" | "):
         say(part)
     if state.verified:

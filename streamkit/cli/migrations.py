@@ -1,4 +1,4 @@
-"""`streamkit migrate`: write, plan, run, watch, mend, verify and take back migrations."""
+"""`streamkit migrate`: write, plan, run, watch, repair, verify and roll back migrations."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

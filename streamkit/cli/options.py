@@ -1,7 +1,7 @@
 """Options that commands share, among them one for every setting of a worker.
 
-A setting's option, default, help and environment variable come from its declaration in
-`streamkit.settings`, so that they cannot drift apart.
+The option, default, help and environment variable of a setting come from its declaration in
+`streamkit.settings`, so they cannot contradict each other.
 """
 
 import inspect
@@ -42,7 +42,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_preset(given: dict[str, Any], **flags: bool) -> dict[str, Any]:
-    """Return what was given, with the preset that a flag of its name stands for.
+    """Return the options given, with the preset that a flag of the same name asks for.
 
     Raises:
         BadParameter: two presets were asked for.
@@ -59,7 +59,7 @@ def _option(name: str) -> inspect.Parameter:
     if isinstance(kind, types.UnionType):
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
-        kind = str  # the settings say which are allowed
+        kind = str  # the settings check which values are allowed
     option = typer.Option(
         f"--{name.replace('_', '-')}",
         envvar=f"STREAMKIT_{name.upper()}",
@@ -76,4 +76,4 @@ InFlightOption = Annotated[
     float,
     typer.Option("--in-flight", min=0, help="on Lambda: the longest time-out, in seconds"),
 ]
-"""How long a function may still run that has begun already."""
+"""The seconds that a function which has already begun may still run."""

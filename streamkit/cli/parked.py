@@ -24,7 +24,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _seconds(text: str) -> float:
-    """Read a duration such as `90s`, `15m`, `2h` or `30d`."""
+    """Return the seconds of a duration such as `90s`, `15m`, `2h` or `30d`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
     if match is None:
         raise typer.BadParameter("a number with s, m, h or d, such as 2h")
@@ -58,12 +58,13 @@ FILTERS: dict[str, Any] = {
         bool, typer.Option("--stuck", help="only what is not tried again on its own")
     ],
 }
-"""The options that say which lanes are meant. Entity, error and age are the first change's."""
+"""These options choose parked queues (called lanes in the code). Entity, error and age are those of
+the first change."""
 AllOption = Annotated[bool, typer.Option("--all", help="every lane")]
 
 
 def with_filters(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that choose lanes; it takes them as `**filters`."""
+    """Give a command the options that choose queues; the command takes them as `**filters`."""
     signature = inspect.signature(command)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     options = [
@@ -83,7 +84,7 @@ def with_filters(command: Callable[..., None]) -> Callable[..., None]:
 def _selection(
     filters: dict[str, Any], *, required: bool = False, every: bool = True
 ) -> "Selection":
-    """Turn the options into a selection; redrive and discard want one, or `--all`."""
+    """Turn the options into a selection; redrive and discard require one, or `--all`."""
     from streamkit.parked.lanes import Selection
 
     if required and not (every or any(filters.values())):
@@ -240,7 +241,7 @@ def discard(
 
 
 def _missing(filters: dict[str, Any], reports: "list[LaneReport]") -> bool:
-    """Name on stderr the lanes that were asked for by name, and about which nothing was done."""
+    """Name on stderr the queues that --lane named and that had nothing to do; True if any."""
     missing = sorted({*(filters["lane"] or ())} - {report.lane for report in reports})
     for lane in missing:
         typer.echo(f"lane {lane}: nothing is parked there (any more) that was asked for", err=True)

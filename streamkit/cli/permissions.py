@@ -1,4 +1,4 @@
-"""`streamkit iam`: the least-privilege policy of a host, computed from what the app registers."""
+"""`streamkit iam`: a host's least-privilege policy, computed from the app's declarations."""
 
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Host(Enum):
-    """Who a policy is for."""
+    """The host that a policy is for."""
 
     WORKER = "worker"
     LAMBDA = "lambda"

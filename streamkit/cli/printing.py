@@ -1,6 +1,6 @@
-"""Printing: results on stdout, as text for people or as JSON.
+"""Printing: results go to stdout, as text for people or as JSON.
 
-Tables and colours come from rich where it is installed and stdout is a terminal; else the same as
+Where rich is installed and stdout is a terminal, rich draws tables and colours; else the output is
 plain, aligned lines.
 """
 
@@ -15,7 +15,7 @@ from streamkit.clock import utc
 
 
 def say(text: str = "") -> None:
-    """Print a line, at once."""
+    """Print a line and flush it."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -38,12 +38,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def is_rich() -> bool:
-    """Whether output goes to a person's terminal and rich is there to make it pretty."""
+    """Return True if stdout is a terminal and rich is installed."""
     return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
 
 
 def seconds(value: float | None) -> str:
-    """Write a duration the way people say it."""
+    """Return a duration as text for people."""
     if value is None:
         return "?"
     if value < 120:
@@ -54,7 +54,7 @@ def seconds(value: float | None) -> str:
 
 
 def moment(at: int) -> str:
-    """Write epoch seconds as a moment in UTC."""
+    """Return epoch seconds as text, in UTC."""
     when: datetime = utc(at)
     return when.strftime("%Y-%m-%d %H:%M:%S")
 

@@ -77,7 +77,7 @@ def run() -> None:
 
     try:
         program()
-    except Exception as error:  # noqa: BLE001 - the last place to say what went wrong
+    except Exception as error:  # noqa: BLE001 - the last place to report an error
         sys.exit(int(report(error)))
 
 

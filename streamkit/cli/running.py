@@ -1,4 +1,4 @@
-"""Running: from a synchronous command to async work, with the apps and settings it names."""
+"""Running: a synchronous command runs async work, with the apps and settings that it names."""
 
 from collections.abc import Awaitable, Callable
 from tomllib import TOMLDecodeError
@@ -27,9 +27,9 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def with_aws(work: Callable[[Aws], Awaitable[T]]) -> T:
-    """Run async work with open clients, configured as the AWS SDK always is.
+    """Run async work with open clients, configured by the usual means of the AWS SDK.
 
-    Results go to stdout; of logs only errors are shown, unless the settings ask for more.
+    Results go to stdout. Only errors are logged, unless the settings ask for more.
     """
     chosen = settings()
     asked = "log_level" in chosen.model_fields_set
@@ -44,9 +44,9 @@ def with_aws(work: Callable[[Aws], Awaitable[T]]) -> T:
 
 
 async def reach(aws: Aws) -> None:
-    """Check that DynamoDB answers: a worker would wait for ever for a service that is not there.
+    """Check that DynamoDB answers, because a worker would wait for ever for a missing service.
 
-    Any answer will do, a refusal too; what is allowed is found out later.
+    Any answer is enough, a refusal too; permissions are checked later.
 
     Raises:
         BotoCoreError: an endpoint cannot be reached, or there is no region or no credentials.
@@ -60,7 +60,7 @@ async def reach(aws: Aws) -> None:
 
 
 def apps_named(names: list[str] | None) -> list[App]:
-    """Load apps by name, or the one of the settings.
+    """Load apps by name; without names, load the app that the settings name.
 
     Raises:
         AppNotLoaded: one of them cannot be imported.
@@ -75,10 +75,10 @@ def apps_named(names: list[str] | None) -> list[App]:
 
 
 def app_named(name: str | None, listener: str | None = None) -> App:
-    """Load one app by name, or the one of the settings; or a listener of it.
+    """Load one app by name, or the app that the settings name; or return a listener of it.
 
     Raises:
-        AppNotLoaded: it cannot be imported.
+        AppNotLoaded: the app cannot be imported.
     """
     apps = apps_named((name or "").split())
     if len(apps) != 1:
@@ -93,14 +93,14 @@ def app_named(name: str | None, listener: str | None = None) -> App:
 
 
 _MEANT = {"extra_forbidden": "no such setting; see [tool.streamkit] in pyproject.toml"}
-"""What pydantic says in words of its own."""
+"""Our words for errors of pydantic, by its name of the error."""
 
 
 def settings(**given: Any) -> Settings:
-    """Read the settings; what is given wins over the environment and pyproject.toml.
+    """Read the settings; arguments win over the environment and pyproject.toml.
 
     Raises:
-        BadParameter: one of them is unknown or makes no sense, or the file is no TOML.
+        BadParameter: a setting is unknown or not valid, or the file is not valid TOML.
     """
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
@@ -124,5 +124,5 @@ def set_up_logs(chosen: Settings, level: str) -> None:
 
 
 def exit_with(code: ExitCode) -> NoReturn:
-    """End the command."""
+    """End the command with this exit code."""
     raise typer.Exit(int(code))

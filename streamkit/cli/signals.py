@@ -1,7 +1,7 @@
 """Signals: the first SIGTERM or SIGINT asks for a graceful end, the second ends the process.
 
-They are taken as plain signals, not through the event loop, so that the second one works even
-while a handler of the user's blocks the loop.
+They are handled as plain signals, not through the event loop, so that the second one works even
+while a user's handler blocks the loop.
 """
 
 import asyncio
@@ -19,10 +19,11 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM end the process at once with its own exit code, as SIGINT does anyway.
+    """Make SIGTERM end the process at once with its own exit code, as SIGINT does anyway.
 
-    Left to itself it would kill: an orchestrator would see a crash, and the first process of a
-    container would ignore it. Nothing is held yet while modules are imported, nor by commands.
+    Unhandled, SIGTERM would kill the process: an orchestrator would see a crash, and the first
+    process of a container would ignore it. During imports and commands the process holds nothing
+    that it would have to release.
     """
 
     def received(_number: int, _frame: FrameType | None) -> None:
@@ -57,6 +58,6 @@ def graceful(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _end() -> None:
-    """End here: what is not committed is read again by the next worker."""
+    """End the process here; the next worker reads uncommitted changes again."""
     sys.stderr.flush()
     os._exit(int(ExitCode.INTERRUPTED))

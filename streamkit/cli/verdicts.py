@@ -1,4 +1,4 @@
-"""Verdicts: whether a status is fine, for scripts; what is not known is not fine."""
+"""Verdicts: scripts learn whether a status is fine; an unknown fact is not fine."""
 
 from collections.abc import Iterator
 from typing import NoReturn
@@ -15,7 +15,7 @@ from streamkit.operating.status import Status
 
 
 def exit_by(app: App, status: Status) -> NoReturn:
-    """End `status --exit-code`, with the reasons on stderr."""
+    """End `status --exit-code`: print the reasons on stderr and exit with the code."""
     alive = with_aws(lambda aws: is_alive(app, aws, settings().lease))
     code, reasons = verdict(status, alive=alive)
     for reason in reasons:
@@ -24,11 +24,11 @@ def exit_by(app: App, status: Status) -> NoReturn:
 
 
 def verdict(status: Status, *, alive: bool) -> tuple[ExitCode, list[str]]:
-    """Return how `status --exit-code` exits, and why; the worst reason decides, all are named.
+    """Return the exit code of `status --exit-code`, and all reasons; the worst reason decides.
 
     Args:
-        status: of the consumer.
-        alive: whether a worker beats, found by watching; nothing is concluded from clocks.
+        status: the consumer's status.
+        alive: whether a worker's heartbeat was seen to change; clocks are not compared.
     """
     if status.generation is None:
         return ExitCode.PROBLEMS, ["no worker has run yet"]

@@ -1,13 +1,13 @@
-"""The watchdog of a process: it ends one whose event loop stands still, so that it is replaced.
+"""The watchdog of a process ends it when its event loop is blocked, so that it is replaced.
 
-A `def` handler that never returns, or a blocking call in an `async def` one, stops the loop and
-with it everything else, the heartbeat too: the others have taken the shards long before. What is
-left is a process that looks alive, to be ended.
+A `def` handler that never returns, or a blocking call in an `async def` handler, stops the loop and
+with it everything else, the heartbeat too. Other workers have taken its shards long before. The
+process left behind looks alive, and must be ended.
 
-In: the running loop. Out: nothing, as long as it runs. On failure: the stacks of all threads on
-stderr (lines of code, never values), the event `process.blocked`, exit code 70. Code that never
-lets go of the interpreter lock, as a regular expression may, stops this thread, too: then the
-process only loses its shards.
+In: the running loop. Out: nothing, as long as the loop runs. On failure: the stacks of all threads
+on stderr (lines of code, never values), the event `process.blocked`, exit code 70. Code that never
+releases the interpreter lock, as a regular expression may, stops this thread too; then the process
+only loses its shards.
 """
 
 import asyncio
@@ -25,21 +25,22 @@ from streamkit.settings import Settings
 log = get_logger("streamkit.process")
 
 _QUESTIONS = 20
-"""Questions in a row that the loop leaves unanswered before it counts as blocked."""
+"""The loop counts as blocked after this many unanswered questions in a row."""
 _STALLED = 2
-"""And after how many of them its pause is worth a line in the log."""
+"""After this many unanswered questions, the pause is logged."""
 _LAST_WORDS_SECONDS = 5.0
-"""For writing them: stderr may be a full pipe, and the logger locked by the thread that hangs."""
+"""The time for the last output: stderr may be a full pipe, and the thread that hangs may hold the
+logger's lock."""
 
 
 def blocked_seconds(settings: Settings) -> float:
-    """Return for how long a loop may stand still; by then nobody waits for its shards any more."""
+    """Return for how many seconds a loop may be blocked; by then other workers have its shards."""
     return max(30.0, 4 * settings.lease)
 
 
 @contextmanager
 def watch_loop(limit_seconds: float) -> Iterator[None]:
-    """End the process if the running loop stands still for so long within the block."""
+    """End the process if the running loop is blocked for `limit_seconds` within the block."""
     over = threading.Event()
     arguments = (asyncio.get_running_loop(), over, limit_seconds)
     thread = threading.Thread(target=_watch, args=arguments, name="watchdog", daemon=True)
@@ -52,16 +53,16 @@ def watch_loop(limit_seconds: float) -> Iterator[None]:
 
 
 def _watch(loop: asyncio.AbstractEventLoop, over: threading.Event, limit_seconds: float) -> None:
-    """Ask the loop again and again.
+    """Ask the loop repeatedly for an answer.
 
-    Questions are counted, not seconds: a process that was frozen as a whole is not blocked.
+    Questions are counted, not seconds, because a process that was frozen as a whole is not blocked.
     """
     answered, unanswered = threading.Event(), 0
     answered.set()
     pause = limit_seconds / _QUESTIONS
     while not over.wait(pause):
         if answered.is_set():
-            if unanswered >= _STALLED:  # said afterwards: until then the loop may hold the logger
+            if unanswered >= _STALLED:  # logged afterwards: before, the loop may hold the logger
                 log.warning("process.stalled", seconds=round(unanswered * pause))
             answered.clear()
             unanswered = 0

@@ -1,7 +1,8 @@
-"""Watching: a status again and again, until it is interrupted.
+"""Watching: a status is shown repeatedly, until it is interrupted.
 
-In: what reads a status. Out: on a terminal with rich one picture that changes, else a line for each
-look, or JSON, one line each. On failure: as a single look would; what was shown stays.
+In: a function that reads a status. Out: with rich on a terminal one display that is updated, else a
+line for each status, as text or as JSON. An error ends it as it ends a single look; earlier output
+stays.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ Look = Callable[[], Awaitable[Status]]
 
 
 async def watch_status(look: Look, every: float, looks: int | None, *, as_json: bool) -> None:
-    """Look every so many seconds; for ever, or so often."""
+    """Show the status every `every` seconds: `looks` times, or for ever if that is None."""
     if as_json:
         async for status in _looks(look, every, looks):
             say(json.dumps(status.to_dict(), default=str, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""`streamkit worker`: apps and their listeners in one process, until a signal or until idle."""
+"""`streamkit worker`: apps and their listeners run in one process until a signal or until idle."""
 
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -37,14 +37,15 @@ async def run_workers(
     until_idle: bool,
     blocked_after: float | None = None,
 ) -> ExitCode:
-    """Run a worker for each app and listener, and return how the process ends.
+    """Run a worker for each app and listener, and return the exit code of the process.
 
-    When one fails the others drain, and its error is raised. `blocked_after` is for how many
-    seconds the event loop may stand still, if not for as long as follows from the settings.
+    When one worker fails, the rest drain, and its error is raised. `blocked_after` is how many
+    seconds the event loop may be blocked; None takes the number that follows from the settings.
 
     Returns:
-        INTERRUPTED if they were stopped before they had drained, or, with `until_idle`, before they
-        were idle; PROBLEMS or PAUSED if they were idle, and changes are parked or were not read.
+        INTERRUPTED if the workers were stopped before they had drained or, with `until_idle`,
+        before they were idle; PROBLEMS if they were idle and changes are parked; PAUSED if they
+        were idle and a pause kept changes unread.
 
     Raises:
         ConfigurationError: an app does not fit its table, or may not use it.
@@ -77,7 +78,7 @@ class _Process:
 
     @property
     def errors(self) -> list[Exception]:
-        """What ended workers, raised when the others have drained."""
+        """Return the errors that ended workers; they are raised once the rest has drained."""
         return self._workers.errors if self._workers is not None else []
 
     def interrupt(self) -> None:
@@ -89,7 +90,7 @@ class _Process:
             self._workers.stop()
 
     async def run(self, *, until_idle: bool) -> ExitCode:
-        """Run all workers, and return how that ended; draining ends with the grace period.
+        """Run all workers, and return the exit code; draining ends with the grace period.
 
         Raises:
             BotoCoreError: an endpoint cannot be reached, or there is no region or no credentials.
@@ -112,7 +113,7 @@ class _Process:
             return await self._unfinished(aws)
 
     async def _unfinished(self, aws: Aws) -> ExitCode:
-        """Look at what idle workers have left: an idle stream does not mean that all is done."""
+        """Check what idle workers have left; an idle stream does not mean that all is done."""
         left = [await read_remaining(app, aws) for app in consumers_of(self._apps)]
         for one in left:
             if one.parked or one.paused:

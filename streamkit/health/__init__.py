@@ -1,5 +1,5 @@
-"""Health: what a worker's process says of itself over HTTP: probes, metrics and a page for people.
+"""Health: a worker's process answers over HTTP with probes, metrics and a status page.
 
-`server` speaks the little HTTP that this takes, `site` knows the paths, `checks` decides on the
-probes, `page` draws. None of it shows item data.
+`server` speaks the small part of HTTP needed here, `site` knows the paths, `checks` decides the
+probes, `page` renders the page. None of it shows item data.
 """

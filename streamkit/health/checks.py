@@ -1,10 +1,10 @@
 """Checks: whether a process is alive, and whether it is ready. Pure.
 
-*Alive* means that a restart would not help; *ready* that its consumers are served: each has looked
-at its fleet, reads its shards or stands by for a newer roll-out, can read the stream, is not too
-far behind, knows of no shard that nobody reads, and has not halted for records that may have been
-lost. A paused consumer is ready: it does what it was told, and how long it may do so is what the
-metrics say.
+*Alive* means that a restart would not help. *Ready* means that the consumers are served: each has
+looked at its fleet, reads its shards or stands by for a newer roll-out, can read the stream, is not
+too far behind, knows of no shard that no worker reads, and has not halted for records that may have
+been lost. A paused consumer is ready, because it was told to pause; the metrics show for how long
+it may stay paused.
 """
 
 import math
@@ -17,18 +17,18 @@ from streamkit.running.standing import Standing
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a check: `reasons` are why not."""
+    """The outcome of a check: `reasons` say why it failed."""
 
     reasons: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether there is nothing to complain of."""
+        """Return True if there are no reasons against it."""
         return not self.reasons
 
 
 def alive(standings: Sequence[Standing]) -> Verdict:
-    """Say whether the process does anything at all: that it answers says that its loop runs."""
+    """Judge whether the process works at all; its answer alone proves that its loop runs."""
     if standings and all(standing.state == "ended" for standing in standings):
         return Verdict(("every worker has ended",))
     return Verdict()
@@ -37,13 +37,13 @@ def alive(standings: Sequence[Standing]) -> Verdict:
 def ready(
     standings: Sequence[Standing], errors: Iterable[Exception], lag_max: float, *, draining: bool
 ) -> Verdict:
-    """Say whether every consumer of the process is served.
+    """Judge whether every consumer of the process is served.
 
     Args:
-        standings: of its workers; empty while it starts.
-        errors: what has ended workers.
+        standings: the state of its workers; empty while the process starts.
+        errors: the errors that ended workers.
         lag_max: how many seconds a consumer may be behind; 0 for any number.
-        draining: whether it was asked to end.
+        draining: whether the process was asked to end.
     """
     reasons = ["records may have been lost" for e in errors if isinstance(e, RetentionLost)]
     reasons += [f"ended by {type(e).__name__}" for e in errors if not isinstance(e, RetentionLost)]

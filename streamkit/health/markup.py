@@ -1,6 +1,6 @@
-"""Markup: HTML that cannot be broken by what it shows. Pure.
+"""Markup: HTML that its contents cannot break. Pure.
 
-Whatever is put into an element is escaped, unless it is an element itself.
+Everything put into an element is escaped, unless it is an element itself.
 """
 
 import math
@@ -15,12 +15,12 @@ class Markup(str):
 
 
 Child = str | float | None
-"""What an element may hold: text, a number, another element; nothing is left out."""
+"""An element may hold text, a number or another element; None is left out."""
 
 _VOID = frozenset({"meta"})
 
 UNKNOWN = "\u2013"
-"""A dash, for what is not known or does not apply."""
+"""A dash stands for a value that is not known or does not apply."""
 
 
 def element(name: str, /, *children: Child, **attributes: str | None) -> Markup:
@@ -36,7 +36,7 @@ def element(name: str, /, *children: Child, **attributes: str | None) -> Markup:
 
 
 def together(children: Iterable[Child]) -> Markup:
-    """Return things one after the other."""
+    """Return the children one after the other."""
     return Markup("".join(_text(child) for child in children if child is not None))
 
 
@@ -47,7 +47,7 @@ def _text(child: str | float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Say a duration as people do, in its two largest units; a dash if it is not known."""
+    """Return a duration as text in its two largest units; a dash if it is not known."""
     if seconds is None or math.isnan(seconds):
         return UNKNOWN
     if seconds < 60:

@@ -1,7 +1,7 @@
-"""The status page: a worker's consumers as a person reads them. Pure; HTML without scripts.
+"""The status page: a worker's consumers, for people to read. Pure; HTML without scripts.
 
-In: views. Out: text. It shows names of the app and of streamkit, numbers and states: of items
-nothing but how many. Everything is escaped. A browser comes back for the next one by itself.
+In: views. Out: text. The page shows names of the app and of streamkit, numbers and states; of items
+only how many. Everything is escaped. A browser reloads the page by itself.
 """
 
 import math
@@ -27,7 +27,7 @@ _RETENTION_WARN_SECONDS = 6 * 3600
 
 @dataclass(frozen=True, slots=True)
 class HandlerView:
-    """One handler, with what it did in this process; `mean` is in seconds."""
+    """One handler and its numbers in this process; `mean` is in seconds."""
 
     handler: Handler
     runs: int
@@ -37,7 +37,7 @@ class HandlerView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One consumer: what this process knows, and what the table says, if it could be read."""
+    """One consumer: what this process knows, and what the table holds, if it could be read."""
 
     standing: Standing
     handlers: Sequence[HandlerView]
@@ -49,7 +49,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What holds for the process; `at` says when the table was read, for people."""
+    """The facts of the process; `at` is the time when the table was read, as text."""
 
     version: str
     worker: str
@@ -192,7 +192,7 @@ def _shard(shard: ShardStatus, standing: Standing) -> Markup:
 
 
 def short(name: str) -> str:
-    """Return a name's end: shards and workers differ there."""
+    """Return the end of a name, because the names of shards and workers differ there."""
     return name if len(name) <= _NAME_MAX else f"…{name[1 - _NAME_MAX :]}"
 
 

@@ -1,8 +1,8 @@
 """A server for probes, scrapers and browsers: GET and HEAD, one request a connection.
 
-In: an address, and what answers paths. Out: replies. Whoever connects is not trusted: a request
-has little time and little room, the number of connections is bounded, and no body is read. On
-failure of what answers: 500, and the kind of the error in the log.
+In: an address, and the function that answers paths. Out: replies. Clients are not trusted: time and
+size of a request are limited, the number of connections is bounded, and no body is read. If the
+function fails, the reply is 500, and the kind of the error is logged.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from streamkit.observe.logger import get_logger
 log = get_logger("streamkit.health")
 
 REQUEST_SECONDS = 5.0
-"""For sending a request, and for taking the reply."""
+"""The time for a client to send a request, and again to take the reply."""
 ANSWER_SECONDS = 20.0
-"""For making the reply."""
+"""The time for making the reply."""
 _HEAD_BYTES = 8192
 _CONNECTIONS_MAX = 64
 _TEXT = "text/plain; charset=utf-8"
@@ -27,7 +27,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What to answer; `policy` is a Content-Security-Policy."""
+    """A reply; `policy` is a Content-Security-Policy."""
 
     status: int
     body: str
@@ -35,7 +35,7 @@ class Reply:
     policy: str = "default-src 'none'"
 
     def encode(self, *, head_only: bool = False) -> bytes:
-        """Return the bytes to send; the length is that of the body, sent or not."""
+        """Return the bytes to send; Content-Length counts the body, even if it is not sent."""
         body = self.body.encode()
         lines = [
             f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}",
@@ -53,7 +53,7 @@ class Reply:
 
 
 Answer = Callable[[str], Awaitable[Reply]]
-"""Answers a path, without its query."""
+"""A function that answers a path, given without its query."""
 
 
 class _BadRequest(Exception):
@@ -64,11 +64,11 @@ class _BadRequest(Exception):
 
 @asynccontextmanager
 async def serving(address: str, answer: Answer) -> AsyncIterator[tuple[str, int]]:
-    """Serve within the block; yields the host and port that it listens on.
+    """Serve within the block; yield the host and port that it listens on.
 
     Raises:
-        ValueError: the address is none.
-        OSError: it cannot be listened on.
+        ValueError: the text is not an address.
+        OSError: the server cannot listen on the address.
     """
     host, port = read_address(address)
     connections = _Connections(answer)
@@ -100,13 +100,13 @@ class _Connections:
             with suppress(OSError, TimeoutError):
                 await self._serve(reader, writer)
         except asyncio.CancelledError:
-            pass  # the server ends; nobody waits for this task
+            pass  # the server ends, and nothing waits for this task
         finally:
             self._open.discard(task)
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
 
     async def end(self) -> None:
-        """Break off what is open."""
+        """Cancel the open connections."""
         for task in self._open:
             task.cancel()
         if self._open:
@@ -131,7 +131,7 @@ class _Connections:
                 return await self._answer(path)
         except TimeoutError:
             return _plain(HTTPStatus.SERVICE_UNAVAILABLE)
-        except Exception:  # whatever it is, probes go on
+        except Exception:  # one failed page must not end the probes
             log.exception("health.failed", path=path)
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
 
@@ -144,8 +144,8 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str]:
     """Return method and path.
 
     Raises:
-        _BadRequest: it is no request, too long, or of another method.
-        ConnectionError: the other side went away.
+        _BadRequest: it is not a request, is too long, or has another method.
+        ConnectionError: the client closed the connection.
     """
     try:
         head = await reader.readuntil(b"\r\n\r\n")

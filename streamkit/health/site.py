@@ -1,12 +1,12 @@
-"""The site: what answers which path.
+"""The site: it answers each path of the health server.
 
     /livez    200 while the process does its work; else a restart may help
     /readyz   200 when every consumer is served; else 503 with the reasons, a line each
     /metrics  Prometheus' text format
-    /         the status page, read from the table at most every few seconds, however many look
+    /         the status page; the table is read at most every few seconds, however many clients ask
 
-In: the workers of a process. Out: replies. On failure of AWS: the page says so, and shows what is
-known without it.
+In: the workers of a process. Out: replies. If AWS fails, the page says so and shows what is known
+without it.
 """
 
 from collections.abc import Sequence
@@ -37,17 +37,17 @@ from streamkit.workers import Workers
 log = get_logger("streamkit.health")
 
 KEPT_SECONDS = 5.0
-"""How old what the page shows of the table may be."""
+"""The page shows data of the table that is at most this old."""
 _READ_SECONDS = 10.0
 
 
 class Site:
-    """Answers for one process. Until `attach` it is one that starts.
+    """Answer for one process; until `attach` is called, the process is shown as starting.
 
     Args:
-        registry: what `/metrics` shows.
+        registry: the metrics that `/metrics` shows.
         lag_max: seconds that a consumer may be behind and still be ready; 0 for any number.
-        clock: labels the page.
+        clock: the time shown on the page.
     """
 
     def __init__(self, registry: Registry, lag_max: float, clock: Clock | None = None) -> None:
@@ -111,7 +111,7 @@ class Site:
                     spending = await _spending(app, aws)
                     migrations = await list_migrations(app, aws, clock=self._clock)
                 trouble = ""
-            except Exception as error:  # noqa: BLE001 - whatever it is, the rest is shown
+            except Exception as error:  # noqa: BLE001 - after any error the rest is shown
                 trouble = _kind(error)
                 name = app.name
                 log.often("health.unread", level="warning", by=name, consumer=name, error=trouble)
@@ -136,11 +136,11 @@ def _verdict(verdict: Verdict) -> Reply:
 
 
 def _kind(error: Exception) -> str:
-    """Name what went wrong; texts of services and handlers may quote items."""
+    """Return the kind of an error, not its text: services and handlers may quote items there."""
     return name_of(error) if hasattr(error, "response") else type(error).__name__
 
 
 async def _spending(app: App, aws: Aws) -> Spending | None:
-    """Return what one consumer's workers use, a listener's included."""
+    """Return the units that one consumer's workers use; the consumer may be a listener."""
     found = await read_spending(app, aws)
     return next((one for one in found if one.consumer == app.name), None)

@@ -1,4 +1,4 @@
-"""Style: how the status page looks, on a phone, a screen, by day and by night."""
+"""Style: the style sheet of the status page, for phones and screens, light and dark."""
 
 import base64
 import hashlib

@@ -1,6 +1,6 @@
 """DynamoDB and DynamoDB Streams in memory, for development and tests.
 
-`Engine` answers what travels on the wire; nothing here knows the rest of streamkit.
+`Engine` answers requests in wire form; no module here imports the rest of streamkit.
 """
 
 from streamkit.local.engine import CallRecord, Engine

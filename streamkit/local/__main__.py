@@ -1,7 +1,7 @@
-"""`python -m streamkit.local`: the engine as a process of its own.
+"""`python -m streamkit.local` runs the engine as a process of its own.
 
-It prints the endpoint URL as its first line, so that whoever started it with port 0 learns the
-port, and serves until SIGINT or SIGTERM. Nothing is kept afterwards.
+It prints the endpoint URL as its first line, so that a program that started it with port 0 learns
+the port. It serves until SIGINT or SIGTERM. Nothing is kept afterwards.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from streamkit.local.server import serve
 async def run(
     *, host: str = "127.0.0.1", port: int = 0, shards: int = 1, seed: int | None = None
 ) -> None:
-    """Serve a new engine until a signal says stop.
+    """Serve a new engine until a stop signal arrives.
 
     Args:
         host: the address to listen on.
-        port: 0 lets the system choose.
+        port: the port; 0 lets the system choose.
         shards: how many shards a new stream has.
         seed: makes shard ids, sequence numbers and event ids repeatable.
     """

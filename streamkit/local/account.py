@@ -1,4 +1,4 @@
-"""Operations about the account: what clients ask for in passing. The answers are constants."""
+"""Operations about the account, which some clients call. The answers are constants."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,13 +14,13 @@ _MOST_TABLE_UNITS = 40_000
 
 
 def describe_endpoints(engine: "Engine", _payload: Payload) -> Payload:
-    """`DescribeEndpoints`."""
+    """Carry out `DescribeEndpoints`."""
     address = f"dynamodb.{engine.region}.amazonaws.com"
     return {"Endpoints": [{"Address": address, "CachePeriodInMinutes": 1440}]}
 
 
 def describe_limits(_engine: "Engine", _payload: Payload) -> Payload:
-    """`DescribeLimits`: the quotas of a new account, which are not enforced here."""
+    """Carry out `DescribeLimits`: the quotas of a new account, which are not enforced here."""
     return {
         "AccountMaxReadCapacityUnits": _MOST_UNITS,
         "AccountMaxWriteCapacityUnits": _MOST_UNITS,
@@ -30,7 +30,7 @@ def describe_limits(_engine: "Engine", _payload: Payload) -> Payload:
 
 
 def describe_continuous_backups(engine: "Engine", payload: Payload) -> Payload:
-    """`DescribeContinuousBackups`: there are no backups."""
+    """Carry out `DescribeContinuousBackups`: there are no backups."""
     required(payload, "TableName")
     described_table(engine, payload["TableName"], code="TableNotFoundException")
     return {

@@ -1,8 +1,8 @@
 """DynamoDB's numbers: decimal, 38 significant digits, magnitude 1E-130 to 9.99...E+125.
 
-A number travels as a string. `canonical_number` gives the one string that DynamoDB would return
-for it (no exponent, no leading or trailing zeros), so that equal numbers are equal strings.
-Arithmetic is exact within 38 digits and refuses what does not fit, as the service does.
+A number travels as a string. `canonical_number` returns the string that DynamoDB would return for
+it (no exponent, no leading or trailing zeros), so that equal numbers are equal strings.
+Arithmetic is exact within 38 digits and refuses results that do not fit, as the service does.
 """
 
 import re
@@ -22,7 +22,7 @@ _EXACT = Context(prec=400, rounding=ROUND_HALF_EVEN, Emax=999_999, Emin=-999_999
 
 
 def canonical_number(text: str) -> str:
-    """Return the one string for this number; raise `ApiError` when it is not a valid number."""
+    """Return the canonical string of a number; raise `ApiError` when it is not a valid number."""
     if _PLAIN(text):
         return text
     return _canonical(text)
@@ -36,13 +36,13 @@ def _canonical(text: str) -> str:
     mantissa, _, exponent = text.lower().partition("e")
     shift = int(exponent or 0)
     if abs(shift) > _FAR:
-        # Beyond what Decimal itself takes: too large or too small, unless it is zero.
+        # Decimal itself cannot hold it: the number is too large or too small, unless it is zero.
         shift = 0 if not mantissa.strip("+-0.") else (_FAR if shift > 0 else -_FAR)
     return plain(Decimal(f"{mantissa}e{shift}"))
 
 
 def plain(number: Decimal) -> str:
-    """Write a finite decimal in canonical form; raise `ApiError` when it does not fit."""
+    """Return a finite decimal in canonical form; raise `ApiError` when it does not fit."""
     sign, digits, scale = number.as_tuple()
     exponent = int(scale)
     text = "".join(map(str, digits)).lstrip("0")
@@ -76,12 +76,12 @@ def _place_point(digits: str, exponent: int) -> str:
 
 
 def add_numbers(left: str, right: str) -> str:
-    """The canonical sum of two numbers."""
+    """Return the canonical sum of two numbers."""
     if left.isdigit() and right.isdigit() and len(left) < DIGITS and len(right) < DIGITS:
         return str(int(left) + int(right))  # a count
     return plain(_EXACT.add(Decimal(left), Decimal(right)))
 
 
 def subtract_numbers(left: str, right: str) -> str:
-    """The canonical difference of two numbers."""
+    """Return the canonical difference of two numbers."""
     return plain(_EXACT.subtract(Decimal(left), Decimal(right)))

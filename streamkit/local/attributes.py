@@ -1,9 +1,9 @@
 """Attribute values as they travel on the wire: their types, validation and canonical form.
 
 An item is `{"name": {"S": "x"}}`, and it is never changed once it is stored: an update builds a
-new one and shares what it leaves alone. `canonical` is the gate to the engine; past it every
-value is well formed, numbers have one spelling and binaries one encoding, so nobody else checks.
-The messages are the service's own.
+new item, which shares the unchanged values. `canonical` is the gate to the engine. Behind it every
+value is well formed, numbers have one spelling and binaries one encoding, so no other code checks
+them. The messages are the service's own.
 """
 
 from base64 import b64decode, b64encode
@@ -33,7 +33,7 @@ def canonical_item(item: Item) -> Item:
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse names that no attribute can have, at the top of an item or in a map."""
+    """Refuse names that no attribute can have, at the top level of an item or in a map."""
     for name in names:
         complaint = name_complaint(name)
         if complaint:
@@ -41,7 +41,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def name_complaint(name: str) -> str | None:
-    """What is wrong with the name of an attribute, if anything."""
+    """Return what is wrong with the name of an attribute; None if it is valid."""
     if not name:
         return "Empty attribute name"
     if len(name) > _SURELY_FITS and len(name.encode()) > _MOST_NAME_BYTES:
@@ -52,7 +52,8 @@ def name_complaint(name: str) -> str | None:
 def canonical(value: AttributeValue) -> AttributeValue:
     """Validate one attribute value and return it in canonical form.
 
-    The very same dict comes back when it already is canonical, so the caller must not change it.
+    A value that already is canonical is returned as the same dict, so the caller must not change
+    it.
 
     Raises:
         ApiError: ValidationException or SerializationException, with DynamoDB's message.
@@ -132,7 +133,7 @@ def _check_depth(raw: Any, depth: int) -> None:
 
 
 def nesting_error() -> ApiError:
-    """The refusal of a document nested deeper than 32 levels."""
+    """Return the refusal of a document nested deeper than 32 levels."""
     return validation(
         "Nesting Levels have exceeded supported limits: Attributes in the item have nested "
         "levels beyond supported limit"
@@ -140,7 +141,7 @@ def nesting_error() -> ApiError:
 
 
 def nesting(value: AttributeValue) -> int:
-    """How many levels a canonical value spans: 1 for anything but a non-empty map or list."""
+    """Return the levels of a canonical value: 1 for anything but a non-empty map or list."""
     ((kind, raw),) = value.items()
     if kind == "M":
         return 1 + max(map(nesting, raw.values()), default=0)

@@ -1,7 +1,7 @@
 """BatchGetItem and BatchWriteItem: many single-item operations in one request.
 
-The whole request is validated before anything is done. The writes are not a transaction: each
-stands for itself, and streams record them in the order of the request.
+The whole request is validated before anything is done. The writes are not a transaction: each is
+independent, and streams record them in the order of the request.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _REPLY_BYTES = 16 << 20
 
 
 def batch_get_item(engine: "Engine", payload: Payload) -> Payload:
-    """`BatchGetItem`."""
+    """Carry out `BatchGetItem`."""
     requests = _requests(payload, "BatchGetItem")
     _check_keys(requests)
     plans = []
@@ -69,7 +69,7 @@ def _read(
     found: list[Item],
     room: int,
 ) -> tuple[int, list[Item]]:
-    """Read keys of one table; the room left in the reply, and the keys that found none."""
+    """Read keys of one table; return the bytes left in the reply, and the keys with no room."""
     consistent = request.get("ConsistentRead") is True
     units = 0.0
     left: list[Item] = []
@@ -133,7 +133,7 @@ def _duplicates() -> ApiError:
 
 
 def batch_write_item(engine: "Engine", payload: Payload) -> Payload:
-    """`BatchWriteItem`."""
+    """Carry out `BatchWriteItem`."""
     requests = _requests(payload, "BatchWriteItem")
     _check_writes(requests)
     parsed = [
@@ -163,7 +163,7 @@ def batch_write_item(engine: "Engine", payload: Payload) -> Payload:
 
 
 def metrics_by_table(writes: list[Write]) -> dict[str, list[Payload]]:
-    """`ItemCollectionMetrics` of several writes."""
+    """Return `ItemCollectionMetrics` of several writes."""
     found: dict[str, list[Payload]] = {}
     for write in writes:
         metrics = collection_metrics(write.table, write.key)

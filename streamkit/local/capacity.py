@@ -1,8 +1,8 @@
-"""What calls cost: capacity units by DynamoDB's rules, and the `ConsumedCapacity` of replies.
+"""Capacity: the units that calls cost by DynamoDB's rules, and the `ConsumedCapacity` of replies.
 
 A write costs a unit per KB of the larger of the two images, a strongly consistent read a unit per
-4 KB, an eventually consistent one half of that; in a transaction everything costs twice. One
-`Meter` counts for one call, and is kept for observers whether or not the call asks for a report.
+4 KB, an eventually consistent read half of that; in a transaction everything costs twice. One
+`Meter` counts for one call; observers get it whether or not the call asks for a report.
 """
 
 from dataclasses import dataclass, field
@@ -13,18 +13,18 @@ _READ_UNIT = 4096
 
 
 def write_units(size: int) -> int:
-    """The units of writing an item of this many bytes; of none, too."""
+    """Return the units of writing an item of this many bytes; 0 bytes cost a unit too."""
     return -(-size // _WRITE_UNIT) or 1
 
 
 def read_units(size: int, *, consistent: bool) -> float:
-    """The units of reading this many bytes in one go."""
+    """Return the units of reading this many bytes in one read."""
     units = -(-size // _READ_UNIT) or 1
     return float(units) if consistent else units / 2
 
 
 class WriteUnits:
-    """What one change of one item costs: its table, and each index that had to change."""
+    """The cost of one change of one item: in its table, and in each index that had to change."""
 
     __slots__ = ("indexes", "table")
 
@@ -35,7 +35,7 @@ class WriteUnits:
 
 @dataclass(slots=True)
 class _Use:
-    """Read and write units of one table, and of its indexes."""
+    """The read and write units of one table and of its indexes."""
 
     local: frozenset[str]
     read: float = 0.0
@@ -61,7 +61,7 @@ class Meter:
     def add_read(
         self, table: str, units: float, *, index: str | None = None, local: bool = False
     ) -> None:
-        """Count a read of a table, or of an index of it; `local` when that is a local one."""
+        """Count a read of a table, or of an index of it; `local` for a local index."""
         use = self._use(table)
         if index is None:
             use.read += units
@@ -98,7 +98,7 @@ class Meter:
         return units
 
     def units(self) -> dict[str, float]:
-        """All units so far, as `{"read": ..., "write": ...}`."""
+        """Return all units so far, as `{"read": ..., "write": ...}`."""
         read = write = 0.0
         for use in self._uses.values():
             used = use.total()
@@ -107,11 +107,11 @@ class Meter:
         return {"read": read, "write": write}
 
     def report(self, mode: str | None, *, split: bool = False) -> list[dict[str, Any]]:
-        """`ConsumedCapacity`, by table.
+        """Return `ConsumedCapacity`, by table.
 
         Args:
-            mode: `ReturnConsumedCapacity`: INDEXES adds the parts that make up the total.
-            split: whether reads and writes are told apart, as transactions do.
+            mode: `ReturnConsumedCapacity`: INDEXES adds the parts of the total.
+            split: whether reads and writes are listed apart, as transactions do.
         """
         return [
             _report(name, use, details=mode == "INDEXES", split=split)

@@ -1,9 +1,9 @@
-"""The shards of a stream that are left: found by id, by age and by parent.
+"""The catalogue finds the remaining shards of a stream by id, by age and by parent.
 
-In: shards, as they are born and closed. Out: one of them, or the ids in the order of a listing. A
-stream has seven shards for each of its table's partitions, so nothing here takes a walk over all of
-them but `all`: a page of a listing, a look-up of children and forgetting the oldest cost the same
-in a stream of ten shards and of a hundred thousand.
+In: shards, as they are created and closed. Out: one of them, or the ids in the order of a listing.
+A stream has seven shards for each of its table's partitions, so only `all` walks over all of them.
+A page of a listing, a look-up of children and forgetting the oldest cost the same in a stream of
+ten shards and of a hundred thousand.
 """
 
 from bisect import bisect_left, insort
@@ -14,7 +14,7 @@ from streamkit.local.shards import Shard
 
 
 class Catalogue:
-    """Shards that can be found. Ids sort by age, and shards are closed in the order of time."""
+    """An index of shards. Ids sort by age, and shards are closed in the order of time."""
 
     __slots__ = ("_by_id", "_children", "_closed", "_ids")
 
@@ -25,31 +25,31 @@ class Catalogue:
         self._closed: deque[tuple[float, Shard]] = deque()
 
     def add(self, shard: Shard) -> None:
-        """Take in a new shard."""
+        """Add a new shard."""
         self._by_id[shard.id] = shard
         insort(self._ids, shard.id)
         if shard.parent_id is not None:
             insort(self._children.setdefault(shard.parent_id, []), shard.id)
 
     def close(self, shard: Shard, at: float) -> None:
-        """Close a shard; no shard was closed later."""
+        """Close a shard; `at` never decreases from call to call."""
         shard.close(at)
         self._closed.append((at, shard))
 
     def find(self, shard_id: str) -> Shard | None:
-        """Return a shard by its id, unless it is forgotten."""
+        """Return a shard by its id; None if it is forgotten."""
         return self._by_id.get(shard_id)
 
     def all(self) -> list[Shard]:
-        """Return all shards in the order of their births."""
+        """Return all shards in the order of their creation."""
         return list(self._by_id.values())
 
     def ids(self) -> Sequence[str]:
-        """Return all ids, sorted. The list is the catalogue's own: read it at once."""
+        """Return all ids, sorted. The list is the catalogue's own: do not keep or change it."""
         return self._ids
 
     def children(self, parent_id: str) -> Sequence[str]:
-        """Return the ids of a shard's children, sorted, whether the shard itself is left or not."""
+        """Return the sorted ids of a shard's children, even if the shard itself is forgotten."""
         return self._children.get(parent_id, ())
 
     def forget_closed(self, before: float) -> None:
@@ -59,7 +59,7 @@ class Catalogue:
             self._forget(closed.popleft()[1])
 
     def forget_all(self) -> None:
-        """Forget every shard's records, as nobody can find them any more."""
+        """Forget the records of every shard, because the stream is gone."""
         for shard in self._by_id.values():
             shard.discard()
 

@@ -1,8 +1,8 @@
-"""What AWS does by itself, on command: shards split, roll and are trimmed, items expire.
+"""Control: commands for what AWS does by itself: shards split, roll, are trimmed; items expire.
 
-Tests and demos hold a `Control` of their engine; another process reaches the same commands through
-the server's control door, by the names in `COMMANDS`. Commands answer with plain JSON values. A
-command that cannot be carried out raises `ControlError`, and has then changed nothing.
+Tests and demos hold a `Control` of their engine. Another process reaches the same commands through
+the server's control door, by the names in `COMMANDS`. Commands return plain JSON values. A command
+that cannot be carried out raises `ControlError`, and has then changed nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from streamkit.local.streams import Stream, Streams
 
 
 class ControlError(ValueError):
-    """A command names what is not there, or makes no sense."""
+    """A command names something that is not there, or is not valid."""
 
 
 class Controllable(Protocol):
@@ -28,7 +28,7 @@ class Controllable(Protocol):
 
     @property
     def tables(self) -> Mapping[str, Any]:
-        """The tables by name."""
+        """Return the tables by name."""
         ...
 
     def call(
@@ -38,7 +38,7 @@ class Controllable(Protocol):
         ...
 
     def expire(self, table_name: str) -> int:
-        """Delete a table's items whose time to live is over; return how many."""
+        """Delete a table's items whose time to live has passed; return how many."""
         ...
 
     def everywhere(self) -> "Sequence[Controllable]":
@@ -49,14 +49,14 @@ class Controllable(Protocol):
 class Control:
     """Commands for one engine and its tables in other Regions and accounts.
 
-    `table` is always a table's name, or its ARN where two Regions have tables of one name.
+    `table` is always a table's name; where two Regions have tables of that name, it is the ARN.
     """
 
     def __init__(self, engine: Controllable) -> None:
         self._engine = engine
 
     def shards(self, table: str) -> list[dict[str, Any]]:
-        """Describe every shard of the table's newest stream, hidden and unlisted ones too."""
+        """Describe every shard of the table's newest stream, including hidden and unlisted ones."""
         return [_summary(shard) for shard in self._stream(table).shards()]
 
     def split(self, table: str, shard: str | None = None) -> list[str]:
@@ -65,21 +65,21 @@ class Control:
         return [child.id for parent in _chosen(stream, shard) for child in stream.split(parent.id)]
 
     def roll(self, table: str, shard: str | None = None) -> list[str]:
-        """Follow an open shard, or every open shard, by one child; return the children's ids."""
+        """Replace an open shard, or every open shard, by one child; return the children's ids."""
         stream = self._stream(table)
         return [stream.roll(parent.id).id for parent in _chosen(stream, shard)]
 
     def hide(self, table: str, shard: str, hidden: bool = True) -> None:
-        """Leave a shard out of listings, or list it again; it can be read all the same."""
+        """Leave a shard out of listings, or list it again; a hidden shard can still be read."""
         found = self._stream(table).shard(shard)
         if found is None:
             raise ControlError(f"table {table} has no shard {shard}")
         found.hidden = hidden
 
     def trim(self, table: str, before: float | None = None) -> None:
-        """Trim the records older than a time (epoch seconds), or all there are.
+        """Trim the records older than a time (epoch seconds), or all records.
 
-        Shards that were closed, and streams that were disabled before it are gone afterwards.
+        Shards that were closed, and streams that were disabled, before that time are gone then.
         """
         bound = float("inf") if before is None else float(before)
         self._stream(table)
@@ -97,7 +97,7 @@ class Control:
         return self._stream(table).arn
 
     def expire(self, table: str) -> int:
-        """Delete the items whose time to live is over; return how many."""
+        """Delete the items whose time to live has passed; return how many."""
         engine, name = self._place(table)
         if name not in engine.tables:
             raise ControlError(f"there is no table {table}")
@@ -139,7 +139,7 @@ class Control:
         return max(streams, key=lambda stream: (stream.disabled is None, stream.label))
 
     def _place(self, table: str) -> tuple[Controllable, str]:
-        """The engine that has a table, and the table's name."""
+        """Return the engine that has a table, and the table's name."""
         name = table.rpartition("/")[2]
         found = [engine for engine in self._engine.everywhere() if _has(engine, table, name)]
         if len(found) > 1 and self._engine not in found:
@@ -168,7 +168,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 
 
 def _has(engine: Controllable, table: str, name: str) -> bool:
-    """Whether an engine has a table, or streams that are left of one."""
+    """Return whether an engine has a table, or remaining streams of a deleted one."""
     if table != name:
         prefix = f"{table}/stream/"
         there = engine.tables.get(name)

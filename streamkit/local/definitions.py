@@ -1,6 +1,6 @@
-"""Tables come and go: CreateTable, DescribeTable, ListTables, DeleteTable.
+"""The definition of tables: CreateTable, DescribeTable, ListTables, DeleteTable.
 
-What AWS does in the background is done at once: a new table is ACTIVE, a deleted one is gone.
+What AWS does in the background is done at once: a new table is ACTIVE, a deleted table is gone.
 """
 
 from bisect import bisect_right
@@ -35,10 +35,10 @@ _MOST_LISTED = 100
 def described_table(
     engine: "Engine", name: Any, *, code: str = "ResourceNotFoundException"
 ) -> Table:
-    """The table of a request about a table.
+    """Return the table that a request is about.
 
     Raises:
-        ApiError: there is none.
+        ApiError: there is no such table.
     """
     plain = plain_name(engine, text(name))
     table = engine.tables.get(plain)
@@ -51,7 +51,7 @@ def described_table(
 
 
 def create_table(engine: "Engine", payload: Payload) -> Payload:
-    """`CreateTable`."""
+    """Carry out `CreateTable`."""
     name = payload.get("TableName")
     if name is None:
         raise validation("The parameter 'TableName' is required but was not present in the request")
@@ -89,7 +89,7 @@ def create_table(engine: "Engine", payload: Payload) -> Payload:
 
 
 def start_stream(engine: "Engine", table: Table, view: str) -> None:
-    """Let a table write a new stream."""
+    """Give a table a new stream."""
     table.stream = table.latest_stream = engine.streams.create(
         table_name=table.name, key_schema=table.keys.elements, view_type=view
     )
@@ -98,7 +98,7 @@ def start_stream(engine: "Engine", table: Table, view: str) -> None:
 def _keys(
     payload: Payload, elements: list[dict[str, str]], types: dict[str, str], *, on_demand: bool
 ) -> tuple[KeySchema, list[Index]]:
-    """The table's key schema, and its indexes."""
+    """Return the table's key schema, and its indexes."""
     requests = [
         (
             request,
@@ -160,7 +160,7 @@ def _options(payload: Payload) -> TableOptions:
 
 
 def sse_description(given: Any) -> dict[str, Any] | None:
-    """What is shown of an `SSESpecification`; None for the default encryption."""
+    """Return the description of an `SSESpecification`; None for the default encryption."""
     if given is None:
         return None
     kind, key = structure(given).get("SSEType"), given.get("KMSMasterKeyId")
@@ -178,13 +178,13 @@ def sse_description(given: Any) -> dict[str, Any] | None:
 
 
 def describe_table(engine: "Engine", payload: Payload) -> Payload:
-    """`DescribeTable`."""
+    """Carry out `DescribeTable`."""
     required(payload, "TableName")
     return {"Table": describe(described_table(engine, payload["TableName"]))}
 
 
 def delete_table(engine: "Engine", payload: Payload) -> Payload:
-    """`DeleteTable`; its streams can still be read for a day."""
+    """Carry out `DeleteTable`; the table's streams can still be read for a day."""
     required(payload, "TableName")
     table = described_table(engine, payload["TableName"])
     if table.options.deletion_protection:
@@ -200,7 +200,7 @@ def delete_table(engine: "Engine", payload: Payload) -> Payload:
 
 
 def list_tables(engine: "Engine", payload: Payload) -> Payload:
-    """`ListTables`: names in order, up to 100 at a time."""
+    """Carry out `ListTables`: names in order, up to 100 at a time."""
     required(payload)
     limit = _MOST_LISTED if payload.get("Limit") is None else payload["Limit"]
     start = payload.get("ExclusiveStartTableName")

@@ -1,4 +1,4 @@
-"""Tables as DescribeTable shows them."""
+"""Descriptions: tables in the form in which DescribeTable shows them."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from streamkit.local.tables import Table
 
 
 def describe(table: Table, *, status: str = "ACTIVE") -> dict[str, Any]:
-    """The `TableDescription` of a table."""
+    """Return the `TableDescription` of a table."""
     options = table.options
     description: dict[str, Any] = {
         "TableName": table.name,

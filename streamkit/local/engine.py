@@ -1,8 +1,8 @@
-"""The engine: DynamoDB and DynamoDB Streams in memory, called with what travels on the wire.
+"""The engine: DynamoDB and DynamoDB Streams in memory, called with requests in wire form.
 
-`Engine.call` carries out one operation, whole or not at all, and never raises what the service
-would answer: a refusal comes back as a status and a body. Time and chance come from outside, so a
-run can be repeated. Everything happens within a call; there are no threads and no timers.
+`Engine.call` carries out one operation, completely or not at all. It does not raise refusals: it
+returns them as a status and a body. Clock and randomness are given by the caller, so a run can be
+repeated. Everything happens within a call; there are no threads and no timers.
 """
 
 import random
@@ -49,8 +49,8 @@ class CallRecord(NamedTuple):
         payload: the request.
         status: the HTTP status of the reply.
         body: the reply.
-        at: when it was, by the engine's clock.
-        units: capacity consumed: `{"read": ..., "write": ...}`.
+        at: the time of the call, by the engine's clock.
+        units: the capacity consumed: `{"read": ..., "write": ...}`.
     """
 
     service: str
@@ -63,20 +63,20 @@ class CallRecord(NamedTuple):
 
 
 class Engine:
-    """An account's tables and streams in one Region, and the way to those of others.
+    """An account's tables and streams in one Region, with access to other Regions and accounts.
 
     Args:
         clock: gives the time in seconds since the epoch.
-        rng: the source of all chance.
+        rng: the source of all randomness.
         account: the account in ARNs.
         region: the Region in ARNs and stream records.
         shards: how many shards a new stream has.
         settings: how streams behave.
 
     Attributes:
-        tables: by name.
-        streams: all streams, those of deleted tables too, while they can be read.
-        observers: called after each call with its `CallRecord`.
+        tables: the tables by name.
+        streams: all streams, including those of deleted tables while they can be read.
+        observers: functions that are called after each call with its `CallRecord`.
     """
 
     def __init__(
@@ -109,14 +109,14 @@ class Engine:
         self._everywhere = {(account, region): self}
 
     def everywhere(self) -> "list[Engine]":
-        """Return this engine and those of other Regions and accounts that were ever called."""
+        """Return this engine and the engines of all Regions and accounts called so far."""
         return list(self._everywhere.values())
 
     def at(self, region: str | None = None, account: str | None = None) -> "Engine":
         """Return the engine of a Region of an account; None means this one's.
 
-        Tables of one name in two Regions have nothing in common. The engines share the clock, the
-        source of chance, the settings of streams, the lag of indexes and the observers.
+        Tables with the same name in two Regions have nothing in common. The engines share the
+        clock, the source of randomness, the stream settings, the index lag and the observers.
         """
         place = (account or self.account, region or self.region)
         found = self._everywhere.get(place)
@@ -135,7 +135,7 @@ class Engine:
 
     @property
     def index_lag(self) -> float:
-        """Seconds by which global secondary indexes trail behind; 0 unless set."""
+        """Return the seconds by which global secondary indexes lag behind; 0 unless set."""
         return self.lag.seconds
 
     @index_lag.setter
@@ -151,7 +151,7 @@ class Engine:
             payload: the request; it belongs to the engine from now on.
 
         Returns:
-            The HTTP status and the body, which is not to be changed: it shares what is stored.
+            The HTTP status and the body. Do not change the body: it shares stored items.
         """
         self.meter = Meter()
         try:
@@ -182,7 +182,7 @@ class Engine:
             return error.status, _encode(error.body())
 
     def expire(self, table_name: str) -> int:
-        """Delete the items of a table whose time to live is over; return how many."""
+        """Delete the items of a table whose time to live has passed; return how many."""
         return ttl.expire(self, table_name)
 
     def _answer(

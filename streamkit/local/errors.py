@@ -1,8 +1,8 @@
-"""Errors of the local engine, in the form DynamoDB puts them on the wire.
+"""Errors of the local engine, in DynamoDB's wire form.
 
-Every refusal inside the engine is an `ApiError`; the doors (transport, server, `Engine.call`)
-turn it into a status and a JSON body. The namespace in `__type` and the spelling of the message
-member differ between errors as they do in AWS, because SDKs read both.
+Every refusal inside the engine is an `ApiError`. The doors (transport, server, `Engine.call`) turn
+it into a status and a JSON body. The namespace in `__type` and the spelling of the message member
+differ between errors as they do in AWS, because SDKs read both.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ class ApiError(Exception):
 
     Args:
         code: the exception's name without its namespace, `ValidationException` for example.
-        message: the text AWS gives; empty when AWS sends none.
+        message: the text that AWS sends; empty when AWS sends none.
         status: the HTTP status.
         **extra: further members of the body, `CancellationReasons` or `Item` for example.
     """
@@ -42,7 +42,7 @@ class ApiError(Exception):
         self.extra = extra
 
     def body(self) -> dict[str, Any]:
-        """The JSON body AWS would send for this error."""
+        """Return the JSON body AWS would send for this error."""
         namespace = _NAMESPACES.get(self.code, _DYNAMODB)
         body: dict[str, Any] = {"__type": f"{namespace}#{self.code}"}
         if self.message:
@@ -51,10 +51,10 @@ class ApiError(Exception):
 
 
 def validation(message: str) -> ApiError:
-    """A `ValidationException`: the request breaks a rule that no retry can mend."""
+    """Return a `ValidationException`: the request breaks a rule, and a retry cannot help."""
     return ApiError("ValidationException", message)
 
 
 def serialization(message: str) -> ApiError:
-    """A `SerializationException`: the JSON is well formed but of the wrong type somewhere."""
+    """Return a `SerializationException`: the JSON is well formed but has a wrong type somewhere."""
     return ApiError("SerializationException", message)

@@ -1,8 +1,8 @@
-"""The items of a table in the order in which they expire.
+"""Expiry: the items of a table in the order in which they expire.
 
-An item expires when the number in the table's time-to-live attribute, in seconds since the epoch,
-is past. Anything else in that attribute never expires, and neither does what lies more than five
-years back. Kept in step with every write, so that finding what is due costs nothing else.
+An item expires when the time in the table's time-to-live attribute (a number, epoch seconds) has
+passed. An item with any other value there never expires, nor does one whose time lies more than
+five years back. Every write updates the order, so that finding expired items needs no scan.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _OLDEST = 5 * 365 * 86_400
 
 
 class Expiries:
-    """When items expire.
+    """The items of a table that have an expiry, ordered by it.
 
     Args:
         attribute: the name of the time-to-live attribute.
@@ -38,7 +38,7 @@ class Expiries:
             self._entries.add(after)
 
     def due(self, now: float) -> Iterator[Place]:
-        """Where the items stand that are expired by now, the longest ago first."""
+        """Yield the places of the items that have expired by now, the oldest expiry first."""
         first, last = (Decimal(now - _OLDEST),), (Decimal(now), LAST)
         for _, hash_value, *tokens in self._entries.ascending(first, last):
             yield hash_value, tuple(tokens)

@@ -1,7 +1,7 @@
-"""As much of HTTP/1.1 as AWS SDKs speak: requests with a length, replies with a checksum.
+"""The part of HTTP/1.1 that AWS SDKs use: requests with a length, replies with a checksum.
 
-Reading never trusts the other side: heads (by the stream reader) and bodies are bounded, and what
-is not understood is a `BadRequest` with its status, after which the connection ends.
+Reading never trusts the client: heads (by the stream reader) and bodies are bounded. A request that
+is not understood raises `BadRequest` with its status, after which the connection ends.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply; one with a request id carries what SDKs look for in a reply of AWS."""
+    """A reply; with a request id, it carries the headers that SDKs look for."""
 
     status: int
     body: bytes
@@ -58,10 +58,10 @@ class Reply:
 async def read_request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> Request | None:
-    """Read the next request of a connection; None when the other side is done.
+    """Return the next request of a connection; None when the client has closed it.
 
     Raises:
-        BadRequest: it is not HTTP, or uses what is not served here.
+        BadRequest: it is not HTTP, or uses a part of HTTP that is not served here.
     """
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -105,7 +105,7 @@ def _length(headers: dict[str, str]) -> int:
     text = headers.get("content-length", "0")
     if not (text.isascii() and text.isdigit()):
         raise BadRequest(400, "not a length")
-    # A length of thousands of digits is not worth reading.
+    # The digits are checked first: a number of thousands of digits would take long to read.
     if len(text) > 12 or int(text) > MOST_BODY_BYTES:
         raise BadRequest(413, "the body is too long")
     return int(text)

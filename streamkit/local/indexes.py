@@ -1,8 +1,8 @@
 """Secondary indexes: other orders of a table's items.
 
 An index holds the rows of the table that have its key attributes (it is sparse), in the order of
-its own key and, among equals, of the table's. It keeps whole items, as sharing them costs nothing,
-and projects when it is read; what a write to it costs is worked out from the projection.
+its own key and, among equal keys, of the table's key. It keeps whole items, because sharing them
+costs nothing, and projects when it is read. The cost of a write is computed from the projection.
 """
 
 from typing import Any
@@ -21,14 +21,14 @@ class Index:
     Args:
         name: unique within the table.
         keys: its key schema.
-        table_keys: the table's.
-        projection: its `Projection`, as on the wire.
-        is_global: whether it has a partition key of its own, or is a local one.
+        table_keys: the table's key schema.
+        projection: its `Projection`, in wire form.
+        is_global: whether it is a global index, with a partition key of its own, or a local one.
         throughput: its provisioned units, if it has any.
 
     Attributes:
-        projected: the attributes it shows; None for all.
-        size_bytes: of what it shows, over all its rows.
+        projected: the attributes that it shows; None for all.
+        size_bytes: the size of the attributes that it shows, over all its rows.
     """
 
     def __init__(
@@ -56,25 +56,25 @@ class Index:
             self.projected = frozenset((*self.key_names, *shown))
 
     def place(self, item: Item, table_place: Place) -> Place | None:
-        """Where an item stands here; None when it lacks a part of the key."""
+        """Return the place of an item in this index; None when it lacks a part of the key."""
         if not self.keys.holds(item):
             return None
         hash_value, entry = self.keys.place(item)
         return hash_value, (*entry, *table_place[1], table_place[0])
 
     def project(self, item: Item) -> Item:
-        """What the index shows of an item."""
+        """Return the attributes of an item that the index shows."""
         projected = self.projected
         if projected is None:
             return item
         return {name: value for name, value in item.items() if name in projected}
 
     def projected_size(self, row: Row) -> int:
-        """The size of what the index shows of a row."""
+        """Return the size of the attributes of a row that the index shows."""
         return row[1] if self.projected is None else item_size(self.project(row[0]))
 
     def cost(self, table_place: Place, old: Row | None, new: Row | None) -> int:
-        """The write units that a change of an item costs here."""
+        """Return the write units that a change of an item costs here."""
         before = None if old is None else self.place(old[0], table_place)
         after = None if new is None else self.place(new[0], table_place)
         old_size = 0 if old is None or before is None else self.projected_size(old)
@@ -103,11 +103,11 @@ class Index:
             self.rows.put(after, new)
 
     def check_item(self, item: Item, *, updated: bool) -> None:
-        """Refuse an item whose attributes cannot be keys here; to lack them is fine.
+        """Refuse an item whose attributes cannot be keys here; missing attributes are allowed.
 
         Args:
             item: the item to be stored.
-            updated: whether an update made it, which has its own message.
+            updated: whether an update made it; an update has its own message.
         """
         for name, kind in self.keys.types.items():
             value = item.get(name)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def get_item(engine: "Engine", payload: Payload) -> Payload:
-    """`GetItem`."""
+    """Carry out `GetItem`."""
     required(payload, "TableName", "Key")
     projection = read_projection(payload)
     table = find_table(engine, payload["TableName"])
@@ -47,7 +47,7 @@ def get_item(engine: "Engine", payload: Payload) -> Payload:
 
 
 def read_projection(request: Payload) -> Projection | None:
-    """The projection of a read that has no other expression."""
+    """Return the projection of a read that has no other expression."""
     text = request.get("ProjectionExpression")
     names = request.get("ExpressionAttributeNames")
     wanted = request.get("AttributesToGet")
@@ -64,21 +64,21 @@ def read_projection(request: Payload) -> Projection | None:
 
 
 def put_item(engine: "Engine", payload: Payload) -> Payload:
-    """`PutItem`."""
+    """Carry out `PutItem`."""
     required(payload, "TableName", "Item")
     _all_old_or_none(payload)
     return _carry_out(engine, parse_put(payload), payload)
 
 
 def delete_item(engine: "Engine", payload: Payload) -> Payload:
-    """`DeleteItem`."""
+    """Carry out `DeleteItem`."""
     required(payload, "TableName", "Key")
     _all_old_or_none(payload)
     return _carry_out(engine, parse_delete(payload), payload)
 
 
 def update_item(engine: "Engine", payload: Payload) -> Payload:
-    """`UpdateItem`."""
+    """Carry out `UpdateItem`."""
     required(payload, "TableName", "Key")
     return _carry_out(engine, parse_upsert(payload), payload)
 

@@ -1,8 +1,8 @@
-"""Shard iterators: a position in a shard, for a quarter of an hour.
+"""Shard iterators: a position in a shard, valid for a quarter of an hour.
 
-An iterator is a text that carries all it means, so the engine keeps no list of them, any number may
-be in use, and the same one may be used again. To its holder it is opaque. It begins with the
-stream's ARN as AWS's do: newer SDKs read the account from it.
+An iterator is a text that holds its whole state. So the engine keeps no list of iterators, any
+number may be in use, and the same one may be used again. For clients it is opaque. It begins with
+the stream's ARN, as in AWS, because newer SDKs read the account from it.
 """
 
 from binascii import a2b_base64, b2a_base64
@@ -25,7 +25,7 @@ _FOR = {
     "SequenceNumber": ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"),
     "Timestamp": ("AT_TIMESTAMP",),
 }
-"""The types for which a parameter says where to begin; with another one it is refused."""
+"""The iterator types that take a parameter for the start; other types refuse the parameter."""
 
 
 class ShardIterator(NamedTuple):
@@ -33,8 +33,8 @@ class ShardIterator(NamedTuple):
 
     Attributes:
         after: the next record to read is the first one above this number.
-        issued: when it was handed out.
-        reader: who got the first one from `GetShardIterator`; the ones that follow are the same's.
+        issued: the time when it was made.
+        reader: the number of its reader, given by `GetShardIterator` and kept by its successors.
     """
 
     arn: str
@@ -50,10 +50,10 @@ class ShardIterator(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "ShardIterator":
-        """Read an iterator back.
+        """Return the iterator that a text stands for.
 
         Raises:
-            ApiError: ValidationException, when it was not made here or was changed.
+            ApiError: ValidationException, when the text was not made here or was changed.
         """
         arn, _, rest = text.partition("|")
         try:
@@ -67,7 +67,7 @@ class ShardIterator(NamedTuple):
 
 
 def trimmed() -> ApiError:
-    """The position is behind the oldest record that is left."""
+    """Return the refusal of a position before the oldest record that is left."""
     return ApiError(
         "TrimmedDataAccessException",
         "The operation attempted to read past the oldest stream record in a shard.",
@@ -75,7 +75,7 @@ def trimmed() -> ApiError:
 
 
 def expired() -> ApiError:
-    """The iterator is too old."""
+    """Return the refusal of an iterator that is too old."""
     return ApiError(
         "ExpiredIteratorException",
         "Iterator expired: it was handed out too long ago. Get another one and go on.",
@@ -86,7 +86,7 @@ def position(shard: Shard, payload: dict[str, Any], now: float, published: float
     """Return the number below the first record that a `GetShardIterator` request asks for.
 
     Raises:
-        ApiError: the request makes no sense for this shard, or asks for what is trimmed.
+        ApiError: the request is not valid for this shard, or asks for trimmed records.
     """
     kind = payload["ShardIteratorType"]
     for name, kinds in _FOR.items():

@@ -1,7 +1,7 @@
 """The operations of DynamoDB that the engine lacks, and what to use instead.
 
-In: the name of an operation. Out: a sentence for whoever called it, so that nobody takes what the
-engine does not have for what DynamoDB does not have. `docs/testing.md` lists the same groups.
+In: the name of an operation. Out: a sentence for the caller, which makes clear that the operation
+is missing in the engine, not in DynamoDB. `docs/testing.md` lists the same groups.
 """
 
 from typing import NamedTuple
@@ -11,8 +11,8 @@ class Lack(NamedTuple):
     """A group of operations.
 
     Attributes:
-        title: what they are about.
-        instead: what to do.
+        title: the subject of the operations.
+        instead: what to do instead.
         operations: their names.
     """
 
@@ -96,7 +96,7 @@ _BY_OPERATION = {name: lack for lack in LACKING for name in lack.operations}
 
 
 def complaint(operation: str) -> str:
-    """Say why an operation is not carried out."""
+    """Return the reason why an operation is not carried out."""
     lack = _BY_OPERATION.get(operation)
     if lack is None:
         return f"{operation} is no operation that streamkit's local engine knows"

@@ -1,7 +1,7 @@
 """The parameters that expressions replaced: Expected, AttributeUpdates, KeyConditions and others.
 
-They come down to the same `Condition`, `Update`, `KeyCondition` and `Projection` as expressions
-do; only their validation and its messages are their own. A request uses the one form or the other.
+They become the same `Condition`, `Update`, `KeyCondition` and `Projection` as expressions do; only
+validation and messages differ. A request uses either the old parameters or expressions.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ from streamkit.local.values import AttributeValue, canonical, check_names, compa
 
 _OPERATOR_NAMES = "IN NULL BETWEEN LT NOT_CONTAINS EQ GT NOT_NULL NE LE BEGINS_WITH GE CONTAINS"
 _INVALID = "One or more parameter values were invalid: "
-# In the order the service lists them.
+# The order in which the service lists them.
 _OPERATORS = tuple(_OPERATOR_NAMES.split())
 _ACTIONS = ("ADD", "DELETE", "PUT")
 _SCALARS = frozenset({"S", "N", "B"})
-# Types that an operator takes; one that is not named takes all.
+# The types that an operator takes; an operator that is not listed takes all types.
 _TAKEN = {
     "LT": _SCALARS,
     "LE": _SCALARS,
@@ -57,8 +57,8 @@ def reject_mixture(
 
     Args:
         payload: the request.
-        legacy: the old parameters of the operation, in the order the service names them.
-        expressions: its expression parameters, likewise.
+        legacy: the old parameters of the operation, in the order in which the service names them.
+        expressions: its expression parameters, in the same order.
     """
     old = [name for name in legacy if payload.get(name) is not None]
     if not old:
@@ -75,7 +75,7 @@ def reject_mixture(
 def expected_condition(
     expected: Mapping[str, Any] | None, operator: str | None = None
 ) -> Condition | None:
-    """The condition of an Expected parameter; None when it asks for nothing.
+    """Return the condition of an Expected parameter; None when it asks for nothing.
 
     Args:
         expected: by attribute, either Exists and Value or a comparison.
@@ -94,7 +94,7 @@ def filter_condition(
     kind: str = "ScanFilter",
     keys: Iterable[str] = (),
 ) -> Condition | None:
-    """The condition of a ScanFilter or QueryFilter; None when it asks for nothing.
+    """Return the condition of a ScanFilter or QueryFilter; None when it asks for nothing.
 
     Args:
         filters: a comparison by attribute.
@@ -118,13 +118,13 @@ def key_conditions(
     *,
     types: Mapping[str, str] | None = None,
 ) -> KeyCondition:
-    """The key condition of a KeyConditions parameter; arguments as of `parse_key_condition`."""
+    """Return the condition of a KeyConditions parameter; arguments as in `parse_key_condition`."""
     comparisons = _comparisons(conditions, "KeyConditions")
     return key_condition(comparisons, hash_name, range_name, types=types)
 
 
 def attributes_to_get(names: Sequence[str]) -> Projection:
-    """The projection of an AttributesToGet parameter."""
+    """Return the projection of an AttributesToGet parameter."""
     if not names:
         raise validation(
             "1 validation error detected: Value '[]' at 'attributesToGet' failed to satisfy "
@@ -142,7 +142,7 @@ def attributes_to_get(names: Sequence[str]) -> Projection:
 
 
 def attribute_updates(updates: Mapping[str, Any]) -> Update:
-    """The update of an AttributeUpdates parameter."""
+    """Return the update of an AttributeUpdates parameter."""
     check_names(updates)
     changes = []
     values: dict[str, AttributeValue] = {}
@@ -284,7 +284,7 @@ def _node(
 
 
 def _not_contains(path: Path, literals: tuple[Literal, ...]) -> Node:
-    # Unlike NE, it does not hold for an attribute that is absent.
+    # Unlike NE, NOT_CONTAINS does not hold for an attribute that is absent.
     absent = Not(Contains("contains", (path, *literals)))
     return Junction("AND", (Exists("attribute_exists", (path,)), absent))
 

@@ -1,15 +1,15 @@
 """The service's limits on how often a stream and a shard may be read.
 
-In: who calls, and when by the engine's clock. Out: nothing, or the refusal. What counts is what was
-granted within the last second: a refused call delays nobody. `StreamSettings` says how much is
-allowed. Of the numbers, AWS documents ten `DescribeStream` a second per stream and two readers per
-shard; five `GetRecords` a second per shard is what its users measured.
+In: the caller, and the time by the engine's clock. Out: nothing, or the refusal. Only calls granted
+within the last second count; a refused call delays no other call. `StreamSettings` sets the limits.
+AWS documents ten `DescribeStream` a second per stream and two readers per shard; five `GetRecords`
+a second per shard is what users of AWS measured.
 """
 
 from streamkit.local.errors import ApiError
 
 _SECOND = 1.0 - 1e-6
-"""Clocks that add up tenths must not make five calls in a second into six."""
+"""A little less than a second, because rounding errors of a clock must not refuse a call."""
 
 
 class CallRate:
@@ -34,7 +34,7 @@ class CallRate:
 
 
 class Readers:
-    """Who read a shard within the last second."""
+    """The readers that read a shard within the last second."""
 
     __slots__ = ("_seen",)
 
@@ -42,7 +42,7 @@ class Readers:
         self._seen: dict[int, float] = {}
 
     def admits(self, reader: int, now: float, most: int | None) -> bool:
-        """Let a reader in if it is one of at most `most`; None for no limit."""
+        """Admit a reader if it is one of at most `most`; None for no limit."""
         if most is None:
             return True
         since = now - _SECOND
@@ -55,19 +55,19 @@ class Readers:
 
 
 def described_too_often(stream_arn: str) -> ApiError:
-    """The refusal of a `DescribeStream`."""
+    """Return the refusal of a `DescribeStream`."""
     return ApiError(
         "LimitExceededException", f"DescribeStream is called too often for stream {stream_arn}"
     )
 
 
 def read_too_often(shard_id: str) -> ApiError:
-    """The refusal of a `GetRecords` because of how many there were; the model does not know it."""
+    """Return the refusal of too frequent `GetRecords`; botocore's model does not list it."""
     return ApiError("ThrottlingException", f"Rate exceeded for shard {shard_id}")
 
 
 def too_many_readers(shard_id: str) -> ApiError:
-    """The refusal of a `GetRecords` because of who else reads."""
+    """Return the refusal of a `GetRecords` because other readers read the shard."""
     return ApiError(
         "LimitExceededException",
         f"Too many operations for a given subscriber: shard {shard_id} has other readers",

@@ -1,4 +1,4 @@
-"""Finding what a request names: a table by name or ARN, its parts in a reply.
+"""Look-up: the table that a request names, by name or ARN, and its metrics in a reply.
 
 Every operation on items starts with `find_table` and ends with `consumed`.
 """
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def plain_name(engine: "Engine", name: str) -> str:
-    """The name of a table that is given by name or by ARN.
+    """Return the name of a table that is given by name or by ARN.
 
     Raises:
-        ApiError: it is the ARN of a table in another Region or of another account.
+        ApiError: the ARN is that of a table in another Region or account.
     """
     if not name.startswith("arn:"):
         return name
@@ -34,7 +34,7 @@ def plain_name(engine: "Engine", name: str) -> str:
 
 
 def find_table(engine: "Engine", name: Any) -> Table:
-    """The table of a request on items.
+    """Return the table of a request on items.
 
     Raises:
         ApiError: ResourceNotFoundException.
@@ -46,7 +46,7 @@ def find_table(engine: "Engine", name: Any) -> Table:
 
 
 def consumed(engine: "Engine", payload: Payload) -> dict[str, Any]:
-    """`ConsumedCapacity` of a reply about one table, when the request asks for it."""
+    """Return `ConsumedCapacity` of a reply about one table, when the request asks for it."""
     mode = payload.get("ReturnConsumedCapacity")
     if mode is None or mode == "NONE":
         return {}
@@ -55,7 +55,7 @@ def consumed(engine: "Engine", payload: Payload) -> dict[str, Any]:
 
 
 def all_consumed(engine: "Engine", payload: Payload, *, split: bool = False) -> dict[str, Any]:
-    """`ConsumedCapacity` of a reply about several tables, when the request asks for it."""
+    """Return `ConsumedCapacity` of a reply about several tables, when the request asks for it."""
     mode = payload.get("ReturnConsumedCapacity")
     if mode is None or mode == "NONE":
         return {}
@@ -63,7 +63,7 @@ def all_consumed(engine: "Engine", payload: Payload, *, split: bool = False) -> 
 
 
 def collection_metrics(table: Table, key: Item) -> dict[str, Any] | None:
-    """The metrics of an item's collection; None when the table has no local indexes."""
+    """Return the metrics of an item's collection; None when the table has no local indexes."""
     if not table.local_names:
         return None
     return {

@@ -1,8 +1,8 @@
 """The open shards of a stream: which one takes a change, and which one closes next.
 
 In: shards that cover all key hashes, and their replacements. Out: the shard of a hash, and shards
-that are due to roll. Replacing one shard leaves the others where they are, so that rolling all of
-them takes time in proportion to their number.
+that are due to roll. Replacing one shard does not move the rest, so the time to roll all of them
+is proportional to their number.
 """
 
 from bisect import bisect_right
@@ -18,10 +18,10 @@ class OpenShards:
     """Shards by hash range.
 
     Args:
-        shards: in the order of their ranges, which cover everything; none for a stream that is off.
+        shards: in the order of their ranges, which cover all hashes; none for a disabled stream.
 
     Attributes:
-        next_roll: no shard is due before that time.
+        next_roll: no shard is due before this time.
     """
 
     __slots__ = ("_lows", "_rolls", "_shards", "next_roll")
@@ -29,7 +29,7 @@ class OpenShards:
     def __init__(self, shards: Iterable[Shard] = ()) -> None:
         self._shards = list(shards)
         self._lows = [shard.hashes.low for shard in self._shards]
-        # Those that were replaced before their time stay until it comes.
+        # Shards that are replaced before they are due stay in this heap until then.
         self._rolls = [(shard.roll_at, shard.id, shard) for shard in self._shards]
         heapify(self._rolls)
         self.next_roll = self._rolls[0][0] if self._rolls else _NEVER
@@ -42,11 +42,11 @@ class OpenShards:
         return list(self._shards)
 
     def at(self, key_hash: int) -> Shard:
-        """Return the shard whose range has a hash."""
+        """Return the shard whose range contains a hash."""
         return self._shards[bisect_right(self._lows, key_hash) - 1]
 
     def replace(self, parent: Shard, children: list[Shard]) -> None:
-        """Put children in the place of a shard, whose range they share in order."""
+        """Replace a shard by its children, which divide its range in order."""
         place = bisect_right(self._lows, parent.hashes.low) - 1
         self._shards[place : place + 1] = children
         self._lows[place : place + 1] = [child.hashes.low for child in children]
@@ -55,10 +55,10 @@ class OpenShards:
         self.next_roll = self._rolls[0][0]
 
     def take_due(self) -> Shard | None:
-        """Take out of the order of rolls the shard that `next_roll` is about.
+        """Remove the shard that is due at `next_roll` from the order of rolls.
 
         Returns:
-            The shard, which is open still; None when it was replaced before its time.
+            The shard, which is still open; None when it was replaced before it was due.
         """
         shard = heappop(self._rolls)[2]
         self.next_roll = self._rolls[0][0] if self._rolls else _NEVER

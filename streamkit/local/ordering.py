@@ -1,9 +1,9 @@
 """A sorted collection that stays fast when it grows large.
 
-`SortedEntries` keeps tuples in order, in chunks of bounded length: adding or removing one moves
-at most a chunk, however many entries there are, and a walk starts anywhere. A walk's bounds are
-tuples too, and a tuple sorts before all that it is the beginning of; to stand after all of them,
-end it with `LAST`. Nothing may be added or removed during a walk.
+`SortedEntries` keeps tuples in order, in chunks of bounded length: adding or removing an entry
+moves at most a chunk, however many entries there are, and a walk may start anywhere. The bounds of
+a walk are tuples too. A bound sorts before all entries that begin with it; with `LAST` at its end
+it sorts after all of them. Nothing may be added or removed during a walk.
 """
 
 from bisect import bisect_left, insort
@@ -19,7 +19,7 @@ _highest = itemgetter(-1)
 
 @final
 class _Last:
-    """Greater than everything."""
+    """A value that is greater than everything."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class _Last:
 
 
 LAST: Final = _Last()
-"""As the last member of a bound: behind every entry that begins with the others."""
+"""At the end of a bound, it makes the bound sort after every entry with the same beginning."""
 
 
 class SortedEntries:
@@ -46,7 +46,7 @@ class SortedEntries:
         return sum(map(len, self._chunks))
 
     def add(self, entry: Entry) -> None:
-        """Put in an entry that is not there yet."""
+        """Add an entry that is not there yet."""
         chunks = self._chunks
         if not chunks:
             chunks.append([entry])
@@ -61,7 +61,7 @@ class SortedEntries:
             del chunk[_CHUNK:]
 
     def remove(self, entry: Entry) -> None:
-        """Take out an entry that is there."""
+        """Remove an entry that is there."""
         chunks = self._chunks
         index = bisect_left(chunks, entry, key=_highest)
         chunk = chunks[index]

@@ -1,7 +1,7 @@
-"""A page of items: what Query and Scan have in common.
+"""Pages of items: the part that Query and Scan have in common.
 
-Both walk the rows of a table or of an index from where the page before ended, until there are
-`Limit` of them, or 1 MB, or no more; then they filter, project and count. `Reading` says how.
+Both walk the rows of a table or an index from the end of the page before, up to `Limit` rows, 1 MB
+or the last row; then they filter, project and count. `Reading` holds the details.
 """
 
 from collections.abc import Iterator
@@ -31,8 +31,8 @@ class Reading:
 
     Attributes:
         index: None to read the table itself.
-        fetches: whether a local index lacks what is asked for, so the table is read as well.
-        counts: whether only the numbers are wanted.
+        fetches: whether a local index lacks an attribute asked for, so the table is read as well.
+        counts: whether only the counts are asked for.
     """
 
     table: Table
@@ -46,7 +46,7 @@ class Reading:
 
     @property
     def rows(self) -> Partitions:
-        """The rows to walk."""
+        """Return the rows to walk."""
         if self.index is None:
             return self.table.rows
         if self.index.is_global:
@@ -54,7 +54,7 @@ class Reading:
         return self.index.rows
 
     def place(self, item: Item) -> Place:
-        """Where an item stands among these rows, which it may have left since."""
+        """Return the place of an item among these rows; the item may be gone by now."""
         place = self.table.keys.place(item)
         if self.index is None:
             return place
@@ -64,17 +64,17 @@ class Reading:
         return found
 
     def key(self, item: Item) -> Item:
-        """What marks an item's place to the client."""
+        """Return the key that marks an item's place for the client."""
         if self.index is None:
             return self.table.keys.key(item)
         return {name: item[name] for name in self.index.key_names}
 
     def size(self, row: Row) -> int:
-        """How many bytes of a row are read."""
+        """Return how many bytes of a row are read."""
         return row[1] if self.index is None else self.index.projected_size(row)
 
     def shown(self, item: Item) -> Item:
-        """What of an item there is to filter and to project."""
+        """Return the attributes of an item that can be filtered and projected."""
         return item if self.index is None or self.fetches else self.index.project(item)
 
 
@@ -169,10 +169,10 @@ def _beyond(projected: frozenset[str], expression: Condition | Projection | None
 
 
 def starting_key(reading: Reading, key: Any) -> Item:
-    """The canonical form of an `ExclusiveStartKey`.
+    """Return the canonical form of an `ExclusiveStartKey`.
 
     Raises:
-        ApiError: it does not consist of the key attributes of the table and the index.
+        ApiError: the key does not consist of the key attributes of the table and the index.
     """
     values = {name: canonical(value) for name, value in key.items()}
     schemas = [reading.table.keys] + ([] if reading.index is None else [reading.index.keys])
@@ -185,12 +185,12 @@ def starting_key(reading: Reading, key: Any) -> Item:
 
 
 def invalid_start() -> ApiError:
-    """The refusal of an `ExclusiveStartKey` that is not one."""
+    """Return the refusal of an `ExclusiveStartKey` that is not valid."""
     return validation(_STARTING_KEY)
 
 
 def read_page(engine: "Engine", reading: Reading, rows: Iterator[Row]) -> Payload:
-    """Walk rows until the page is full; the reply, without `ConsumedCapacity`."""
+    """Walk rows until the page is full; return the reply without `ConsumedCapacity`."""
     items: list[Item] = []
     scanned = size = matched = 0
     last: Item | None = None

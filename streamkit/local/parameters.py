@@ -1,8 +1,8 @@
 """Checks of request parameters that need neither a table nor an item.
 
 Types, ranges and enumerations are the same wherever a parameter occurs, so one table of rules
-serves all operations. Violations are collected and reported together in the service's words, but
-for the table's name, which is looked at first and alone.
+serves all operations. Violations are collected and reported together in the service's words, except
+for the table's name, which is checked first and alone.
 """
 
 import re
@@ -19,7 +19,7 @@ _Rule: TypeAlias = Callable[[Any], str | None]
 
 
 def required(payload: Payload, *names: str) -> None:
-    """Check a request whose parameters `names` must be there, and all others that it has."""
+    """Check that the parameters `names` are there, and check all parameters of the request."""
     if payload.get("TableName") is not None:
         name = text(payload["TableName"])
         constraint = table_name_violation(name)
@@ -41,25 +41,25 @@ def required(payload: Payload, *names: str) -> None:
 
 
 def member(name: str) -> str:
-    """A parameter's name as error messages have it."""
+    """Return a parameter's name as error messages write it."""
     return name[:1].lower() + name[1:]
 
 
 def violation(value: object, where: str, constraint: str) -> str:
-    """What is wrong with one value."""
+    """Return the text that says what is wrong with one value."""
     shown = "null" if value is None else f"'{value}'"
     return f"Value {shown} at '{where}' failed to satisfy constraint: {constraint}"
 
 
 def violations(found: list[str]) -> ApiError:
-    """The refusal for all that is wrong."""
+    """Return the refusal for all violations."""
     noun = "error" if len(found) == 1 else "errors"
     return validation(f"{len(found)} validation {noun} detected: {'; '.join(found)}")
 
 
 @lru_cache(maxsize=1024)
 def table_name_violation(name: str) -> str | None:
-    """The constraint that a table name, or ARN in its place, breaks."""
+    """Return the constraint that a table name, or ARN in its place, breaks."""
     if name.startswith("arn:"):
         return at_most_length(name, 1024)
     if not name:
@@ -68,49 +68,49 @@ def table_name_violation(name: str) -> str | None:
 
 
 def name_violation(name: str) -> str | None:
-    """The constraint on the characters of names of tables and indexes."""
+    """Return the constraint on the characters of names of tables and indexes."""
     if _NAME(name):
         return None
     return "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+"
 
 
 def text(value: Any) -> str:
-    """A value that must be a string."""
+    """Return the value if it is a string; refuse it otherwise."""
     if type(value) is not str:
         raise serialization("Unexpected value type in payload")
     return value
 
 
 def structure(value: Any) -> Payload:
-    """A value that must be an object."""
+    """Return the value if it is an object; refuse it otherwise."""
     if type(value) is not dict:
         raise serialization("Unexpected value type in payload")
     return value
 
 
 def array(value: Any) -> list[Any]:
-    """A value that must be a list."""
+    """Return the value if it is a list; refuse it otherwise."""
     if type(value) is not list:
         raise serialization("Unexpected field type")
     return value
 
 
 def at_least_length(value: str | list[Any] | Mapping[str, Any], least: int) -> str | None:
-    """The constraint, if a value is too short for it."""
+    """Return the constraint if a value is too short; None otherwise."""
     if len(value) >= least:
         return None
     return f"Member must have length greater than or equal to {least}"
 
 
 def at_most_length(value: str | list[Any], most: int) -> str | None:
-    """The constraint, if a value is too long for it."""
+    """Return the constraint if a value is too long; None otherwise."""
     if len(value) <= most:
         return None
     return f"Member must have length less than or equal to {most}"
 
 
 def one_of(*allowed: str) -> _Rule:
-    """A rule: one of these strings."""
+    """Return a rule that allows only these strings."""
 
     def rule(value: Any) -> str | None:
         if text(value) in allowed:
@@ -121,7 +121,7 @@ def one_of(*allowed: str) -> _Rule:
 
 
 def whole(least: int, most: int | None = None) -> _Rule:
-    """A rule: a whole number in this range."""
+    """Return a rule that allows whole numbers in this range."""
 
     def rule(value: Any) -> str | None:
         if type(value) is not int:

@@ -1,9 +1,9 @@
-"""The rows of a table or index: by partition key, and within one ordered by sort key.
+"""The rows of a table or index: by partition key, and within a partition ordered by sort key.
 
-A row is an item with its size; table and indexes share it. A *place* says where it stands: the
-partition key's value and the entry that orders it there. Partitions are also ordered by a hash of
-their key, which is the order of a scan: it does not depend on when something was written, so a
-scan resumes behind any place, whether or not there is a row at it any more.
+A row is an item with its size; table and indexes share it. A *place* is the position of a row: the
+partition key's value and the entry that orders the row there. Partitions are also ordered by a hash
+of their key, which is the order of a scan. It does not depend on the time of a write, so a scan
+resumes after any place, even if there is no row at that place any more.
 """
 
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ Row: TypeAlias = tuple[Item, int]
 Place: TypeAlias = tuple[str, Entry]
 
 HASHES: Final = 1 << 64
-"""Hashes of partition keys are below this."""
+"""Hashes of partition keys are below this number."""
 
 
 def key_hash(hash_value: str) -> int:
-    """The hash of a partition key's value, which gives its turn in a scan."""
+    """Return the hash of a partition key's value, which orders a scan."""
     digest = md5(hash_value.encode(), usedforsecurity=False).digest()
     return int.from_bytes(digest[:8], "big")
 
@@ -61,7 +61,7 @@ class Partitions:
         partition.rows[entry] = row
 
     def remove(self, place: Place) -> None:
-        """Take away the row at a place; nothing happens when there is none."""
+        """Remove the row at a place; nothing happens when there is none."""
         hash_value, entry = place
         partition = self._by_key.get(hash_value)
         if partition is None or partition.rows.pop(entry, None) is None:
@@ -96,9 +96,9 @@ class Partitions:
         """Walk the rows of partitions whose hash is from `first` on and before `end`.
 
         Args:
-            first: the least hash.
-            end: the hash to stop at.
-            after: the place to go on behind, which lies among those hashes.
+            first: the lowest hash.
+            end: the hash at which to stop.
+            after: the place after which to continue; its hash lies in this range.
         """
         start: Entry = (first,)
         if after is not None:

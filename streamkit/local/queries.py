@@ -40,7 +40,7 @@ _EXPRESSIONS = ("ProjectionExpression", "FilterExpression", "KeyConditionExpress
 
 
 def query(engine: "Engine", payload: Payload) -> Payload:
-    """`Query`."""
+    """Carry out `Query`."""
     if payload.get("Limit") == 0:
         raise validation(
             "1 validation error detected: Value at 'Limit' failed to satisfy constraint: "
@@ -111,7 +111,7 @@ def _check_filter(condition: Condition, keys: KeySchema) -> None:
 
 
 def _range(reading: Reading, wanted: KeyCondition, payload: Payload) -> tuple[Entry, Entry | None]:
-    """The bounds of the entries to walk."""
+    """Return the bounds of the entries to walk."""
     start: Entry = ()
     stop: Entry | None = None
     if wanted.lower is not None:
@@ -130,7 +130,7 @@ def _range(reading: Reading, wanted: KeyCondition, payload: Payload) -> tuple[En
 
 
 def _check_start(reading: Reading, wanted: KeyCondition, key: Item, entry: Entry) -> None:
-    """Refuse a starting key that a page of this query cannot have ended with."""
+    """Refuse a starting key with which no page of this query can have ended."""
     keys = reading.table.keys if reading.index is None else reading.index.keys
     same_hash = key[keys.hash_name] == wanted.hash_value
     if wanted.ranged and not wanted.holds(entry[0]):

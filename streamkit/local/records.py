@@ -1,8 +1,8 @@
-"""One change of one item, as its stream remembers it.
+"""Records: one change of one item, as its stream keeps it.
 
-A new record keeps references to the images, which nobody changes, so that a write pays next to
-nothing for its stream. Records of full chunks are packed: images become JSON, which is what readers
-get, and take a fraction of the memory. What the view type leaves out is not kept.
+A new record keeps references to the images, which are never changed, so that the stream costs a
+write next to nothing. Records of full chunks are packed: images become the JSON that readers get,
+which takes a fraction of the memory. Images that the view type leaves out are not kept.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ _decode = msgspec.json.Decoder().decode
 OLD_IMAGE_VIEWS = frozenset({"OLD_IMAGE", "NEW_AND_OLD_IMAGES"})
 NEW_IMAGE_VIEWS = frozenset({"NEW_IMAGE", "NEW_AND_OLD_IMAGES"})
 
-# Larger images stay shared with the table and with the record of the next change of the item.
+# Larger images are not packed: they stay shared with the table and with the item's next record.
 _PACKED_BYTES = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the records of one stream have in common.
+    """The facts that the records of one stream have in common.
 
     Attributes:
         view: the view type.
-        region: where the table is.
-        keys: the names of its key attributes.
+        region: the table's Region.
+        keys: the names of the table's key attributes.
     """
 
     view: str
@@ -41,15 +41,15 @@ class Record:
     """A stream record.
 
     Args:
-        event_id: 128 bits that name the event wherever it is read.
+        event_id: 128 bits that identify the event for every reader.
         sequence: its sequence number; grows within a shard and from a shard to its children.
-        created: the time of the change; readers see whole seconds of it.
+        created: the time of the change; readers see whole seconds.
         keys: the item's key.
         old: the item before the change, if there was one.
         new: the item after it, if there is one.
-        source: what it has in common with the stream's other records.
-        identity: who did it, when that was not a user: TTL's service principal.
-        sizes: of `old` and `new`, if they are known.
+        source: the facts in common with the stream's other records.
+        identity: the service that made the change, if no user did: TTL's service principal.
+        sizes: the sizes of `old` and `new`, if they are known.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class Record:
         "source",
     )
 
-    def __init__(  # one argument for each thing a record tells
+    def __init__(  # one argument for each fact of a record
         self,
         event_id: int,
         sequence: int,
@@ -86,7 +86,7 @@ class Record:
         shown_new = new if source.view in NEW_IMAGE_VIEWS else None
         shown_old = old if source.view in OLD_IMAGE_VIEWS else None
         self._images: tuple[Item | None, Item | None] | bytes = (shown_new, shown_old)
-        # An image has the key in it.
+        # An image contains the key.
         self._keys = keys if shown_new is None and shown_old is None else None
         self._size: int | None = None
         if sizes is not None:
@@ -96,20 +96,20 @@ class Record:
 
     @property
     def size(self) -> int:
-        """`SizeBytes`: the keys and the images shown, by DynamoDB's sizing rules."""
+        """Return `SizeBytes`: the keys and the images shown, by DynamoDB's sizing rules."""
         if self._size is None:
             parts = self.images()
             self._size = sum(item_size(part) for part in parts if part is not None)
         return self._size
 
     def pack(self) -> None:
-        """Keep the images as JSON, if they are not too large for that."""
+        """Keep the images as JSON, if they are small enough."""
         if self.size <= _PACKED_BYTES:
             self._images = self._change()
             self._keys = None
 
     def wire(self) -> dict[str, Any]:
-        """The record as `GetRecords` returns it; images that are not packed are shared."""
+        """Return the record as `GetRecords` returns it; images that are not packed are shared."""
         keys, new, old = self.images()
         change: dict[str, AttributeValue | int | str] = {
             "ApproximateCreationDateTime": int(self.created),
@@ -135,7 +135,7 @@ class Record:
         return event
 
     def encoded(self) -> bytes:
-        """The record's JSON."""
+        """Return the record's JSON."""
         images = self._images
         change = images if type(images) is bytes else self._change()
         end = b"}" if self.identity is None else b',"userIdentity":%b}' % _encode(self.identity)
@@ -152,7 +152,7 @@ class Record:
         )
 
     def images(self) -> tuple[Item, Item | None, Item | None]:
-        """The key, and the new and the old image as far as they are shown."""
+        """Return the key, and the new and the old image as far as they are shown."""
         images = self._images
         if isinstance(images, bytes):
             change: dict[str, Item] = _decode(b"{%b}" % images)
@@ -165,7 +165,7 @@ class Record:
         return keys, new, old
 
     def _change(self) -> bytes:
-        """The members of `dynamodb` that hold attributes, as JSON."""
+        """Return the members of `dynamodb` that hold attributes, as JSON."""
         keys, new, old = self.images()
         parts = [b'"Keys":%b' % _encode(keys)]
         if new is not None:

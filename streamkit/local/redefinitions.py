@@ -1,6 +1,6 @@
 """UpdateTable: streams on and off, global indexes, billing, and the table's other options.
 
-A request is read completely before anything changes, and what AWS does in the background is done
+A request is validated completely before anything changes. What AWS does in the background is done
 at once: a new index is complete and ACTIVE, a new stream takes the next write.
 """
 
@@ -38,7 +38,7 @@ _ALONE = {
 
 
 def update_table(engine: "Engine", payload: Payload) -> Payload:
-    """`UpdateTable`."""
+    """Carry out `UpdateTable`."""
     required(payload, "TableName")
     table = described_table(engine, payload["TableName"])
     if all(payload.get(name) is None for name in _PARAMETERS):
@@ -232,7 +232,7 @@ def _indexes(table: Table, payload: Payload) -> list[_Step]:
 
 
 def _check_actions(updates: list[Payload]) -> list[tuple[str, Payload]]:
-    """What each update does, which must be one thing, and to which index."""
+    """Return the action and the index of each update; each update must have one action."""
     found = []
     for update in updates:
         actions = [name for name in ("Create", "Update", "Delete") if update.get(name) is not None]

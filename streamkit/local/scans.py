@@ -1,4 +1,4 @@
-"""Scan: all items of a table or index, or of one of its segments, in an order of their own."""
+"""Scan: all items of a table or index, or of one segment, in the order of key hashes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ _EXPRESSIONS = ("ProjectionExpression", "FilterExpression")
 
 
 def scan(engine: "Engine", payload: Payload) -> Payload:
-    """`Scan`."""
+    """Carry out `Scan`."""
     required(payload, "TableName")
     reject_mixture(payload, legacy=_LEGACY, expressions=_EXPRESSIONS)
     check_select(payload)
@@ -63,7 +63,7 @@ def _parse(payload: Payload) -> tuple[Condition | None, Projection | None]:
 
 
 def _segment(payload: Payload) -> tuple[int, int]:
-    """The range of hashes to walk."""
+    """Return the range of hashes to walk."""
     segment, total = payload.get("Segment"), payload.get("TotalSegments")
     if segment is None and total is None:
         return 0, HASHES

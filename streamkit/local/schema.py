@@ -1,9 +1,9 @@
-"""Primary keys: which attributes they are, and what may stand in them.
+"""Primary keys: their attributes, and the values that these may have.
 
 A `KeySchema` belongs to a table or an index. It finds the place of an item, and refuses keys that
-do not fit in the service's words. The refusals that need the table, as opposed to those that a
-request earns by itself, are `SchemaMismatch`: a transaction reports them among its reasons. An
-`EmptyKeyValue` is never among them, it refuses the whole request.
+do not fit, in the service's words. A refusal that depends on the table, not on the request alone,
+is a `SchemaMismatch`: a transaction reports it among its reasons. An `EmptyKeyValue` is never among
+them; it refuses the whole request.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ _TYPE_NAMES = {"S": "string", "B": "binary"}
 
 
 class SchemaMismatch(ApiError):
-    """A ValidationException because of what the table's keys or items are."""
+    """A ValidationException because the request does not fit the table's keys or items."""
 
     def __init__(self, message: str) -> None:
         super().__init__("ValidationException", message)
 
 
 class EmptyKeyValue(ApiError):
-    """A ValidationException for an empty value where there must be a key's."""
+    """A ValidationException for an empty value of a key attribute."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ class KeySchema:
 
     Args:
         elements: the `KeySchema` of a table or index, its partition key first.
-        types: the types of its attributes, and maybe of others.
+        types: the types of its attributes, and perhaps of more attributes.
     """
 
     __slots__ = ("elements", "hash_name", "hash_type", "name_set", "names", "range_name", "types")
@@ -56,18 +56,18 @@ class KeySchema:
         self.range_name = self.names[1] if len(self.names) > 1 else None
 
     def place(self, item: Item) -> Place:
-        """Where an item stands that has the key, or the key alone."""
+        """Return the place of an item that has the key, or of the key alone."""
         hash_value: str = item[self.hash_name][self.hash_type]
         if self.range_name is None:
             return hash_value, ()
         return hash_value, (sort_token(item[self.range_name]),)
 
     def key(self, item: Item) -> Item:
-        """The key attributes of an item that has them."""
+        """Return the key attributes of an item that has them."""
         return {name: item[name] for name in self.names}
 
     def holds(self, item: Item) -> bool:
-        """Whether an item has all the key attributes, as they may be in a key."""
+        """Return whether an item has all key attributes, with valid values."""
         for name, kind in self.types.items():
             value = item.get(name)
             raw = None if value is None else value.get(kind)
@@ -76,10 +76,10 @@ class KeySchema:
         return True
 
     def checked_key(self, key: Any) -> Item:
-        """The canonical form of a key that a request gives.
+        """Return the canonical form of a key that a request gives.
 
         Raises:
-            ApiError: it is not exactly a key of this schema.
+            ApiError: the key is not exactly a key of this schema.
         """
         if type(key) is not dict:
             raise serialization("Unexpected value type in payload")
@@ -98,7 +98,7 @@ class KeySchema:
         return checked
 
     def check_item(self, item: Item) -> None:
-        """Refuse an item that cannot have its key."""
+        """Refuse an item whose key is not valid."""
         for name, kind in self.types.items():
             value = item.get(name)
             if value is None:
@@ -141,5 +141,5 @@ class KeySchema:
 
 
 def key_mismatch() -> ApiError:
-    """The refusal of a key that has other attributes or types than the schema."""
+    """Return the refusal of a key that has other attributes or types than the schema."""
     return SchemaMismatch("The provided key element does not match the schema")

@@ -1,9 +1,9 @@
-"""The engine over loopback HTTP, for other processes and for any AWS SDK.
+"""The server offers the engine over loopback HTTP, to other processes and to any AWS SDK.
 
-HTTP/1.1 with keep-alive on asyncio streams, no more of it than the SDKs use. Replies carry the
-checksum that the SDKs verify. `POST /_control/<command>` with a JSON object reaches the commands of
-`Control`; `GET /` says that the server is there. A task deletes expired items. It listens on
-127.0.0.1 unless told otherwise, checks no signatures and keeps nothing: it is no place for secrets.
+It speaks the part of HTTP/1.1 that the SDKs use, with keep-alive, on asyncio streams. Replies carry
+the checksum that the SDKs verify. `POST /_control/<command>` with a JSON object reaches the
+commands of `Control`; `GET /` shows that the server runs. A task deletes expired items. By default
+it listens on 127.0.0.1. It checks no signatures and keeps nothing: do not put secrets into it.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Served(Core, Controllable, Protocol):
-    """The engine, as the server sees it."""
+    """The part of the engine that the server needs."""
 
 
 class Server:
@@ -57,15 +57,15 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The `endpoint_url` for a client."""
+        """Return the URL that a client takes as `endpoint_url`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
     async def start(self, host: str, port: int, *, expire_every: float | None) -> None:
-        """Listen.
+        """Begin to listen.
 
         Raises:
-            OSError: the address is taken, or is not one of this machine.
+            OSError: the address is in use, or is not an address of this machine.
         """
         self._listener = await asyncio.start_server(self._connected, host, port)
         self.host, self.port = self._listener.sockets[0].getsockname()[:2]
@@ -108,7 +108,7 @@ class Server:
             engine = self._engine.at(*parse_scope(headers.get("authorization")))
             answer = engine.call_bytes(service, operation, body or b"{}")
         except Exception:  # noqa: BLE001
-            # A defect of the engine is one call's failure, not the end of the connection.
+            # A defect of the engine must fail one call, not end the connection.
             _log.exception("%s failed", operation)
             answer = 500, _FAILED
         return self._reply(*answer)
@@ -125,7 +125,7 @@ class Server:
         if request.method != "POST":
             return 405, {"error": "commands are sent with POST"}
         if "origin" in request.headers:
-            # Any web page may send a form to this machine; commands are not for web pages.
+            # Any web page can send a form to this machine, and must not reach the commands.
             return 403, {"error": "commands are not taken from web pages"}
         try:
             arguments = msgspec.json.decode(request.body or b"{}", type=dict[str, Any])
@@ -183,7 +183,7 @@ class Server:
 
 
 def _refuse_web_pages(headers: Mapping[str, str]) -> None:
-    # Any web page may send a request to this machine, and only a browser says where it is from.
+    # Any web page can send a request to this machine; only browsers send the header `Origin`.
     if "origin" in headers:
         raise ApiError("AccessDeniedException", _WEB_PAGE, status=403)
 
@@ -198,10 +198,10 @@ async def serve(
     """Start a server for an engine; close it with `async with` or `aclose`.
 
     Args:
-        engine: what answers.
+        engine: the engine that answers.
         host: the address to listen on. Anyone who can reach it can do anything with the engine.
-        port: 0 lets the system choose.
-        expire_every: seconds between two looks for expired items and old records; None for never,
+        port: the port; 0 lets the system choose.
+        expire_every: seconds between two checks for expired items and old records; None for never,
             when the engine's clock is not the real one.
     """
     server = Server(engine)

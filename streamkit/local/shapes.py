@@ -1,9 +1,9 @@
-"""Shapes: what botocore's models say of the values of a service's calls, as plain functions.
+"""Shapes: the value types of botocore's models become plain functions.
 
-In: a shape of a botocore model. Out: a function that says whether a value is sent as it is, and
-one that makes of a reply's JSON what botocore's parser makes of it. Both are made once for a shape.
-They are as exact as AWS JSON 1.0 and the models of DynamoDB ask for; a model that wants more is
-refused with `NotImplementedError`.
+In: a shape of a botocore model. Out: a function that tells whether botocore sends a value as it is,
+and a function that reads a reply's JSON as botocore's parser does. Both are made once for a shape.
+They cover AWS JSON 1.0 and the models of DynamoDB; a model that needs more is refused with
+`NotImplementedError`.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,17 +17,17 @@ _NUMBERS: dict[str, type] = {"integer": int, "long": int, "boolean": bool}
 
 
 class Shapes:
-    """What is known of a service's shapes, by name: they are recursive."""
+    """The functions of a service's shapes, kept by name because shapes are recursive."""
 
     def __init__(self) -> None:
         self._checks: dict[str, Check] = {}
         self._readers: dict[str, Reader] = {}
 
     def check(self, shape: Any) -> Check:
-        """Return what says whether a value is sent as it is; False may only mean doubt."""
+        """Return the check whether a value is sent as it is; False may only mean doubt."""
         name = shape.name
         if name not in self._checks:
-            # A shape may contain itself, so that it is asked for while it is made.
+            # A shape may contain itself, and is then asked for while it is being made.
             self._checks[name] = partial(self._later, self._checks, name)
             self._checks[name] = self._check(shape)
         return self._checks[name]
@@ -54,7 +54,7 @@ class Shapes:
         return partial(_is_number, kind, least) if kind else _is_never
 
     def reader(self, shape: Any, parser: Any) -> Reader:
-        """Return what makes of JSON what botocore's parser makes of it."""
+        """Return the function that reads JSON as botocore's parser does."""
         name = shape.name
         if name not in self._readers:
             self._readers[name] = partial(self._later, self._readers, name)
@@ -128,7 +128,7 @@ def _members(shape: Any) -> dict[str, Any]:
     """Return a structure's members.
 
     Raises:
-        NotImplementedError: one goes over the wire under another name.
+        NotImplementedError: a member has another name on the wire.
     """
     if any(member.serialization for member in shape.members.values()):
         raise NotImplementedError(f"{shape.name} has members with other names")
@@ -137,7 +137,7 @@ def _members(shape: Any) -> dict[str, Any]:
 
 
 def types_in(shape: Any, met: set[str]) -> set[str]:
-    """Return which types of values are anywhere in a shape; `met` names those looked at."""
+    """Return the types of values anywhere in a shape; `met` holds the shapes seen so far."""
     if shape.name in met:
         return set()
     met.add(shape.name)
@@ -153,5 +153,5 @@ def types_in(shape: Any, met: set[str]) -> set[str]:
 
 @lru_cache
 def shapes_of(_service: str) -> Shapes:
-    """Return what is known of a service's shapes, for all of its clients."""
+    """Return the shapes of a service, shared by all of its clients."""
     return Shapes()

@@ -1,9 +1,9 @@
-"""A shard: the records of one range of key hashes, for a while.
+"""A shard: the records of one range of key hashes, for some time.
 
-A shard is born open, takes records in the order of their changes, is closed once, and is trimmed
-from its old end. Its numbers grow from its first to its last record with random gaps; a child
-starts above its parent's last, so an item's records are ordered over every split and roll, while
-two unrelated shards have nothing in common, not even the length of their numbers.
+A new shard is open. It takes records in the order of their changes, is closed once, and is trimmed
+from its old end. Its sequence numbers grow with random gaps. A child starts above its parent's last
+number, so an item's records stay ordered over every split and roll. Two unrelated shards have
+nothing in common, not even the length of their numbers.
 """
 
 import random
@@ -18,7 +18,7 @@ from streamkit.local.records import Record
 from streamkit.local.waste import Waste
 
 HASHES = 1 << 128
-"""Key hashes are below this."""
+"""Key hashes are below this number."""
 
 _GAP = 999
 _PAGE_BYTES = 1 << 20
@@ -33,27 +33,27 @@ class HashRange:
     high: int = HASHES
 
     def divide(self, parts: int) -> "list[HashRange]":
-        """Cut into equal neighbours."""
+        """Return equal parts of the range, in order."""
         width = self.high - self.low
         borders = [self.low + width * part // parts for part in range(parts + 1)]
         return [HashRange(low, high) for low, high in pairwise(borders) if low < high]
 
 
 class Shard:
-    """Records in order.
+    """The records of a shard, in order.
 
-    They are kept in chunks: one that is full is packed, and one that is trimmed goes to waste as a
-    whole, so that neither a write nor a trim takes time for all the records there are.
+    Records are kept in chunks. A full chunk is packed, and a trimmed chunk goes to `Waste` as a
+    whole, so that neither a write nor a trim takes time in proportion to all records.
 
     Attributes:
         start: its `StartingSequenceNumber`, below every record.
-        last: the last number it gave out; when closed, its `EndingSequenceNumber`.
+        last: the last number that it gave out; when closed, its `EndingSequenceNumber`.
         trimmed: the number of the newest record that is gone; 0 while none is.
-        closed: when it was closed; None while it is open.
-        roll_at: when it closes by itself.
-        hidden: left out of every listing, to play a shard that is not listed.
-        read: how often it is read.
-        readers: by whom.
+        closed: the time when it was closed; None while it is open.
+        roll_at: the time when it closes by itself.
+        hidden: whether every listing leaves it out, to simulate a shard that is not listed.
+        read: the rate of reads.
+        readers: the readers within the last second.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Shard:
         self.readers = Readers()
         self._waste = Waste() if waste is None else waste
         self._chunks: list[list[Record]] = []
-        # How many records of the first chunk are trimmed.
+        # The number of trimmed records in the first chunk.
         self._first = 0
         self._count = 0
 
@@ -94,7 +94,7 @@ class Shard:
         return self.last
 
     def append(self, record: Record) -> None:
-        """Take a record whose number was given out last."""
+        """Add a record with the number that was given out last."""
         chunks = self._chunks
         if not chunks or len(chunks[-1]) == _CHUNK:
             if chunks:
@@ -135,11 +135,11 @@ class Shard:
             del chunks[:gone]
 
     def discard(self) -> None:
-        """Forget all records of a shard that is forgotten itself."""
+        """Forget all records, because the shard itself is forgotten."""
         self.trim(float("inf"))
 
     def page(self, after: int, limit: int, published: float) -> list[Record]:
-        """Return the records after a number: at most `limit`, 1 MB and what is published by now."""
+        """Return the records after a number: at most `limit` and 1 MB, published by now."""
         page: list[Record] = []
         size = 0
         for record in self._behind(after):
@@ -162,7 +162,7 @@ class Shard:
         return max(self.start, self.trimmed)
 
     def before(self, moment: float) -> int:
-        """Return a number that lies just before the first record of a moment or later."""
+        """Return a number just below the first record created at `moment` or later."""
         for place, chunk in enumerate(self._chunks):
             if int(chunk[-1].created) >= moment:
                 for record in self._from(place, self._first if place == 0 else 0):
@@ -179,7 +179,7 @@ class Shard:
         return self._from(place, max(first, self._first) if place == 0 else first)
 
     def _from(self, place: int, first: int) -> Iterator[Record]:
-        """Walk the records from one of a chunk on."""
+        """Walk the records, beginning with record `first` of chunk `place`."""
         for chunk in self._chunks[place : place + 1]:
             yield from chunk[first:]
         for number in range(place + 1, len(self._chunks)):

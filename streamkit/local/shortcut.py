@@ -1,10 +1,10 @@
-"""The short way of a call to the engine: what botocore works out for each call anew is known here.
+"""The shortcut of a call to the engine: what botocore computes at each call is computed once.
 
-In: a client whose HTTP session is of `transport`. Out: the same client, whose calls send the same
+In: a client whose HTTP session is of `transport`. Out: the same client. Its calls send the same
 bytes and return the same replies for a sixth of the processor time; a simulation makes hundreds of
-thousands of them. Parameters that botocore may refuse go its own way. So do refusals and
-exceptions, with the answer that is already there, so that retries, their budget and what is raised
-are botocore's. Of its events those are emitted that say what is asked and what was answered.
+thousands of calls. Parameters that botocore may refuse take botocore's own path. So do refusals and
+exceptions, with the answer that is already there, so that retries, their budget and the errors
+raised are botocore's. Of botocore's events only those of the request and the reply are emitted.
 """
 
 import json
@@ -32,12 +32,12 @@ _decode = msgspec.json.Decoder().decode
 Payload: TypeAlias = dict[str, Any]
 
 _first: ContextVar[Response | Exception | None] = ContextVar("first", default=None)
-"""What the call that goes botocore's way has been answered already."""
+"""The answer that a call on botocore's path already has."""
 
 
 def shorten(client: Any) -> None:
-    """Let a client's calls go the short way, as far as they may; once is enough."""
-    endpoint = client._endpoint  # noqa: SLF001  # botocore has no door here
+    """Make a client's calls take the shortcut where possible; a second time changes nothing."""
+    endpoint = client._endpoint  # noqa: SLF001  # botocore has no public access here
     if isinstance(endpoint.http_session, _Replaying):
         return
     way = _Way(client, endpoint.http_session)
@@ -47,14 +47,14 @@ def shorten(client: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """What is known of an operation.
+    """The facts of an operation.
 
     Attributes:
         target: its `X-Amz-Target`.
-        tokens: parameters that are made up for each call if they are not given.
-        accepts: says whether botocore sends these parameters as they are; False if in doubt.
-        read: makes of a reply what botocore returns; None if that is for streamkit's own parser.
-        events: the prefix of each event's name is followed by this.
+        tokens: parameters that are generated for each call if they are not given.
+        accepts: returns whether botocore sends these parameters as they are; False if in doubt.
+        read: turns a reply into what botocore returns; None if streamkit's own parser does that.
+        events: the part of each event's name after its prefix.
     """
 
     model: Any
@@ -89,7 +89,7 @@ class _Way:
         )
         for _, given in emitted:
             sent = given or sent
-        # A retry, which is botocore's, must send the token that the first attempt has sent.
+        # A retry is made by botocore, and must send the token that the first attempt has sent.
         tokens = {token: str(uuid.uuid4()) for token in operation.tokens if token not in sent}
         if tokens:
             sent, params = sent | tokens, params | tokens
@@ -99,14 +99,14 @@ class _Way:
             response = await self._session.exchange(
                 operation.target, _encode(sent).encode(), self._url, region=self._region
             )
-        except Exception as error:  # noqa: BLE001  # botocore says what becomes of it
+        except Exception as error:  # noqa: BLE001  # botocore decides what to do with it
             return await self._go_on(name, params, error)
         if response.status >= 300:
             return await self._go_on(name, params, response)
         return await self._returned(operation, response)
 
     async def _go_on(self, name: str, params: Payload, first: Response | Exception) -> Payload:
-        """Leave a call that was answered so to botocore."""
+        """Pass a call to botocore, with the answer that it already has."""
         token = _first.set(first)
         try:
             return await self._long(name, params)
@@ -148,7 +148,7 @@ class _Way:
 
 
 def _operation(service: Any, name: str, parser: Any) -> _Operation:
-    """Work out once what is known of an operation."""
+    """Return the facts of an operation, computed once."""
     known = _known.get((service.service_name, name))
     if known is not None:
         return known
@@ -159,7 +159,7 @@ def _operation(service: Any, name: str, parser: Any) -> _Operation:
 
     def read(body: bytes) -> Payload:
         reply: Payload = _decode(body)
-        # Nothing else differs between JSON and what botocore makes of it.
+        # Only times and binaries differ between JSON and what botocore returns.
         if timed or b'"B":' in body or b'"BS":' in body:
             reply = convert(reply)
         return reply
@@ -176,18 +176,18 @@ def _operation(service: Any, name: str, parser: Any) -> _Operation:
 
 
 _known: dict[tuple[str, str], _Operation] = {}
-"""By service and name."""
+"""The facts of operations, by service and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """All that listeners ask of a response that succeeded."""
+    """The part of a successful response that listeners read."""
 
     status_code: int
 
 
 class _Replaying:
-    """The HTTP session for botocore's own way: a call's first answer may be there already."""
+    """The HTTP session for botocore's own path: a call's first answer may be there already."""
 
     def __init__(self, session: Any) -> None:
         self._session = session

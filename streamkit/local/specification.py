@@ -1,7 +1,7 @@
-"""What a table is to be like: the parts of a CreateTable or UpdateTable request, validated.
+"""Specifications: the parts of a CreateTable or UpdateTable request are validated.
 
 These functions read key schemas, attribute types, indexes, throughput and stream specifications
-from a request, and refuse what contradicts itself in the service's words. They know no tables.
+from a request, and refuse contradictions in the service's words. They do not access tables.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ _UNITS = whole(1)
 
 
 def refuse(*found: tuple[object, str, str | None]) -> None:
-    """Refuse values, given with their places and the constraints they break, if any do."""
+    """Refuse if any value breaks a constraint; each is given as value, place and constraint."""
     broken = [
         violation(value, where, constraint)
         for value, where, constraint in found
@@ -50,18 +50,18 @@ def refuse(*found: tuple[object, str, str | None]) -> None:
 
 
 def invalid(message: str) -> ApiError:
-    """A refusal in the form of most of these."""
+    """Return a refusal in the usual form of this module."""
     return validation(INVALID + message)
 
 
 def check_name(name: str, where: str) -> None:
-    """Refuse what cannot be the name of a new table or index."""
+    """Refuse a text that cannot be the name of a new table or index."""
     constraint = at_least_length(name, 3) or at_most_length(name, 255) or name_violation(name)
     refuse((name, where, constraint))
 
 
 def attribute_types(given: Any) -> dict[str, str]:
-    """The types in `AttributeDefinitions`, by attribute."""
+    """Return the types in `AttributeDefinitions`, by attribute."""
     types: dict[str, str] = {}
     for number, definition in enumerate(array(given), 1):
         where = f"attributeDefinitions.{number}.member"
@@ -81,14 +81,14 @@ def _not_null(value: Any) -> str | None:
 
 
 def _name_violation(name: Any) -> str | None:
-    """The constraint that the name of an attribute of a key, or of a projection, breaks."""
+    """Return the constraint that an attribute's name in a key or projection breaks, if any."""
     if name is None:
         return _not_null(name)
     return at_least_length(text(name), 1) or at_most_length(name, MOST_NAME_BYTES)
 
 
 def key_elements(given: Any, where: str) -> list[dict[str, str]]:
-    """The elements of a `KeySchema`."""
+    """Return the elements of a `KeySchema`."""
     elements = array(given)
     shown = ", ".join(
         f"KeySchemaElement(attributeName={element.get('AttributeName')}, "
@@ -138,7 +138,7 @@ def check_types(types: dict[str, str], used: list[str], *, indexed: bool) -> Non
 
 
 def index_requests(given: Any, title: str) -> list[Payload]:
-    """The index definitions of a request, if there are any."""
+    """Return the index definitions of a request, if there are any."""
     if given is None:
         return []
     requests = [structure(request) for request in array(given)]
@@ -156,7 +156,7 @@ def index_requests(given: Any, title: str) -> list[Payload]:
 
 
 def parse_index_keys(request: Payload, where: str) -> list[dict[str, str]]:
-    """The key schema of an index definition, and a check of the names in it."""
+    """Return the key schema of an index definition; refuse names that are not valid."""
     name = request.get("IndexName")
     refuse((name, f"{where}.indexName", _not_null(name)))
     check_name(text(name), f"{where}.indexName")
@@ -179,7 +179,7 @@ def _check_projected_names(given: Any, where: str) -> None:
 
 
 def check_projected(indexes: Iterable[Index]) -> None:
-    """Refuse the indexes of a table that name too many attributes together."""
+    """Refuse indexes of a table that together project too many attributes."""
     count = sum(len(index.projection.get("NonKeyAttributes") or ()) for index in indexes)
     if count > _MOST_PROJECTED_OF_TABLE:
         raise invalid(
@@ -197,7 +197,7 @@ def build_index(
     is_global: bool,
     on_demand: bool,
 ) -> Index:
-    """Make the index that a definition asks for."""
+    """Return the index that a definition describes."""
     name = request["IndexName"]
     projection = _projection(request.get("Projection"))
     keys = KeySchema(elements, types)
@@ -245,7 +245,7 @@ def _projection(given: Any) -> dict[str, Any]:
 
 
 def units_of(given: Any, where: str) -> dict[str, int]:
-    """The two numbers of a `ProvisionedThroughput`."""
+    """Return the two numbers of a `ProvisionedThroughput`."""
     units: dict[str, int] = {}
     for name in ("ReadCapacityUnits", "WriteCapacityUnits"):
         value: Any = structure(given).get(name)
@@ -268,7 +268,7 @@ def check_on_demand(given: Any, *, on_demand: bool) -> None:
                 f"{name} for OnDemandThroughput cannot be specified when the table BillingMode is "
                 "PROVISIONED"
             )
-        # -1 takes a limit away.
+        # -1 removes a limit.
         if type(units) is not int or (units < 1 and units != -1):
             raise invalid(
                 f"Requested {name} for OnDemandThroughput for table is outside of valid range"
@@ -276,11 +276,11 @@ def check_on_demand(given: Any, *, on_demand: bool) -> None:
 
 
 def view_type(given: Any, *, created: bool = True) -> str | None:
-    """The view type of a `StreamSpecification`; None when it turns the stream off.
+    """Return the view type of a `StreamSpecification`; None when it turns the stream off.
 
     Args:
         given: the specification.
-        created: whether the table is created with it; an update has its own messages.
+        created: whether the request creates the table; an update has its own messages.
     """
     specification = structure(given)
     enabled, view = specification.get("StreamEnabled"), specification.get("StreamViewType")

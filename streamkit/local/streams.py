@@ -1,11 +1,11 @@
-"""Streams: what a table with `StreamSpecification` writes its changes to.
+"""Streams: a table with a `StreamSpecification` writes its changes to one.
 
-The engine owns one `Streams` (as `engine.streams`); `CreateTable` and `UpdateTable` call
-`engine.streams.create(table_name=..., key_schema=..., view_type=...)` and keep the `Stream` as
-the table's; every change of an item calls `Stream.append`; disabling the stream or deleting the
-table calls `Stream.disable`. A disabled stream stays readable for the retention time, then it is
-gone. Everything that happens by time happens when somebody looks: there is no timer.
-How they behave is said by `engine.streams.settings`.
+The engine owns one `Streams` (as `engine.streams`). `CreateTable` and `UpdateTable` call
+`engine.streams.create(table_name=..., key_schema=..., view_type=...)` and keep the `Stream` in the
+table. Every change of an item calls `Stream.append`. Disabling the stream or deleting the table
+calls `Stream.disable`. A disabled stream stays readable for the retention time, then it is gone.
+Events due by time happen at the next access: there is no timer. `engine.streams.settings` holds
+the behaviour of streams.
 """
 
 import random
@@ -31,7 +31,7 @@ class Stream:
     """The changes of one table's items while the stream was enabled.
 
     Attributes:
-        described: how often it is described.
+        described: the rate of `DescribeStream` calls.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Stream:
 
     @property
     def status(self) -> str:
-        """`ENABLED` or `DISABLED`."""
+        """Return ENABLED or DISABLED."""
         return "ENABLED" if self.disabled is None else "DISABLED"
 
     def append(
@@ -83,14 +83,14 @@ class Stream:
         *,
         sizes: tuple[int, int] | None = None,
     ) -> None:
-        """Record one change. The caller has seen that it is one, and never changes the images.
+        """Record one change. The caller has checked that the images differ, and never changes them.
 
         Args:
             keys: the item's key.
             old: the item before, if there was one.
             new: the item after, if there is one.
-            identity: who did it, when that was not a user.
-            sizes: of `old` and `new`, if they are known.
+            identity: the service that made the change, if no user did.
+            sizes: the sizes of `old` and `new`, if they are known.
         """
         if not self._open:
             return  # disabled between the change and its commit
@@ -116,7 +116,7 @@ class Stream:
             self._waste.free()
 
     def shard(self, shard_id: str) -> Shard | None:
-        """Find a shard that is not trimmed away, listed or not."""
+        """Return a shard that is not trimmed away, listed or not; None if there is none."""
         now = self._clock()
         self._roll_due(now)
         self._waste.free()
@@ -136,12 +136,12 @@ class Stream:
         return self._open.all()
 
     def catalogue(self) -> Catalogue:
-        """Return the shards that are left by now, to look something up at once."""
+        """Return the catalogue of the shards that are left by now; do not keep it."""
         self._roll_due(self._clock())
         return self._left
 
     def split(self, shard_id: str) -> list[Shard]:
-        """Close a shard; two children take a half of its hashes each.
+        """Close a shard; two children take half of its hashes each.
 
         Raises:
             ValueError: there is no such shard, or it is closed.
@@ -159,14 +159,14 @@ class Stream:
         return self._replace(parent, [parent.hashes], self._clock())[0]
 
     def trim(self, before: float = float("inf")) -> None:
-        """Drop what is older than a time at once: records, closed shards, a disabled stream."""
+        """Drop everything older than a time: records, closed shards, a disabled stream."""
         for shard in self.shards():
             shard.trim(before)
         self._left.forget_closed(before)
         self._dropped = self.disabled is not None and self.disabled < before
 
     def disable(self) -> None:
-        """Close all shards. A stream is never enabled again: the table gets another."""
+        """Close all shards. A stream is never enabled again: the table gets a new one."""
         if self.disabled is not None:
             return
         self.settle()
@@ -176,17 +176,17 @@ class Stream:
         self._open = OpenShards()
 
     def gone(self) -> bool:
-        """Whether it was disabled so long ago that nothing is left of it."""
+        """Return whether the stream was disabled so long ago that nothing is left of it."""
         if self.disabled is None:
             return False
         return self._dropped or self.disabled < self._clock() - self.settings.retention
 
     def forget(self) -> None:
-        """Leave the records to be freed: the stream is gone."""
+        """Give the records to `Waste`, because the stream is gone."""
         self._left.forget_all()
 
     def settle(self) -> None:
-        """Let everything happen that is due by now: rolls and trims."""
+        """Carry out all rolls and trims that are due by now."""
         now = self._clock()
         self._roll_due(now)
         self._waste.free()
@@ -210,14 +210,14 @@ class Stream:
             shard = self._open.take_due()
             if shard is not None:
                 self._roll_by_time(shard, now)
-        # A stream that nobody reads must not grow for ever.
+        # A stream without readers must not grow for ever.
         self._left.forget_closed(now - self.settings.retention - self.settings.linger)
 
     def _roll_by_time(self, parent: Shard, now: float) -> None:
         period = self.settings.roll_after
         if period is None:
-            return  # it stays open for good
-        # After a long jump of the clock, generations that nobody could see are left out.
+            return  # the shard stays open
+        # After a long jump of the clock, generations that no reader could see are left out.
         earliest = now - self.settings.retention - self.settings.linger - 2 * period
         at = parent.roll_at
         self._replace(parent, [parent.hashes], at, born=max(at, earliest))
@@ -256,19 +256,19 @@ class Stream:
             return self._rng.randrange(10 ** (digits - 1), 2 * 10 ** (digits - 1))
         digits = self._rng.randrange(21, 27)
         if self._rng.random() < 0.25:
-            # About to grow by a digit: text order and number order part ways.
+            # The number is about to gain a digit, where text order and number order differ.
             return int(10**digits) - self._rng.randrange(10**5)
         return self._rng.randrange(10 ** (digits - 1), 9 * 10 ** (digits - 1))
 
 
 class Streams:
-    """All streams of an engine, those of deleted tables too.
+    """All streams of an engine, including those of deleted tables.
 
     Args:
         shards: how many shards a new stream has when its creation does not say.
 
     Attributes:
-        readers: numbers for those who ask for an iterator.
+        readers: the source of reader numbers for iterators.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class Streams:
         view_type: str,
         shards: int | None = None,
     ) -> Stream:
-        """Make a stream for a table; its label is the time of its creation, made unique."""
+        """Make a stream for a table; its label is its creation time, made unique."""
         milliseconds = int(self.clock() * 1000)
         while (arn := self._arn(table_name, milliseconds)) in self._streams:
             milliseconds += 1
@@ -317,7 +317,7 @@ class Streams:
         return stream
 
     def find(self, arn: str) -> Stream | None:
-        """Find a stream by its ARN, unless it is gone."""
+        """Return a stream by its ARN; None if it is gone."""
         stream = self._streams.get(arn)
         self._waste.free()
         if stream is not None and stream.gone():

@@ -1,8 +1,8 @@
 """The four operations of DynamoDB Streams.
 
-`OPERATIONS` is what the engine registers for the service `dynamodbstreams`. `GetRecords` has a
-second form in `ENCODED`, which returns the reply's JSON: its records are joined from bytes that
-were made once, so a door never encodes a page again. Both forms do the same.
+The engine registers `OPERATIONS` for the service `dynamodbstreams`. `GetRecords` has a second form
+in `ENCODED`, which returns the reply's JSON: its records are joined from bytes that were made once,
+so a door never encodes a page again. Both forms do the same.
 """
 
 from bisect import bisect_right
@@ -41,7 +41,7 @@ class HasStreams(Protocol):
 
 
 def list_streams(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
-    """`ListStreams`: all streams or one table's, paged, in the order of their ARNs."""
+    """Carry out `ListStreams`: all streams or one table's, paged, in the order of their ARNs."""
     limit = _limit(payload, 100)
     table = _text(payload, "TableName")
     start = _text(payload, "ExclusiveStartStreamArn") or ""
@@ -63,7 +63,7 @@ def list_streams(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
 
 
 def describe_stream(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
-    """`DescribeStream`: a page of the shards that are listed now."""
+    """Carry out `DescribeStream`: return a page of the shards that are listed now."""
     settings = engine.streams.settings
     limit = min(_limit(payload, 100), settings.listing_page)
     stream = _stream(engine, payload)
@@ -91,7 +91,7 @@ def describe_stream(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
 
 
 def get_shard_iterator(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
-    """`GetShardIterator`: a position in a shard, listed or not."""
+    """Carry out `GetShardIterator`: a position in a shard, listed or not."""
     kind = _required(payload, "ShardIteratorType")
     _required(payload, "ShardId")
     shard_id = _shard_id(payload, "ShardId") or ""
@@ -105,7 +105,7 @@ def get_shard_iterator(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
 
 
 def get_records(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
-    """`GetRecords`: the next records of a shard, and where to go on unless that was its end."""
+    """Carry out `GetRecords`: the next records of a shard, and the next iterator if any."""
     records, following = _read(engine.streams, payload)
     body: dict[str, Any] = {"Records": [record.wire() for record in records]}
     if following is not None:
@@ -114,7 +114,7 @@ def get_records(engine: HasStreams, payload: _Payload) -> dict[str, Any]:
 
 
 def get_records_encoded(engine: HasStreams, payload: _Payload) -> bytes:
-    """`GetRecords` as the JSON of its reply."""
+    """Carry out `GetRecords`; return the JSON of its reply."""
     records, following = _read(engine.streams, payload)
     end = b"]}"
     if following is not None:
@@ -219,7 +219,7 @@ def _filtered_parent(payload: _Payload) -> str | None:
 
 
 def _shard_id(payload: _Payload, name: str, where: str | None = None) -> str | None:
-    """A shard's id, which is of 28 to 65 characters."""
+    """Return the shard id of a parameter, which has 28 to 65 characters."""
     value = _text(payload, name)
     if value is not None:
         constraint = at_least_length(value, 28) or at_most_length(value, 65)

@@ -1,8 +1,8 @@
-"""Tables: their items, and the one place where an item changes.
+"""Tables: their items, and the only function that changes an item.
 
-`Table.write` stores an item, keeps every index, the counts and the stream in step, and says what
-it cost. With a journal, a list of `Change`s, the stream is left out until the journal is published
-and everything can be undone until then. Stored items are never changed, so a change is a pair of
+`Table.write` stores an item, updates every index, the counts and the stream, and returns the cost.
+With a journal, a list of `Change`s, the stream gets nothing until the journal is published, and
+everything can be undone until then. Stored items are never changed, so a change is a pair of
 references, and costs the same however large the table is.
 """
 
@@ -24,7 +24,7 @@ from streamkit.local.values import Item, equal, item_size
 
 @dataclass(slots=True)
 class IndexLag:
-    """How long the global indexes of all tables trail behind; 0 for not at all."""
+    """The seconds by which the global indexes of all tables lag behind; 0 for not at all."""
 
     clock: Callable[[], float]
     seconds: float = 0.0
@@ -32,7 +32,7 @@ class IndexLag:
 
 @dataclass(slots=True)
 class TableOptions:
-    """What a table is told about itself and only tells again; as on the wire."""
+    """Options that a table only stores and describes, in wire form."""
 
     billing_mode: str = "PROVISIONED"
     throughput: dict[str, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class TableOptions:
 
 @dataclass(slots=True, frozen=True)
 class Change:
-    """One change of one item, with what is needed to undo it; `sizes` are of old and new."""
+    """One change of one item, with all that undoing it needs; `sizes` are of old and new."""
 
     table: "Table"
     key: Item
@@ -67,14 +67,14 @@ class Table:
         table_id: its `TableId`.
         created: when it was created.
         keys: its key schema.
-        types: the types of all attributes that a key schema names, in the order they were given.
+        types: the types of all attributes that a key schema names, in the order of the request.
         lag: how late global indexes are.
 
     Attributes:
         stream: the stream that is written to; None while it is off.
-        latest_stream: the newest one, on or off.
-        indexes: by name, in the order of names.
-        on_demand_since: when it became on-demand, if it is.
+        latest_stream: the newest stream, on or off.
+        indexes: the indexes by name, in the order of names.
+        on_demand_since: the time when it became on-demand, if it is.
     """
 
     def __init__(
@@ -110,35 +110,35 @@ class Table:
 
     @property
     def hash_name(self) -> str:
-        """The attribute that is the partition key."""
+        """Return the attribute that is the partition key."""
         return self.keys.hash_name
 
     @property
     def range_name(self) -> str | None:
-        """The attribute that is the sort key, if there is one."""
+        """Return the attribute that is the sort key, if there is one."""
         return self.keys.range_name
 
     @property
     def ttl_attribute(self) -> str | None:
-        """Where items say when they expire; None while that means nothing."""
+        """Return the attribute with the expiry of items; None while time to live is off."""
         return None if self._expiries is None else self._expiries.attribute
 
     def set_ttl(self, attribute: str | None) -> None:
-        """Let items expire by an attribute, or no longer."""
+        """Make items expire by an attribute; None turns expiry off."""
         self._expiries = None if attribute is None else Expiries(attribute)
         if self._expiries is not None:
             for row in self.rows.scan():
                 self._expiries.change(self.keys.place(row[0]), None, row)
 
     def expired(self, now: float) -> list[Row]:
-        """The items whose time to live is over."""
+        """Return the items whose time to live has passed."""
         if self._expiries is None:
             return []
         found = map(self.rows.find, self._expiries.due(now))
         return [row for row in found if row is not None]
 
     def read(self, key: Item) -> Row | None:
-        """The item of a key, with its size."""
+        """Return the item of a key, with its size."""
         return self.rows.find(self.keys.place(key))
 
     def write(
@@ -155,16 +155,16 @@ class Table:
         """Change one item.
 
         Args:
-            key: its key.
-            old: what is stored, None when there is nothing.
-            new: what is to be stored, None for nothing.
+            key: the item's key.
+            old: the stored item; None when there is none.
+            new: the item to be stored; None to delete it.
             journal: takes the change, and keeps it from the stream until `publish`.
             identity: `userIdentity` of the stream record.
-            size: of `new`, if it is known.
-            place: of the key, if it is known.
+            size: the size of `new`, if it is known.
+            place: the place of the key, if it is known.
 
         Returns:
-            What the change costs.
+            The cost of the change.
         """
         units, sizes = self._apply(place or self.keys.place(key), old, new, size)
         change = Change(self, key, old, new, identity, sizes)
@@ -179,13 +179,13 @@ class Table:
         return units
 
     def revert(self, change: Change) -> None:
-        """Take back the newest change of an item, of which the stream has not heard."""
+        """Undo the newest change of an item, which is not in the stream yet."""
         self._apply(self.keys.place(change.key), change.new, change.old)
 
     def _apply(
         self, place: Place, old: Item | None, new: Item | None, size: int | None = None
     ) -> tuple[WriteUnits, tuple[int, int]]:
-        """Store an item and bring its indexes in step; what it costs, and the sizes."""
+        """Store an item and update its indexes; return the cost, and the sizes."""
         if old is None and new is None:
             return WriteUnits(1), (0, 0)
         old_row = None if old is None else self.rows.find(place)
@@ -227,7 +227,7 @@ class Table:
         return units
 
     def settle(self) -> None:
-        """Bring global indexes to where they are by now."""
+        """Apply all changes of global indexes that are due by now."""
         late = self._late
         now = self._lag.clock() if self._lag.seconds > 0 else float("inf")
         while late and late[0][0] <= now:
@@ -235,7 +235,7 @@ class Table:
             index.change(place, old, new)
 
     def add_index(self, index: Index) -> None:
-        """Take in an index, and fill it with the items there are."""
+        """Add an index, and fill it with the items of the table."""
         for row in self.rows.scan():
             index.change(self.keys.place(row[0]), None, row)
         self.indexes = dict(sorted([*self.indexes.items(), (index.name, index)]))
@@ -243,12 +243,12 @@ class Table:
             self.local_names |= {index.name}
 
     def remove_index(self, name: str) -> None:
-        """Forget a global index."""
+        """Remove a global index."""
         removed = self.indexes.pop(name)
         self._late = deque(change for change in self._late if change[1] is not removed)
 
     def check_paths(self, expression: Condition | Projection | None) -> None:
-        """Refuse an expression that looks into an attribute which is a key, and so a scalar."""
+        """Refuse an expression with a path into a key attribute, because keys are scalars."""
         for path in () if expression is None else expression.paths:
             if len(path) == 1:
                 continue
@@ -270,7 +270,7 @@ class Table:
 
 
 def publish(change: Change) -> None:
-    """Tell the stream of a change, if it has one and the change is one."""
+    """Add a change to the table's stream, if there is one and the images differ."""
     table, old, new = change.table, change.old, change.new
     if table.stream is None or old is new:
         return
@@ -280,6 +280,6 @@ def publish(change: Change) -> None:
 
 
 def undo(journal: Journal) -> None:
-    """Take back the changes of a journal that was not published, the last one first."""
+    """Undo the changes of a journal that was not published, the last one first."""
     for change in reversed(journal):
         change.table.revert(change)

@@ -16,7 +16,7 @@ _SIGNS = "+-=._:/@"
 
 
 def parse_tags(given: Any) -> dict[str, str]:
-    """The tags of a request, by key."""
+    """Return the tags of a request, by key."""
     tags: dict[str, str] = {}
     for tag in array(given):
         key, value = _checked_key(structure(tag).get("Key")), tag.get("Value")
@@ -42,12 +42,12 @@ def _checked_key(given: Any) -> str:
 
 
 def _has_tag_characters(given: str) -> bool:
-    """Whether there are only letters, digits and spaces, of any script, and a few signs."""
+    """Return whether there are only letters, digits, spaces (of any script) and a few signs."""
     return all(one in _SIGNS or category(one)[0] in "LNZ" for one in given)
 
 
 def tag_resource(engine: "Engine", payload: Payload) -> Payload:
-    """`TagResource`."""
+    """Carry out `TagResource`."""
     required(payload, "ResourceArn", "Tags")
     added = parse_tags(payload["Tags"])
     if not added:
@@ -61,7 +61,7 @@ def tag_resource(engine: "Engine", payload: Payload) -> Payload:
 
 
 def untag_resource(engine: "Engine", payload: Payload) -> Payload:
-    """`UntagResource`."""
+    """Carry out `UntagResource`."""
     required(payload, "ResourceArn", "TagKeys")
     removed = set(map(text, array(payload["TagKeys"])))
     if not removed:
@@ -76,7 +76,7 @@ def untag_resource(engine: "Engine", payload: Payload) -> Payload:
 
 
 def list_tags_of_resource(engine: "Engine", payload: Payload) -> Payload:
-    """`ListTagsOfResource`; all tags fit one page."""
+    """Carry out `ListTagsOfResource`; all tags fit one page."""
     required(payload, "ResourceArn")
     table = _tagged(engine, payload, "ListTagsOfResource")
     return {"Tags": [{"Key": key, "Value": value} for key, value in table.options.tags.items()]}
@@ -92,7 +92,7 @@ def _tagged(engine: "Engine", payload: Payload, operation: str) -> Table:
     if table is not None and table.arn == arn:
         return table
     if operation == "ListTagsOfResource":
-        # The service does not say which tables there are to those who ask for their tags.
+        # Like the service, do not reveal through tags which tables exist.
         raise ApiError(
             "AccessDeniedException",
             f"User is not authorized to perform: dynamodb:{operation} on resource: {arn}",

@@ -1,8 +1,8 @@
-"""Request tokens: how a transaction that is sent twice takes effect once.
+"""Request tokens: a transaction that is sent twice takes effect once.
 
-A token is remembered for ten minutes after its transaction, with a digest of the request, as the
-same token for another request is a mistake; and with what reading its items costs, as that is what
-the repetition is charged.
+A token is remembered for ten minutes after its transaction. A digest of the request is kept with
+it, because the same token for another request is an error. The cost of reading the items is kept
+too, because a repetition is charged that cost.
 """
 
 from collections import deque
@@ -24,9 +24,9 @@ class Remembered:
     """A transaction that was carried out.
 
     Attributes:
-        digest: of its request.
+        digest: the digest of its request.
         reads: the read units of a repetition, by table.
-        until: when it is forgotten.
+        until: the time when it is forgotten.
     """
 
     digest: bytes
@@ -49,7 +49,7 @@ class RequestTokens:
         """Return the transaction that was carried out with this token, if any.
 
         Raises:
-            ApiError: IdempotentParameterMismatchException; it was another request.
+            ApiError: IdempotentParameterMismatchException: the token was used for another request.
         """
         self._forget()
         found = self._by_token.get(token)
@@ -62,7 +62,7 @@ class RequestTokens:
         return found
 
     def remember(self, token: str, digest: bytes, reads: dict[str, float]) -> None:
-        """Keep a token whose transaction has just been carried out."""
+        """Remember a token whose transaction has just been carried out."""
         until = self._clock() + _LIFETIME
         self._by_token[token] = Remembered(digest, tuple(reads.items()), until)
         self._order.append((until, token))
@@ -75,5 +75,5 @@ class RequestTokens:
 
 
 def digest_of(request: Any) -> bytes:
-    """What tells two requests apart; the order of members does not."""
+    """Return a digest of a request; the order of members does not change it."""
     return blake2b(_encode(request), digest_size=16).digest()

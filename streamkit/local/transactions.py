@@ -1,7 +1,7 @@
 """TransactWriteItems and TransactGetItems: all or nothing, on up to 100 items of any tables.
 
 A transaction is evaluated completely - every condition, every update - before the first item is
-changed, so a refusal has nothing to undo; a journal covers what no one foresaw. Its stream records
+changed, so a refusal has nothing to undo; a journal covers unexpected errors. Its stream records
 appear only when all of it is done, in random order, because the service promises none.
 """
 
@@ -46,7 +46,7 @@ _INVALID = "ValidationError"
 
 
 def transact_write_items(engine: "Engine", payload: Payload) -> Payload:
-    """`TransactWriteItems`."""
+    """Carry out `TransactWriteItems`."""
     actions = _actions(payload)
     writes = [_parse_write(structure(action)) for action in actions]
     tables = [find_table(engine, name) for name, _ in writes]
@@ -90,7 +90,7 @@ _PARSERS: dict[str, tuple[Callable[[Payload], Write], tuple[str, ...]]] = {
 
 
 def _parse_write(action: Payload) -> tuple[str, Write]:
-    """The table's name and the write of one action."""
+    """Return the table's name and the write of one action."""
     given = [kind for kind in action if kind in _PARSERS and action[kind] is not None]
     if len(given) != 1:
         raise validation("TransactItems can only contain one of Check, Put, Update or Delete")
@@ -101,7 +101,7 @@ def _parse_write(action: Payload) -> tuple[str, Write]:
 
 
 def _bind(writes: list[Write], tables: list[Table]) -> list[Payload]:
-    """Find every action's item; the reasons why some are not possible."""
+    """Find every action's item; return the reasons why actions are not possible."""
     reasons = []
     seen = set()
     for write, table in zip(writes, tables, strict=True):
@@ -125,10 +125,10 @@ Plan = list[tuple[Write, Item | None, Item | None, int]]
 
 
 def _evaluate(engine: "Engine", writes: list[Write], reasons: list[Payload]) -> Plan:
-    """Work out what each write does: the item before and after, and its size before.
+    """Return what each write does: the item before and after, and its size before.
 
     Raises:
-        ApiError: TransactionCanceledException; some cannot be done.
+        ApiError: TransactionCanceledException: some writes cannot be done.
     """
     plan: Plan = []
     for number, write in enumerate(writes):
@@ -167,7 +167,7 @@ def _failed_condition(write: Write, old: Item | None) -> Payload:
 
 
 def _apply(engine: "Engine", plan: Plan) -> dict[str, float]:
-    """Change all items, then tell the streams; what a repetition costs, by table."""
+    """Change all items, then append to the streams; return a repetition's cost, by table."""
     journal: Journal = []
     costs: list[tuple[Write, WriteUnits]] = []
     reads: dict[str, float] = {}
@@ -195,7 +195,7 @@ def _apply(engine: "Engine", plan: Plan) -> dict[str, float]:
 
 
 def transact_get_items(engine: "Engine", payload: Payload) -> Payload:
-    """`TransactGetItems`."""
+    """Carry out `TransactGetItems`."""
     reads = []
     for action in _actions(payload):
         required(structure(action), "Get")
@@ -236,10 +236,10 @@ def transact_get_items(engine: "Engine", payload: Payload) -> Payload:
 
 
 def cancelled(reasons: list[Payload]) -> ApiError:
-    """The refusal of a transaction, with a reason for each action.
+    """Return the refusal of a transaction, with a reason for each action.
 
-    The service stops at the first action that is invalid, and says nothing of all the others: not
-    even that the condition of one does not hold.
+    The service stops at the first action that is invalid, and reports no reason for any other
+    action, not even a condition that does not hold.
     """
     invalid = [number for number, reason in enumerate(reasons) if reason["Code"] == _INVALID]
     if invalid:

@@ -1,10 +1,10 @@
-"""The engine inside aioboto3: an HTTP session that calls it instead of a network.
+"""Transport: an HTTP session for aioboto3 that calls the engine instead of a network.
 
-`AioConfig(http_session_cls=session_class(engine))` leaves everything of the client in place:
-validation, serialisation, signing, retries, parsing and exceptions are the real ones. Only the
-socket is gone. An `Intercept` stands where the network would be; it may wait, answer by itself,
-apply the call and then fail, or never come back. What it raises reaches botocore as the real HTTP
-session would have raised it, so that what is retried in production is retried here.
+With `AioConfig(http_session_cls=session_class(engine))` the rest of the client stays real:
+validation, serialisation, signing, retries, parsing and exceptions. Only the socket is replaced.
+An `Intercept` stands in the place of the network. It may wait, answer by itself, apply the call and
+then fail, or never return. Its exceptions reach botocore as the real HTTP session would raise them,
+so that errors retried in production are retried here.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ class Call:
     """One request on its way to the engine; a retry is a call of its own.
 
     Attributes:
-        actor: who calls, as `session_class` was told.
+        actor: the caller's name, as given to `session_class`.
         service: `dynamodb` or `dynamodbstreams`.
         operation: `PutItem`, for example.
         payload: the JSON body.
-        url: where botocore sends it; its exceptions name that.
+        url: the address of the request; botocore's exceptions name it.
     """
 
     actor: str
@@ -51,15 +51,15 @@ class Call:
 
 
 Apply = Callable[[], Response]
-"""Carries the call out, at once. An intercept may call it never, once, or more than once."""
+"""A function that carries out the call at once. An intercept may call it any number of times."""
 
 Intercept = Callable[[Call, Apply], Awaitable[Response]]
-"""What happens to a call between client and engine.
+"""A function that decides what happens to a call between client and engine.
 
 It may raise botocore's own exceptions, or the built-in ones: `ConnectionRefusedError` becomes
 `EndpointConnectionError` (nothing was sent), any other `ConnectionError` becomes
 `ConnectionClosedError` and `TimeoutError` becomes `ReadTimeoutError` (it may have been applied).
-Whatever else it raises reaches the caller as it is.
+Any other exception reaches the caller unchanged.
 """
 
 
@@ -74,10 +74,10 @@ def session_class(
 
     Args:
         core: the engine.
-        actor: told to the intercept.
+        actor: the caller's name, given to the intercept.
         intercept: stands between client and engine; None for a perfect network.
-        read_timeout: let the client's own read time-out end an intercept that takes too long.
-            False when the intercept plays a frozen process, whose timers stand still too.
+        read_timeout: whether the client's own read time-out ends an intercept that takes too long.
+            False when the intercept simulates a frozen process, whose timers stand still too.
     """
 
     class Session(_Session):
@@ -86,7 +86,7 @@ def session_class(
         # A function in a class would become a method.
         _intercept = None if intercept is None else staticmethod(intercept)
         _limited = read_timeout
-        # Not shared with other classes, so that one seed gives one run.
+        # Each class has its own counter, so that one seed gives one run.
         _request_ids = count(1)
 
     return Session
@@ -111,7 +111,7 @@ class _Session:
         return None
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""
 
     async def send(self, request: Any) -> AioAWSResponse:
         """Carry out a prepared request."""
@@ -135,7 +135,7 @@ class _Session:
         region: str | None = None,
     ) -> Response:
         """Carry out a request, given by its `X-Amz-Target` header, its body and its Region."""
-        # Others may run here, as they may while a real request is on the wire.
+        # Other tasks may run here, as they may while a real request is on the wire.
         await asyncio.sleep(0)
         try:
             service, operation = parse_target(target)
@@ -166,7 +166,7 @@ class _Session:
             ) from error
 
     def headers(self, response: Response) -> dict[str, str]:
-        """Return the headers of a response, which has a number of its own."""
+        """Return the headers of a response, with a request id of its own."""
         return {
             "content-type": CONTENT_TYPE,
             "content-length": str(len(response.body)),
@@ -175,14 +175,14 @@ class _Session:
         }
 
     def answer(self, url: str, response: Response) -> AioAWSResponse:
-        """Return a response as botocore wants it."""
+        """Return a response in botocore's form."""
         answer = AioAWSResponse(url, response.status, self.headers(response), _Body(response.body))
         answer._content = response.body  # noqa: SLF001  # there is no other way to hand it over
         return answer
 
 
 class _Body:
-    """What a response is read from when its content is not used."""
+    """The body from which a response is read when its content is not used."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -1,6 +1,6 @@
-"""Time to live: its settings, and the deletion of what is expired.
+"""Time to live: its settings, and the deletion of expired items.
 
-Nothing expires by itself: `expire` deletes what is due when somebody calls it. Its stream records
+Nothing expires by itself: items are deleted only when `expire` is called. Their stream records
 carry the identity of the service, by which a reader tells them from a user's deletions.
 """
 
@@ -29,7 +29,7 @@ IDENTITY = {"Type": "Service", "PrincipalId": "dynamodb.amazonaws.com"}
 
 
 def update_time_to_live(engine: "Engine", payload: Payload) -> Payload:
-    """`UpdateTimeToLive`."""
+    """Carry out `UpdateTimeToLive`."""
     required(payload, "TableName", "TimeToLiveSpecification")
     wanted = structure(payload["TimeToLiveSpecification"])
     name, enabled = wanted.get("AttributeName"), wanted.get("Enabled")
@@ -63,7 +63,7 @@ def _switch(table: Table, name: str, *, enabled: bool) -> None:
 
 
 def describe_time_to_live(engine: "Engine", payload: Payload) -> Payload:
-    """`DescribeTimeToLive`."""
+    """Carry out `DescribeTimeToLive`."""
     required(payload, "TableName")
     attribute = described_table(engine, payload["TableName"]).ttl_attribute
     if attribute is None:
@@ -72,7 +72,7 @@ def describe_time_to_live(engine: "Engine", payload: Payload) -> Payload:
 
 
 def expire(engine: "Engine", table_name: str) -> int:
-    """Delete what is expired in a table, by the engine's clock; return how many items.
+    """Delete the items of a table that have expired by the engine's clock; return how many.
 
     Raises:
         KeyError: there is no such table.

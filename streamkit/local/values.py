@@ -1,7 +1,7 @@
-"""What can be asked of canonical attribute values: equality, order, size, sums.
+"""Values: equality, order, size and sums of canonical attribute values.
 
-`equal` is DynamoDB's equality, in which the order of a set is nothing; `compare` and `sort_token`
-give its order; the sizes follow the rules it bills by. The types, and the gate that makes values
+`equal` is DynamoDB's equality, which ignores the order of a set; `compare` and `sort_token` give
+DynamoDB's order; sizes follow its billing rules. The types, and the function that makes values
 canonical, come from `attributes` and are exported here too, so that this one module is enough.
 """
 
@@ -49,7 +49,7 @@ _SETS = frozenset({"SS", "NS", "BS"})
 
 
 def equal(left: AttributeValue, right: AttributeValue) -> bool:
-    """Whether two canonical values are the same value: sets without order, documents deeply."""
+    """Return whether two canonical values are equal: sets without order, documents deeply."""
     if left == right:
         return True
     ((kind, a),) = left.items()
@@ -68,12 +68,12 @@ def equal(left: AttributeValue, right: AttributeValue) -> bool:
 
 
 def equal_items(left: Item, right: Item) -> bool:
-    """Whether two items hold equal values under the same names."""
+    """Return whether two items hold equal values under the same names."""
     return left == right or equal({"M": left}, {"M": right})
 
 
 def compare(left: AttributeValue, right: AttributeValue) -> int | None:
-    """Order two canonical values: negative, 0 or positive.
+    """Compare two canonical values: return a negative number, 0 or a positive number.
 
     Returns:
         None when the types differ, or are not S, N or B: such values have no order.
@@ -85,7 +85,7 @@ def compare(left: AttributeValue, right: AttributeValue) -> int | None:
     if a == b:
         return 0
     if kind == "S":
-        # Code points order as their UTF-8 bytes do.
+        # The order of code points is the order of their UTF-8 bytes.
         return -1 if a < b else 1
     if kind == "N":
         return -1 if Decimal(a) < Decimal(b) else 1
@@ -96,13 +96,13 @@ _TOKENS: dict[str, Callable[[Any], SortToken]] = {"S": str.encode, "N": Decimal,
 
 
 def sort_token(value: AttributeValue) -> SortToken:
-    """What to sort a key value by; tokens of one type (S, N or B) compare as DynamoDB does."""
+    """Return a sort key for a value; tokens of one type (S, N or B) compare as DynamoDB does."""
     ((kind, raw),) = value.items()
     return _TOKENS[kind](raw)
 
 
 def item_size(item: Item) -> int:
-    """The size of an item in bytes, attribute names included."""
+    """Return the size of an item in bytes, attribute names included."""
     size = 0
     for name, value in item.items():
         ((kind, raw),) = value.items()
@@ -111,7 +111,7 @@ def item_size(item: Item) -> int:
 
 
 def value_size(value: AttributeValue) -> int:
-    """The size of one value in bytes by DynamoDB's rules, without its name."""
+    """Return the size of one value in bytes by DynamoDB's rules, without its name."""
     ((kind, raw),) = value.items()
     return _SIZES[kind](raw)
 
@@ -121,7 +121,7 @@ def _string_size(text: str) -> int:
 
 
 def _number_size(number: str) -> int:
-    # Digits are stored in pairs that do not straddle the point; outer zeros are not stored.
+    # Digits are stored in pairs, counted from the point both ways; outer zeros are not stored.
     whole, _, fraction = number.lstrip("-").partition(".")
     if not fraction:
         whole = whole.rstrip("0")

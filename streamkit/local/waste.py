@@ -1,8 +1,8 @@
-"""What is forgotten, until it is freed a slice at a time.
+"""Waste: records that are forgotten are freed a few at a time.
 
-Python frees a million records when the last reference to them goes, and lets nothing else run for
-seconds meanwhile. So those who forget many things at once leave them here, and whoever works with
-them anyhow frees a few.
+Python frees a million records at once when the last reference to them goes, and nothing else can
+run for seconds. So code that forgets many records at once puts them here, and later calls free a
+few of them each.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ _SLICE = 8
 
 
 class Waste:
-    """Lists that nobody needs any more."""
+    """Lists that are not needed any more."""
 
     __slots__ = ("_lists",)
 
@@ -24,11 +24,11 @@ class Waste:
         return len(self._lists)
 
     def add(self, lists: Iterable[list[Any]]) -> None:
-        """Take lists that are referred to from nowhere else, of some hundred members each."""
+        """Take lists, of some hundred members each, to which there is no other reference."""
         self._lists.extend(lists)
 
     def free(self) -> None:
-        """Free a few of them."""
+        """Free a few of the lists."""
         lists = self._lists
         for _ in range(min(_SLICE, len(lists))):
             lists.popleft()

@@ -1,7 +1,7 @@
 """The wire protocol of DynamoDB, AWS JSON 1.0, as far as both doors of the engine need it.
 
-A door (the in-process transport, the HTTP server) finds out which operation a request means, gives
-its bytes to a `Core` and sends back the bytes it gets.
+A door (the in-process transport, the HTTP server) reads the operation of a request, gives the bytes
+to a `Core` and sends back the bytes that it gets.
 """
 
 import re
@@ -19,7 +19,7 @@ from streamkit.local.errors import ApiError
 CONTENT_TYPE = "application/x-amz-json-1.0"
 
 MOST_BODY_BYTES = 32 << 20
-"""The largest call is 16 MB of items; base64 and JSON add a third and some."""
+"""The largest call is 16 MB of items; base64 and JSON add more than a third."""
 
 _scope = re.compile(r"Credential=([^/\s,]+)/\d{8}/([a-z0-9-]{1,64})/").search
 _host = re.compile(r"https?://(?:streams\.)?dynamodb\.([a-z0-9-]{1,64})\.").match
@@ -29,7 +29,7 @@ _SERVICES = {"DynamoDB_20120810": "dynamodb", "DynamoDBStreams_20120810": "dynam
 
 
 class Core(Protocol):
-    """What stands behind a door: the engine. `clock` gives its time, in epoch seconds."""
+    """The engine as a door sees it. `clock` returns its time, in epoch seconds."""
 
     clock: Callable[[], float]
 
@@ -44,28 +44,28 @@ class Core(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What goes back over the wire: an HTTP status and a JSON body."""
+    """A reply on the wire: an HTTP status and a JSON body."""
 
     status: int
     body: bytes
 
     @classmethod
     def of_error(cls, error: ApiError) -> "Response":
-        """Turn a refusal into the response AWS would send."""
+        """Turn a refusal into the response that AWS would send."""
         return cls(error.status, msgspec.json.encode(error.body()))
 
 
 @lru_cache(1)
 def date_text(second: int) -> str:
-    """Write an epoch second as the `Date` header of a response has it."""
+    """Return an epoch second in the form of a `Date` header."""
     return formatdate(second, usegmt=True)
 
 
 def parse_target(target: str | bytes | None) -> tuple[str, str]:
-    """Read an `X-Amz-Target` header: the service and the operation.
+    """Return the service and the operation of an `X-Amz-Target` header.
 
     Raises:
-        ApiError: UnknownOperationException, when it names neither service.
+        ApiError: UnknownOperationException, when the header names neither service.
     """
     text = target.decode("latin-1") if isinstance(target, bytes) else target or ""
     prefix, _, operation = text.partition(".")
@@ -76,10 +76,10 @@ def parse_target(target: str | bytes | None) -> tuple[str, str]:
 
 
 def parse_scope(authorization: str | bytes | None) -> tuple[str | None, str | None]:
-    """Read the Region and the account out of an `Authorization` header.
+    """Return the Region and the account of an `Authorization` header.
 
     The Region is that of the signature's credential scope. An access key of twelve digits is taken
-    for an account; any other one belongs to the engine's own.
+    as an account; any other access key belongs to the engine's own account.
     """
     text = authorization.decode("latin-1") if isinstance(authorization, bytes) else authorization
     found = _scope(text or "")
@@ -90,17 +90,17 @@ def parse_scope(authorization: str | bytes | None) -> tuple[str | None, str | No
 
 
 def parse_host(url: str) -> str | None:
-    """Read the Region out of the address of an endpoint of AWS; None if it is another one's."""
+    """Return the Region of an AWS endpoint's address; None for any other address."""
     found = _host(url)
     return None if found is None else found[1]
 
 
 def decoded(body: bytes, encoding: str | bytes | None) -> bytes:
-    """Undo the `Content-Encoding` of a request, of which DynamoDB knows gzip.
+    """Undo the `Content-Encoding` of a request; DynamoDB knows only gzip.
 
     Raises:
-        ApiError: InternalServerError, as DynamoDB has it, when it is another one or broken; or the
-            body is too long.
+        ApiError: InternalServerError, as in DynamoDB, when the encoding is another one or the body
+            is broken; or the body is too long.
     """
     text = encoding.decode("latin-1") if isinstance(encoding, bytes) else encoding or ""
     if not text or text == "identity":

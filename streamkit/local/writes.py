@@ -30,14 +30,14 @@ MOST_ITEM_BYTES = 400 * 1024
 
 @dataclass(slots=True)
 class Write:
-    """One action; this one is a check, which changes nothing.
+    """One action; this base class is a check, which changes nothing.
 
     Attributes:
-        condition: what must hold of the stored item.
+        condition: the condition on the stored item.
         return_old: whether a failed condition shows the stored item.
         given: the `Key`, or the `Item`, as in the request.
         table: set by `bind`, as are `key` and `place`.
-        size: of the result, when there is one.
+        size: the size of the result, when there is one.
     """
 
     given: Any
@@ -49,45 +49,45 @@ class Write:
     size: int | None
 
     def bind(self, table: Table) -> None:
-        """Find the key in the table's schema; refuse what cannot be there."""
+        """Find the item's key by the table's schema; refuse a key that does not fit."""
         self.table = table
         self.key = table.keys.checked_key(self.given)
         self.place = table.keys.place(self.key)
 
     def stored(self) -> tuple[Item | None, int]:
-        """What the table holds under the key, and its size."""
+        """Return the stored item of the key, and its size."""
         return self.table.rows.find(self.place) or (None, 0)
 
     def holds(self, old: Item | None) -> bool:
-        """Whether the condition is met."""
+        """Return whether the condition is met."""
         return self.condition is None or self.condition.matches(old)
 
     def result(self, old: Item | None, /) -> Item | None:
-        """What is to be stored; None for nothing."""
+        """Return the item to be stored; None for no item."""
         return old
 
     def carry_out(
         self, old: Item | None, new: Item | None, journal: Journal | None = None
     ) -> WriteUnits:
-        """Change the table; what it costs."""
+        """Change the table; return the cost."""
         return self.table.write(
             self.key, old, new, journal=journal, size=self.size, place=self.place
         )
 
 
 class Delete(Write):
-    """Removes the item."""
+    """Remove the item."""
 
     def result(self, _old: Item | None, /) -> Item | None:
-        """Nothing."""
+        """Return None: no item is stored."""
         return None
 
 
 class Put(Write):
-    """Replaces the whole item by the given one."""
+    """Replace the whole item by the given one."""
 
     def bind(self, table: Table) -> None:
-        """Check the item against all the table's keys."""
+        """Check the item against all keys of the table."""
         self.table = table
         item: Item = self.given
         table.check_item(item)
@@ -96,46 +96,46 @@ class Put(Write):
         self.size = checked_size(item, "Item size has exceeded the maximum allowed size")
 
     def result(self, _old: Item | None, /) -> Item | None:
-        """The given item."""
+        """Return the given item."""
         item: Item = self.given
         return item
 
 
 @dataclass(slots=True)
 class Upsert(Write):
-    """Changes attributes of the item, which comes to be if it is not there.
+    """Change attributes of the item; an item that is not there is created.
 
     Attributes:
         update: the changes; None for none.
-        paths: what they name.
+        paths: the document paths that the changes name.
     """
 
     update: Update | None
     paths: tuple[DocumentPath, ...] = ()
 
     def bind(self, table: Table) -> None:
-        """Check that the key is left alone."""
+        """Check that the update does not change the key."""
         Write.bind(self, table)
         if self.update is not None:
             self.update.check_keys(table.keys.name_set)
 
     def result(self, old: Item | None, /) -> Item | None:
-        """The item with the changes.
+        """Return the item with the changes.
 
         Raises:
-            ApiError: the changes do not fit the item, or make one the table cannot hold.
+            ApiError: the changes do not fit the item, or their result does not fit the table.
         """
         before = dict(self.key) if old is None else old
         if self.update is None:
             return before
         if old is None and self.update.removes_only:
-            # What is not there is not looked into: `REMOVE a.b` fits an item that does not exist.
+            # Paths into a missing item are not checked: `REMOVE a.b` is valid for it.
             return None
         applied = self.update.apply(before, key_attributes=self.table.keys.name_set)
         new = applied.item
         self.paths = applied.paths
         if old is None and self.paths and len(new) == len(self.key):
-            # Only removals: they do not bring an item into being.
+            # Removals alone do not create an item.
             return None
         self.table.check_item(new, updated=True)
         self.size = checked_size(new, "Item size to update has exceeded the maximum allowed size")
@@ -143,7 +143,7 @@ class Upsert(Write):
 
 
 def checked_size(item: Item, refusal: str) -> int:
-    """The size of an item that is to be stored."""
+    """Return the size of an item to be stored; refuse one that is too large."""
     size = item_size(item)
     if size > MOST_ITEM_BYTES:
         raise validation(refusal)
@@ -224,7 +224,7 @@ def _condition(request: Payload) -> Condition | None:
 
 
 def bind_batch_put(put: Put, table: Table) -> None:
-    """Bind a put of a batch, where a key that does not fit has the message of a lookup."""
+    """Bind a put of a batch; a key that does not fit gets the message of a look-up there."""
     try:
         table.keys.check_item(put.given)
     except SchemaMismatch:
@@ -233,7 +233,7 @@ def bind_batch_put(put: Put, table: Table) -> None:
 
 
 def condition_failed(old: Item | None, *, return_old: bool) -> ApiError:
-    """The refusal of a write whose condition does not hold."""
+    """Return the refusal of a write whose condition does not hold."""
     code, message = "ConditionalCheckFailedException", "The conditional request failed"
     if return_old and old is not None:
         return ApiError(code, message, Item=old)

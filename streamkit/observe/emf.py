@@ -1,8 +1,8 @@
 """EMF: metrics as a line of the log that CloudWatch reads (its embedded metric format). Pure.
 
-On Lambda no scraper reads metrics, and an invocation may be the last of its environment; so each
-invocation prints one line with what it counted. A line has one value for each label, which is why
-handlers and operations are added up here: the only dimension is the consumer.
+On Lambda no scraper reads metrics, and an invocation may be the last of its environment. So each
+invocation prints one line with what it counted. A line has one value for each metric, so handlers
+and operations are added up here: the only dimension is the consumer.
 
 Source: CloudWatch's specification of the embedded metric format; a metric has at most 100 values.
 """
@@ -38,7 +38,7 @@ class _Last:
 
 @dataclass(slots=True)
 class _Values:
-    """At most a hundred values; of more, each stands for several of them in turn."""
+    """Keep at most a hundred values; beyond that, one kept value stands for several."""
 
     values: list[float] = field(default_factory=list)
     _step: int = 1
@@ -54,7 +54,7 @@ class _Values:
 
 
 class EmfMetrics:
-    """A hook for one consumer, emptied by `line`."""
+    """Collect the metrics of one consumer until `line` returns and clears them."""
 
     def __init__(self, consumer: str) -> None:
         self._consumer = consumer
@@ -73,7 +73,7 @@ class EmfMetrics:
         return _Through(self, name)
 
     def line(self, now: float) -> str | None:
-        """Return what was counted since the last line, as JSON; None if that is nothing.
+        """Return what was counted since the last line, as JSON; None if nothing was counted.
 
         Args:
             now: epoch seconds.
@@ -89,19 +89,19 @@ class EmfMetrics:
         return json.dumps({"_aws": aws, "consumer": self._consumer, **values})
 
     def sum(self, name: str) -> _Sum:
-        """Return a counter of the line to come."""
+        """Return a counter of the next line."""
         one = self._found.get(name) or self._found.setdefault(name, _Sum())
         assert isinstance(one, _Sum)  # noqa: S101 - a name is of one kind
         return one
 
     def last(self, name: str) -> _Last:
-        """Return a gauge of the line to come."""
+        """Return a gauge of the next line."""
         one = self._found.get(name) or self._found.setdefault(name, _Last())
         assert isinstance(one, _Last)  # noqa: S101
         return one
 
     def values(self, name: str) -> _Values:
-        """Return a histogram of the line to come."""
+        """Return a histogram of the next line."""
         one = self._found.get(name) or self._found.setdefault(name, _Values())
         assert isinstance(one, _Values)  # noqa: S101
         return one
@@ -109,7 +109,7 @@ class EmfMetrics:
 
 @dataclass(frozen=True, slots=True)
 class _Through:
-    """An instrument that finds its place in the line to come each time."""
+    """An instrument that looks up its value in the next line at each call."""
 
     metrics: EmfMetrics
     name: str

@@ -1,7 +1,7 @@
-"""The events that streamkit logs: stable names, for alarms and searches.
+"""Events: the stable names of everything that streamkit logs, for alarms and searches.
 
-An event says what happened as `thing.what_happened`; the rest of its line are fields. Names are
-never changed, only added.
+The name has the form `thing.what_happened`; the rest of a log line are fields. Names are never
+changed, only added.
 """
 
 from collections.abc import Mapping
@@ -93,4 +93,4 @@ EVENTS: Mapping[str, str] = {
     "commit.adopted": "an earlier commit had won after all",
     "transaction.repeated": "a redrive met a conflict or throttling and is sent again",
 }
-"""Every event with what it means."""
+"""Every event with its meaning."""

@@ -1,4 +1,4 @@
-"""Exposition: a registry as the text that Prometheus reads (its format 0.0.4). Pure."""
+"""Exposition: a registry becomes the text that Prometheus reads (its format 0.0.4). Pure."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(registry: Registry) -> str:
-    """Return every series that has a value."""
+    """Return the text of every series that has a value."""
     lines: list[str] = []
     for metric, series in registry.series():
         lines.append(f"# HELP {metric.name} {_help(metric.text)}")

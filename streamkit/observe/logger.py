@@ -1,7 +1,7 @@
 """Loggers that cost nothing until something is logged.
 
-`import structlog` imports rich wherever rich is installed, 60 ms that a Lambda's cold start would
-pay before the first change is seen; so the import waits for the first log line.
+`import structlog` imports rich where rich is installed. That takes 60 ms, which a cold start on
+Lambda would pay before its first change. So the import waits for the first log line.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from streamkit.observe.repeats import EVERY_SECONDS, often
 class Logger:
     """A structlog logger, made when it is first used.
 
-    `prepare` sets structlog up before the first line, for a host without a command line; not if the
-    program has done so itself.
+    `prepare` sets structlog up before the first line, for a host without a command line. It is not
+    called if the program has set structlog up itself.
     """
 
     prepare: ClassVar[Callable[[], None] | None] = None
@@ -24,7 +24,7 @@ class Logger:
 
     @classmethod
     def prepare_with(cls, prepare: Callable[[], None]) -> None:
-        """Let every logger call this before its first line."""
+        """Make every logger call `prepare` before its first line."""
         cls.prepare = prepare
 
     def often(
@@ -38,15 +38,15 @@ class Logger:
         count: int = 1,
         **fields: Any,
     ) -> None:
-        """Log what may happen for every change or call: the first, and then sums of it.
+        """Log an event that may happen for every change or call: the first one, then sums.
 
         Args:
-            event: its name.
+            event: the event's name.
             by: what is summed up together, such as the handler; `fields` name it, too.
-            level: of all lines of it.
-            every: seconds between two of them.
-            count: how many this one stands for.
-            fields: of the line; `error` or `code` is counted by its name.
+            level: the level of all its lines.
+            every: seconds between two lines.
+            count: how many events this call stands for.
+            fields: the fields of the line; `error` or `code` is counted by its name.
         """
         often(getattr(self, level), event, by, every, count, fields)
 

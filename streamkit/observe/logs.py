@@ -1,7 +1,7 @@
-"""Logs: structured lines on stderr, for people on a terminal and JSON for machines.
+"""Logs: structured lines on stderr, readable on a terminal and JSON elsewhere.
 
-`configure` is called once by the command line; a program that embeds a worker may set structlog
-up its own way instead. Lines of other libraries (their warnings) take the same form.
+The command line calls `configure` once; a program that embeds a worker may set structlog up in its
+own way instead. Lines of other libraries (their warnings) take the same form.
 """
 
 import logging
@@ -26,7 +26,7 @@ LEVELS = {
 
 
 class _Named:
-    """Makes loggers that write to one stream and know what they are called."""
+    """Make loggers that write to one stream and know their name."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -42,7 +42,7 @@ class _Logger(structlog.WriteLogger):
 
 
 def configure(
-    format: str = "auto",  # noqa: A002 - it is what the setting is called
+    format: str = "auto",  # noqa: A002 - the name of the setting
     level: str = "info",
     *,
     stream: TextIO | None = None,
@@ -51,13 +51,13 @@ def configure(
     """Set logging up for this process.
 
     Args:
-        format: `console`, `json`, or `auto`: the first if the stream is a terminal.
+        format: `console`, `json`, or `auto`: `console` if the stream is a terminal, else `json`.
         level: debug, info, warning or error.
-        stream: where to; stderr without it.
+        stream: where lines are written; stderr by default.
         others: whether lines of other libraries take the same form; else they are left alone.
 
     Raises:
-        ValueError: the format or the level is none of these.
+        ValueError: the format or the level is not one of these.
     """
     if level not in LEVELS:
         raise ValueError(f"log level {level!r} is none of {', '.join(LEVELS)}")
@@ -90,7 +90,7 @@ def _name(logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exception_text(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Put a traceback where `exc_info` asks for one."""
+    """Replace `exc_info` by a traceback."""
     asked = event.pop("exc_info", None)
     error = asked if isinstance(asked, BaseException) else None
     if isinstance(asked, tuple):
@@ -106,7 +106,7 @@ def _json_renderer() -> Any:
     render = structlog.processors.JSONRenderer()
 
     def in_order(logger: Any, method: str, event: dict[str, Any]) -> str | bytes:
-        """What every line has stands first, so that lines can be read below each other."""
+        """Put the fields that every line has first, so that lines can be compared."""
         first = {name: event.pop(name) for name in _FIRST if name in event}
         return render(logger, method, {**first, **event})
 
@@ -118,7 +118,7 @@ def _console_renderer(stream: TextIO) -> Any:
 
 
 class OwnHandler(logging.StreamHandler[TextIO]):
-    """Is known again when logging is set up anew."""
+    """A handler class of its own: it is recognised when logging is set up again."""
 
 
 def _take_in_other_libraries(
@@ -136,5 +136,5 @@ def _take_in_other_libraries(
         if isinstance(old, OwnHandler):
             root.removeHandler(old)
     root.addHandler(handler)
-    # Their `info` is noise (found credentials …); their warnings are not.
+    # The info lines of other libraries are noise (found credentials …); their warnings are not.
     root.setLevel(max(level, logging.WARNING))

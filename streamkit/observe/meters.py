@@ -1,7 +1,7 @@
 """Meters: the instruments of one consumer, made once, so that counting is one call.
 
-In: a hook. Out: instruments by what they are about. `current` says whose calls of AWS are counted:
-a worker sets it for all of its tasks, because the clients are shared by the workers of a process.
+In: a hook. Out: instruments by handler or operation. `current` holds the meters that count calls of
+AWS: a worker sets it for all of its tasks, because the workers of a process share the clients.
 """
 
 from contextvars import ContextVar
@@ -62,7 +62,7 @@ class Meters:
         return self._of_operation("streamkit_units_total", operation, self._units)
 
     def use(self, operation: str, units: float) -> None:
-        """Count what a call has used."""
+        """Count the units that a call used."""
         self.units(operation).add(units)
         self.used.add(operation, units)
 
@@ -80,7 +80,7 @@ class Meters:
 
 
 UNMETERED = Meters(NoMetrics(), "")
-"""Where nobody counts."""
+"""Meters that count nothing."""
 
 current: ContextVar[Meters | None] = ContextVar("streamkit_meters", default=None)
-"""Whose calls of AWS these are."""
+"""The meters that count the AWS calls of the current task."""

@@ -1,9 +1,9 @@
-"""Metrics: what streamkit counts and measures, and the hook that is told.
+"""Metrics: what streamkit counts and measures, and the hook that receives it.
 
 `METRICS` is the one list of names, units and labels; they are never changed, only added to. A hook
-is anything that fits `Metrics`: it hands out instruments, once for each combination of labels, and
-these are told numbers while changes flow. So whoever counts pays for one call of a bound method.
-Labels are consumers, handlers and operations of AWS; never keys, nor anything else of an item.
+is any object that fits `Metrics`. It hands out instruments, once for each combination of labels,
+and the instruments receive numbers while changes flow, so counting costs one call of a bound
+method. Labels are consumers, handlers and AWS operations; never keys, nor other data of an item.
 """
 
 import math
@@ -14,12 +14,12 @@ from typing import Literal, Protocol
 MetricKind = Literal["counter", "gauge", "histogram"]
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds of a histogram's buckets: from a pure function to a handler's usual time-out."""
+"""The upper bounds of a histogram's buckets, from a pure function to a usual handler time-out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `unit` is `seconds`, or what is counted; `text` says what it means."""
+    """One metric. `unit` is `seconds`, or the thing counted; `text` explains its meaning."""
 
     name: str
     kind: MetricKind
@@ -135,30 +135,30 @@ METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
 
 
 class Counter(Protocol):
-    """Only grows."""
+    """A number that only grows."""
 
     def add(self, amount: float = 1.0, /) -> None:
         """Count more."""
 
 
 class Gauge(Protocol):
-    """Goes up and down."""
+    """A number that goes up and down."""
 
     def set(self, value: float, /) -> None:
-        """Say what it is now; NaN if it is not known."""
+        """Set the present value; NaN if it is not known."""
 
 
 class Histogram(Protocol):
-    """Remembers how values are spread."""
+    """Record how values are distributed."""
 
     def record(self, value: float, /) -> None:
-        """Take in one value."""
+        """Add one value."""
 
 
 class Metrics(Protocol):
-    """A hook for metrics. Names and labels are those of `METRICS`; all is called on the loop.
+    """A hook for metrics. Names and labels are those of `METRICS`; calls come from the event loop.
 
-    It must not raise: an error is that of whatever was about to be counted.
+    It must not raise: an error would fail the code that counts.
     """
 
     def counter(self, name: str, labels: Mapping[str, str], /) -> Counter:
@@ -172,7 +172,7 @@ class Metrics(Protocol):
 
 
 class _Nothing:
-    """Every instrument, of nobody."""
+    """Any instrument, without effect."""
 
     def add(self, amount: float = 1.0, /) -> None:
         """Forget it."""
@@ -188,7 +188,7 @@ _NOTHING = _Nothing()
 
 
 class NoMetrics:
-    """Metrics that nobody wants."""
+    """A hook that drops every metric."""
 
     def counter(self, _name: str, _labels: Mapping[str, str], /) -> Counter:
         """Return one that forgets."""
@@ -232,7 +232,7 @@ class _Histograms:
 
 @dataclass(frozen=True, slots=True)
 class SeveralMetrics:
-    """Tells several hooks the same."""
+    """Pass every metric to several hooks."""
 
     hooks: tuple[Metrics, ...]
 
@@ -250,7 +250,7 @@ class SeveralMetrics:
 
 
 def join(*hooks: Metrics | None) -> Metrics:
-    """Return one hook that stands for several; nothing is added where there is only one."""
+    """Return one hook for several; a single hook is returned as it is."""
     several = tuple(hook for hook in hooks if hook is not None)
     if len(several) == 1:
         return several[0]
@@ -258,5 +258,5 @@ def join(*hooks: Metrics | None) -> Metrics:
 
 
 def is_known(value: float) -> bool:
-    """Say whether a gauge's value is worth telling."""
+    """Return True if a gauge's value is known."""
     return not math.isnan(value)

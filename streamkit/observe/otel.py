@@ -1,7 +1,7 @@
 """OpenTelemetry: metrics and traces through its API alone; needs the extra `opentelemetry`.
 
-What becomes of them is up to the SDK that the program sets up, as `opentelemetry-instrument` does.
-Where there is none, the API's own instruments do nothing.
+The SDK that the program sets up, as `opentelemetry-instrument` does, exports them. Without an SDK
+the API's own instruments do nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,10 +44,10 @@ class _Histogram:
 
 
 class OpenTelemetryMetrics:
-    """A hook that hands every metric on, under its own name.
+    """A hook that passes every metric on under its own name.
 
     Args:
-        provider: of meters; by default the one that the program has set.
+        provider: the meter provider; by default the one that the program has set.
     """
 
     def __init__(self, provider: "otel_metrics.MeterProvider | None" = None) -> None:
@@ -85,10 +85,10 @@ def _said_of(name: str) -> tuple[str, str]:
 
 
 class OpenTelemetryTracer:
-    """A hook that makes OpenTelemetry's spans; within one it is the current span.
+    """A hook that makes OpenTelemetry spans; inside its block, a span is the current span.
 
     Args:
-        provider: of tracers; by default the one that the program has set.
+        provider: the tracer provider; by default the one that the program has set.
     """
 
     def __init__(self, provider: "otel_trace.TracerProvider | None" = None) -> None:
@@ -109,7 +109,7 @@ class OpenTelemetryTracer:
         from opentelemetry import trace
         from opentelemetry.context import Context
 
-        # An empty context, or a span that happens to be current would be the parent.
+        # The context is empty: otherwise a span that happens to be current would be the parent.
         above = Context()
         if parent:
             above = trace.set_span_in_context(trace.NonRecordingSpan(_context_of(parent)), above)
@@ -121,7 +121,7 @@ class OpenTelemetryTracer:
             links=[trace.Link(_context_of(link)) for link in links],
         )
         try:
-            # What an exception says may hold data, so that OpenTelemetry must not write it down.
+            # An exception's text may hold item data, so OpenTelemetry must not record it.
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 yield _parent_of(span)
         except Exception as error:

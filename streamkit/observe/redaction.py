@@ -1,9 +1,9 @@
-"""Redaction: item data does not belong into logs.
+"""Redaction: item data is removed from log lines.
 
-A log line names shards, handlers and hashed keys. What could hold data is dropped here, however it
-came in: values under the names below at any depth, attribute values in DynamoDB's JSON, models and
-records, and the texts of exceptions of the AWS SDK, whose messages and replies quote the request;
-of those the code is kept. A number under a name of several things counts them, and is kept.
+A log line names shards, handlers and hashed keys. This module drops what could hold item data:
+values under the names below at any depth, attribute values in DynamoDB's JSON, models and records,
+and the texts of AWS SDK exceptions, which quote the request; their error code is kept. A number
+under a plural name is a count, and is kept.
 """
 
 import traceback
@@ -13,24 +13,24 @@ from typing import Any
 REDACTED = "[redacted]"
 
 _COUNTED = frozenset({"items", "images", "records", "keys"})
-"""Names of several things: a number there says how many, and is no data."""
+"""Plural names: a number under one of them is a count, and no item data."""
 NAMES = frozenset({"item", "image", "record", "old", "new"}) | _COUNTED
-"""Names under which data would be logged; compared without case."""
+"""Values under these names may hold item data; names are compared without case."""
 
 _TYPES = frozenset({"S", "N", "B", "SS", "NS", "BS", "M", "L", "BOOL", "NULL"})
-"""What an attribute value of DynamoDB's JSON has for its only key."""
+"""An attribute value in DynamoDB's JSON has one of these as its only key."""
 
 _MODELS = ("model_fields", "__struct_fields__", "__dataclass_fields__")
-"""What the classes of pydantic, msgspec and dataclasses have: their texts show all they hold."""
+"""Classes of pydantic, msgspec and dataclasses have these; their texts show all they hold."""
 
 _SDK_PACKAGES = frozenset({"botocore", "boto3", "aiobotocore", "aioboto3"})
 
 _DEPTH_MAX = 8
-"""Deeper values are not looked into but dropped: log lines are flat."""
+"""Deeper values are dropped without a look at them: log lines are flat."""
 
 
 def redact(_logger: Any, _method: str, event: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop what could hold item data from a log event: a processor of structlog."""
+    """Drop what could hold item data from a log event; a structlog processor."""
     return {name: _clean(name, value, 0) for name, value in event.items()}
 
 
@@ -55,7 +55,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _holds_data(value: Any) -> bool:
-    """Say whether a value is a model, a record or an attribute value, whatever its name is."""
+    """Return True if a value is a model, a record or an attribute value, whatever its name is."""
     if isinstance(value, Mapping):
         return len(value) == 1 and not _TYPES.isdisjoint(value)
     kind = type(value)
@@ -63,7 +63,7 @@ def _holds_data(value: Any) -> bool:
 
 
 def name_of(error: BaseException) -> str:
-    """Return an exception's class and text; of the SDK's, whose texts quote requests, the code."""
+    """Return an exception's class and text; for AWS SDK errors, which quote requests, the code."""
     kind = type(error).__name__
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):
@@ -89,7 +89,7 @@ def traceback_text(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """Return an exception and what led to it, the first cause first."""
+    """Return an exception and its causes, the first cause first."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:

@@ -1,7 +1,7 @@
-"""The registry: metrics kept in memory, which is where everybody has them from the start.
+"""The registry: metrics kept in memory, available in every process without any setup.
 
-In: numbers, through the instruments. Out: `series`, whenever somebody asks. It grows with the
-number of consumers, handlers and operations, and with nothing else.
+In: numbers, through the instruments. Out: `series`, at any time. It grows with the number of
+consumers, handlers and operations, and with nothing else.
 """
 
 import math
@@ -13,7 +13,7 @@ from streamkit.errors import InvariantError
 from streamkit.observe.metrics import METRICS, SECONDS, Metric
 
 Labels = tuple[str, ...]
-"""The values of a metric's labels, in the order in which it names them."""
+"""The values of a metric's labels, in the metric's order of labels."""
 
 
 @dataclass(slots=True)
@@ -27,25 +27,25 @@ class Number:
         self.value += amount
 
     def set(self, value: float, /) -> None:
-        """Say what it is now."""
+        """Set the present value."""
         self.value = value
 
 
 @dataclass(slots=True)
 class Spread:
-    """A histogram: `counts` by bucket, of which the last is for all that is larger."""
+    """A histogram: `counts` by bucket; the last bucket is for all larger values."""
 
     total: float = 0.0
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
 
     def record(self, value: float, /) -> None:
-        """Take in one value."""
+        """Add one value."""
         self.total += value
         self.counts[bisect_left(SECONDS, value)] += 1
 
     @property
     def count(self) -> int:
-        """How many values were taken in."""
+        """Return how many values were added."""
         return sum(self.counts)
 
 
@@ -75,7 +75,7 @@ class Registry:
         return self._numbers.setdefault(name, {}).setdefault(_values(name, labels), Number(first))
 
     def series(self) -> Iterator[Series]:
-        """Yield what there is, in the order of `METRICS`, labels in alphabetical order."""
+        """Yield every series, in the order of `METRICS`, labels in alphabetical order."""
         for name, metric in METRICS.items():
             found: dict[Labels, Number | Spread] = {
                 **self._numbers.get(name, {}),
@@ -90,7 +90,7 @@ class Registry:
                 yield metric, known
 
     def values(self, name: str, **labels: str) -> dict[Labels, float]:
-        """Return a counter's or gauge's values, of the series that have these labels."""
+        """Return the values of a counter or gauge, for the series that have these labels."""
         metric = METRICS[name]
         places = [(metric.labels.index(label), value) for label, value in labels.items()]
         return {

@@ -1,14 +1,14 @@
-"""Repeats: what happens at the rate of changes or polls is said once, and then summed up.
+"""Repeats: an event that happens at the rate of changes or polls is logged once, then summed up.
 
-      first of its kind ──► said at once, as it is
+      first of its kind ──► logged at once, as it is
       more of it        ──► one line each `every` seconds: the newest, `times`, `errors`
-      none for `every`  ──► a last line, `over`: what it came to in all; only if there was more
+      none for `every`  ──► a last line, `over`, with the total; only if there was more than one
 
-An outage of an hour is some lines a handler, however many changes it meets. Counts belong to one
-event loop, and to the consumer whose work it is; time is the loop's.
+An outage of an hour gives a few lines for each handler, however many changes fail. Counts belong to
+one event loop and one consumer; the time is the loop's.
 
-In: an event with what it is `by`. Out: lines, through the logger that it came from. What is pending
-when a worker or an invocation ends is said then.
+In: an event and what it is summed up `by`. Out: lines, through the logger that it came from. When a
+worker or an invocation ends, pending counts are logged.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from weakref import WeakKeyDictionary
 from streamkit.observe.meters import Meters, current
 
 EVERY_SECONDS = 60.0
-"""Between two lines about the same thing, where a caller does not say otherwise."""
+"""The default time between two lines about the same thing."""
 
 _KINDS_MAX = 10
-"""Errors that are counted by name; names are classes and codes, so there are few."""
+"""So many errors are counted by name; names are classes and codes, so there are few."""
 
 Say = Callable[..., object]
 _Key = tuple[str, str, str]
@@ -33,7 +33,7 @@ _Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class _Course:
-    """Something that happens again and again: since when, how often, and what is not said yet."""
+    """A repeated event: since when, how often, and what is not logged yet."""
 
     say: Say
     event: str
@@ -56,7 +56,7 @@ class _Course:
             self.errors[name] += count
 
     def sum_up(self, **more: Any) -> None:
-        """Say the newest of it, and what it came to since it began."""
+        """Log the newest event, with the counts."""
         errors = {"errors": dict(self.errors)} if self.errors else {}
         within = round(self.last - self.began, 1)
         known = {"times": self.times, "within_seconds": within, **errors, **more}
@@ -68,11 +68,11 @@ _courses: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, _Course]] = We
 
 
 def often(say: Say, event: str, by: str, every: float, count: int, fields: dict[str, Any]) -> None:
-    """Say an event, or count it where one of the kind was said a moment ago."""
+    """Log an event, or only count it if one of its kind was logged a moment ago."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        say(event, **fields)  # nobody could say later what was counted
+        say(event, **fields)  # without a loop no timer could log the count later
         return
     meters, now = current.get(), loop.time()
     key = (meters.consumer if meters is not None else "", event, by)
@@ -90,7 +90,7 @@ def often(say: Say, event: str, by: str, every: float, count: int, fields: dict[
 
 @contextmanager
 def counted_as(meters: Meters) -> Iterator[None]:
-    """Count calls and repeated events for a consumer; what it has not said at the end it says."""
+    """Count calls and repeated events for a consumer; log pending counts at the end."""
     mine = current.set(meters)
     try:
         yield

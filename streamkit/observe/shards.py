@@ -1,11 +1,11 @@
-"""Shards: a hook that an app may have called when a shard comes to one of its workers, or leaves.
+"""Shards: an app's hook is called when one of its workers takes a shard or stops reading it.
 
-    taken ──► drained      read to its end: its children follow
-         ├──► released     given to another worker, or back when this one stops
-         └──► lost         another worker has taken it; what went on here for it was cancelled
+    taken ──► drained      the shard is read to its end: its children follow
+         ├──► released     given to another worker, or free because this one stops
+         └──► lost         another worker has taken it; this worker's tasks for it were cancelled
 
 In: what happens to a shard. Out: calls of the hook, in order, in the worker's event loop. On
-failure: an error of the hook is logged, and changes nothing.
+failure: an error of the hook is logged and changes nothing.
 """
 
 import inspect
@@ -23,7 +23,7 @@ Turn = Literal["taken", "drained", "released", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class ShardEvent:
-    """What happened to a shard; `consumer` is the app's name, or `APP.NAME` of a listener."""
+    """One event of a shard; `consumer` is the app's name, or `APP.NAME` of a listener."""
 
     what: Turn
     consumer: str
@@ -31,24 +31,24 @@ class ShardEvent:
 
 
 ShardHook = Callable[[ShardEvent], None]
-"""Is called in the worker's event loop, so that it must not wait."""
+"""The hook is called in the worker's event loop, so it must not block."""
 
 
 def check_hook(hook: ShardHook | None) -> None:
-    """Refuse what nobody would await.
+    """Refuse a coroutine function, because nothing would await it.
 
     Raises:
-        DeclarationError: it is a coroutine function.
+        DeclarationError: the hook is a coroutine function.
     """
     if inspect.iscoroutinefunction(hook):
         raise DeclarationError("Telemetry(on_shard=...) is called and not awaited: make it a def")
 
 
 def tell(hook: ShardHook | None, event: ShardEvent) -> None:
-    """Call a hook, whatever it does."""
+    """Call a hook; log its error, if it raises one."""
     if hook is None:
         return
     try:
         hook(event)
-    except Exception as error:  # noqa: BLE001 - it is the application's
+    except Exception as error:  # noqa: BLE001 - it is the application's code
         log.warning("hook.failed", shard=event.shard, error=type(error).__name__)

@@ -1,7 +1,7 @@
-"""Traces: where a change's trace comes from and how it goes on, as W3C Trace Context says.
+"""Traces: a change continues the trace of its writer, by W3C Trace Context.
 
 A `traceparent` is `00-TRACE-SPAN-FLAGS`, in lower-case hex digits; neither id is all zeros, and a
-version above 00 may have more behind the flags. What does not fit is no trace: it is not passed on.
+version above 00 may have more after the flags. Text of another form is not passed on.
 Source: W3C Recommendation "Trace Context", section 3.2.
 """
 
@@ -19,7 +19,7 @@ _LENGTH_MAX = 512
 
 
 class Tracer(Protocol):
-    """A hook for traces. It must not raise: an error is that of the handler, or of the commit."""
+    """A hook for traces. It must not raise: an error would fail the handler or the commit."""
 
     def span(
         self,
@@ -32,29 +32,29 @@ class Tracer(Protocol):
         """Run something within a span.
 
         Args:
-            name: says what goes on; there are few of them.
+            name: the span's name, one of a few.
             parent: the valid `traceparent` that it follows; a new trace begins without one.
-            links: the valid `traceparent`s of what it also comes from.
-            attributes: names of streamkit's things; never item data.
+            links: the valid `traceparent`s of its other causes.
+            attributes: names such as those of handlers and shards; never item data.
 
         Returns:
-            A context manager that yields the span's own `traceparent`; empty if there is none. An
-            exception that passes through it is the span's, by its class alone.
+            A context manager that yields the span's own `traceparent`; empty if there is none. It
+            records an exception that passes through it by its class alone.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What an app wants to be known of it beside `/metrics`.
+    """The telemetry of an app beside `/metrics`.
 
     Args:
-        metrics: a hook that is told every metric, too.
-        tracer: a hook for spans; without it OpenTelemetry's, if it is installed.
-        trace_attribute: the attribute of the app's items in which writers leave the `traceparent`
+        metrics: a hook that also receives every metric.
+        tracer: a hook for spans; by default OpenTelemetry's, if it is installed.
+        trace_attribute: the attribute of the app's items in which writers store the `traceparent`
             of their span; without it nothing is traced.
         emf: whether functions on Lambda print a line of metrics, for CloudWatch, which bills them.
         on_shard: a hook that is called when a worker takes a shard, has drained it, releases or
-            loses it; not awaited, and its errors are logged and change nothing.
+            loses it. It is not awaited; its errors are logged and change nothing.
 
     Raises:
         DeclarationError: `on_shard` is a coroutine function.
@@ -72,7 +72,7 @@ class Telemetry:
 
 
 def valid_parent(text: str) -> str:
-    """Return a `traceparent` as version 00 has it; empty if it is none."""
+    """Return a `traceparent` in the form of version 00; empty text if it is not valid."""
     if len(text) > _LENGTH_MAX:
         return ""
     match = _PARENT.fullmatch(text)

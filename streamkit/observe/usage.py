@@ -1,14 +1,14 @@
 """Usage: the capacity units that one worker's calls have used, by the kinds that are billed. Pure.
 
-In: an operation and what AWS says that it consumed. Out: sums since the worker began, as a text
-that its heartbeat carries along, which makes no write that would not be made anyway.
+In: an operation and the units that AWS reports for it. Out: sums since the worker began, as a text
+that its heartbeat carries along, so that they need no write of their own.
 """
 
 from dataclasses import dataclass
 from typing import Self
 
 STREAM_READ = "GetRecords"
-"""Billed by the call."""
+"""This operation is billed by the call."""
 _READS = frozenset({"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"})
 
 
@@ -27,7 +27,7 @@ class Usage:
         self.since = since
 
     def add(self, operation: str, units: float) -> None:
-        """Count what a call has used."""
+        """Count the units that a call used."""
         if operation == STREAM_READ:
             self.stream += units
         elif operation in _READS:
@@ -41,14 +41,14 @@ class Usage:
 
     @property
     def text(self) -> str:
-        """As a heartbeat carries it; nothing, if nobody counts."""
+        """Return the sums as a heartbeat carries them; empty text if nothing was counted."""
         if not (self.read or self.write or self.stream or self.throttled):
             return ""
         return f"{self.since} {self.read:.1f} {self.write:.1f} {self.stream:.0f} {self.throttled}"
 
     @classmethod
     def of(cls, text: str) -> Self | None:
-        """Read it again; None if another version wrote something else."""
+        """Return the usage of a text; None if another version wrote it in another form."""
         try:
             since, read, write, stream, throttled = text.split()
             return cls(int(since), float(read), float(write), float(stream), int(throttled))

@@ -1,1 +1,1 @@
-"""Sinks: where `Send` effects go, outside the table; each imports its library when it opens."""
+"""Sinks deliver `Send` effects outside the table; each imports its library when it opens."""

@@ -1,8 +1,8 @@
-"""Batching: the deliveries of many changes, in the calls that a sink takes.
+"""Batching: the deliveries of many changes are grouped into the calls of a sink.
 
-In: one delivery at a time, from whoever waits for it. Out: calls of the sink within its limits;
-while its calls are under way, what comes waits and makes up the next ones. Two deliveries of one
-group are never under way at once. On failure: each waiter gets the error of its own delivery.
+In: one delivery at a time, from a task that waits for it. Out: calls of the sink within its limits;
+deliveries that arrive while calls are under way wait and make up the next calls. Two deliveries of
+one group are never under way at once. On failure: each waiter gets the error of its own delivery.
 """
 
 import math
@@ -23,14 +23,14 @@ from streamkit.sinks.sink import Delivery, Limits, Sender
 log = get_logger("streamkit.sink")
 
 _TURN = 12
-"""A delivery may wait for its turn so many times as long as its call may take."""
+"""A delivery may wait for its turn this many times as long as its call may take."""
 _LOG_SECONDS = 15.0
-"""Failures of one sink are logged no more often."""
+"""Failures of one sink are logged at most once in this time."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A delivery that somebody waits for."""
+    """A delivery that a task waits for."""
 
     delivery: Delivery
     size: int
@@ -41,7 +41,7 @@ class _Waiting:
 
 
 class Batcher:
-    """Delivers through one open sink. Its calls run in `group`."""
+    """Deliver through one open sink, whose calls run in the task group `group`."""
 
     def __init__(
         self, name: str, limits: Limits, sender: Sender, group: anyio.abc.TaskGroup, clock: Clock
@@ -54,7 +54,7 @@ class Batcher:
 
     @property
     def waited(self) -> float:
-        """For how many seconds the oldest delivery has been waiting for its end."""
+        """Return how many seconds the oldest unfinished delivery has been waiting."""
         oldest = min(
             [*(waiting.since for waiting in self._queue), *self._under_way.values()],
             default=self._clock.monotonic(),
@@ -62,17 +62,17 @@ class Batcher:
         return self._clock.monotonic() - oldest
 
     async def deliver(self, delivery: Delivery, seconds: float = math.inf) -> None:
-        """Wait until it is delivered. Cancelled, it is left out if its call has not begun.
+        """Wait until it is delivered. When cancelled before its call begins, it is not sent.
 
         Args:
             delivery: what to deliver.
-            seconds: how long is waited for its call, which goes on all the same, up to the sink's
-                own limit.
+            seconds: how long to wait for its call. The call itself goes on after that, up to the
+                sink's own limit.
 
         Raises:
             TimeoutError: its call takes longer, or its turn does not come.
             PoisonChange: the body cannot be sent.
-            Exception: what the sink says of it.
+            Exception: the error that the sink reports for this delivery.
         """
         try:
             size = len(to_text(delivery.body).encode())
@@ -110,7 +110,7 @@ class Batcher:
             self._calls -= 1
 
     def _batch(self) -> list[_Waiting]:
-        """Take what fits into one call, in order; nothing of a group that is under way."""
+        """Take what fits into one call, in order; skip groups that are under way."""
         batch: list[_Waiting] = []
         left: list[_Waiting] = []
         size = 0
@@ -135,7 +135,7 @@ class Batcher:
         try:
             with anyio.fail_after(self._limits.seconds):
                 errors = await self._sender.deliver(deliveries)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was delivered
+        except Exception as error:  # noqa: BLE001 - any error of the call means that nothing was delivered
             errors = [error] * len(batch)
         if len(errors) != len(batch):
             answers = f"{self._name} answers {len(errors)} of {len(batch)} deliveries"

@@ -1,4 +1,4 @@
-"""Bodies: how what is sent becomes text. Pure."""
+"""Bodies: the body of a delivery becomes text. Pure."""
 
 import base64
 import json
@@ -15,8 +15,8 @@ from pydantic import BaseModel
 def to_plain(body: Any) -> Any:
     """Return a body in JSON's types.
 
-    Whole decimals become integers and others text, so that all 38 digits arrive; moments ISO 8601,
-    bytes base64, sets sorted lists.
+    Whole decimals become integers and other decimals text, so that all 38 digits arrive. Moments
+    become ISO 8601 text, bytes base64, sets sorted lists.
 
     Raises:
         TypeError: it holds something that has no such form.

@@ -1,15 +1,15 @@
-"""Calls: deliveries cut into the calls that an AWS service takes, and what its answers mean.
+"""Calls: deliveries are cut into the calls that an AWS service takes, and its answers are read.
 
-In: deliveries, in order. Out: for each None, or why it was not delivered. A service answers for
-every entry of a call, and some may fail while their neighbours arrive.
+In: deliveries, in order. Out: for each delivery None, or the reason why it was not delivered. A
+service answers for every entry of a call: some entries may fail while others arrive.
 
-Order. Where a service keeps one, a call never holds two deliveries of a group, and once one of a
-group has failed, the later ones are not sent: so nothing overtakes, whichever entry fails.
+Order. Where a service keeps one, a call never holds two deliveries of a group. Once a delivery of
+a group has failed, the later ones are not sent, so nothing overtakes, whichever entry fails.
 
-Failure. A delivery is at fault, and parked (`PoisonChange`), only where nothing but the delivery
-can be: it is larger than the service takes, or the service says of this very entry that its
-content is wrong. Everything else comes again (`RetryableError`): throttling, outages, and also
-missing queues, wrong policies and keys, which someone mends while the deliveries wait.
+Failure. A delivery is parked (`PoisonChange`) only when nothing but the delivery can be at fault:
+it is larger than the service takes, or the service says that the content of this entry is wrong.
+Everything else is tried again (`RetryableError`): throttling, outages, and also missing queues,
+wrong policies and keys, which an operator can correct while the deliveries wait.
 """
 
 from abc import ABC, abstractmethod
@@ -24,13 +24,13 @@ from streamkit.errors import PoisonChange, RetryableError, StreamkitError
 from streamkit.sinks.sink import Delivery, Limits
 
 READ_SECONDS = 10.0
-"""Time for one reply: a service that stores a batch of megabytes takes longer than DynamoDB."""
+"""The time for one reply; a service that stores megabytes in a batch is slower than DynamoDB."""
 
 NOT_ANSWERED = "NotAnswered"
-"""Stands for the code of an entry that the reply says nothing of."""
+"""This code stands for an entry that is missing in the reply."""
 
 _CONTENT_ONLY = frozenset({"BatchRequestTooLong", "InvalidMessageContents", "MessageTooLong"})
-"""Codes that blame the content of an entry, and nothing else."""
+"""These codes blame the content of an entry, and nothing else."""
 
 _CONTENT = _CONTENT_ONLY | {
     "InvalidParameter",
@@ -39,14 +39,14 @@ _CONTENT = _CONTENT_ONLY | {
     "InvalidAttributeValue",
     "MalformedDetail",
 }
-"""Codes that blame the content of an entry if they are said of one. Said of a whole call, these
-may mean some entry, or the name of the queue: then the entries are sent one by one, so that one
-does not keep the others back."""
+"""These codes, reported for one entry, blame its content. Reported for a whole call, they may mean
+one of its entries, or the name of the queue. The entries are then sent one by one, so that a bad
+entry does not hold back the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What one call of a service takes: entries, bytes of all of them, bytes of each."""
+    """The limits of one call of a service: entries, bytes of all of them, bytes of each."""
 
     entries: int
     size: int
@@ -55,7 +55,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A delivery in the service's form, and its bytes as the service counts them."""
+    """A delivery in the service's form, and its size in bytes as the service counts them."""
 
     wire: Any
     size: int
@@ -92,38 +92,38 @@ def cut(entries: Mapping[int, Entry], capacity: Capacity) -> Iterator[dict[int, 
 class BatchedSink(ABC):
     """A sink of an AWS service that takes many entries in a call and answers for each.
 
-    A sink of another such service says what one call takes, what an entry looks like, and makes the
-    call. What is cut into which calls, and what each answer means, is the same for all of them.
+    A subclass declares what one call takes and what an entry looks like, and makes the call. This
+    class cuts deliveries into calls and reads the answers, in the same way for all services.
     """
 
     name: str
     calls: int = field(default=4, kw_only=True)
 
     service: ClassVar[str]
-    """Its name, for errors."""
+    """The service's name in errors."""
     api: ClassVar[str]
-    """Its name in the SDK."""
+    """The service's name in the SDK."""
     capacity: ClassVar[Capacity]
 
     @property
     def limits(self) -> Limits:
-        """What one call takes."""
+        """Return what one call takes."""
         return Limits(self.capacity.entries, self.capacity.size, self.calls)
 
     @property
     def ordered(self) -> bool:
-        """Whether the service keeps the order of each group, which the calls then keep, too."""
+        """Return True if the service keeps the order of each group; the calls then keep it too."""
         return False
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["BatchSender"]:
-        """Open a client; the destination is first looked for when something is sent."""
+        """Open a client; a missing destination is noticed at the first send, not here."""
         async with open_client(self.api, read_seconds=READ_SECONDS) as client:
             yield BatchSender(self, client)
 
     @abstractmethod
     def entry(self, delivery: Delivery) -> Entry:
-        """Return a delivery as the service takes it.
+        """Return a delivery in the form that the service takes.
 
         Raises:
             PoisonChange: the service would never take it.
@@ -143,7 +143,7 @@ class BatchSender:
     client: Any
 
     async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
-        """Deliver; return for each None, or why it was not."""
+        """Deliver; return for each delivery None, or the error that stopped it."""
         failed: dict[int, Exception] = {}
         for turn in turns(deliveries) if self.sink.ordered else [list(range(len(deliveries)))]:
             behind = {deliveries[place].group for place in failed} if self.sink.ordered else set()
@@ -171,7 +171,7 @@ class BatchSender:
         return entry
 
     async def _send(self, entries: dict[int, Entry]) -> dict[int, Exception]:
-        """Make one call; return what failed, by place."""
+        """Make one call; return the errors, by place."""
         try:
             codes = await self.sink.call(self.client, [e.wire for e in entries.values()])
         except AwsError as error:
@@ -195,12 +195,12 @@ class BatchSender:
 
 
 def refusal(service: str, code: str) -> RetryableError:
-    """Return what a delivery gets that the service did not take for now."""
+    """Return the error of a delivery that the service did not take for now."""
     return RetryableError(f"{service} answered {code}")
 
 
 def unsendable(service: str, error: Exception) -> StreamkitError:
-    """Return what a delivery gets whose body has no form as text; shows no data."""
+    """Return the error of a delivery whose body has no form as text; it shows no data."""
     return PoisonChange(f"{service} takes text, which this has no form as ({type(error).__name__})")
 
 
@@ -215,5 +215,5 @@ def failed_codes(reply: Mapping[str, Any], count: int) -> list[str | None]:
 
 
 def _bare(code: str) -> str:
-    """Return a code without the service's name, which some put before it."""
+    """Return a code without the service's name, which some services put before it."""
     return code.rpartition(".")[2]

@@ -1,8 +1,8 @@
-"""Endpoints: other people's HTTP servers.
+"""Endpoints: HTTP servers that streamkit does not control.
 
-In: a body to post. Out: the answer. On failure (no connection, too slow, cut off): `Refused`. A
-server that asks for a pause (429 or 503 with `Retry-After`) gets it: further calls wait, but never
-longer than the longest pause.
+In: a body to post. Out: the answer. On failure (no connection, too slow, cut off): `Refused`. When
+a server asks for a pause (429 or 503 with `Retry-After`), further calls wait, but never longer
+than the longest pause allowed.
 """
 
 import logging
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     import httpx
 
 LATER = frozenset({408, 425, 429})
-"""Statuses below 500 that say that the same call may succeed later (RFC 9110, 6585, 8470)."""
+"""With these statuses below 500, the same call may succeed later (RFC 9110, 6585, 8470)."""
 
 ANSWER_BYTES_MAX = 64_000_000
-"""What is read of an answer, at most."""
+"""At most this many bytes of an answer are read."""
 
 _PAUSES = frozenset({429, 503})
 
 
 class Refused(RetryableError):
-    """A receiver did not take a delivery, and may later.
+    """A receiver did not take a delivery now, but may take it later.
 
     Args:
         text: what happened; names no item.
-        retry_after: the pause it asked for, in seconds; None if it did not.
-        away: it does not answer, or wants nothing for now, whatever it is.
+        retry_after: the pause that the receiver asked for, in seconds; None if it did not ask.
+        away: the receiver does not answer, or takes no delivery at all for now.
     """
 
     def __init__(self, text: str, *, retry_after: float | None = None, away: bool = False) -> None:
@@ -50,7 +50,7 @@ class Refused(RetryableError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered; `retry_after` in seconds, if it asked for a pause."""
+    """The answer of a server; `retry_after` in seconds, if it asked for a pause."""
 
     status: int
     body: bytes = b""
@@ -58,7 +58,7 @@ class Answer:
 
 
 def seconds_of(header: str | None, now: float) -> float | None:
-    """Read a `Retry-After` header: seconds, or a date of HTTP; None if there is none that is valid.
+    """Return the seconds of a `Retry-After` header (seconds or an HTTP date); None if not valid.
 
     Args:
         header: its text.
@@ -71,13 +71,13 @@ def seconds_of(header: str | None, now: float) -> float | None:
         moment = parsedate_to_datetime(text)
     except ValueError:
         return None
-    # RFC 9110: an HTTP date is in GMT, also where it does not say so.
+    # RFC 9110: an HTTP date is in GMT even when it names no zone.
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, moment.timestamp() - now)
 
 
 def fate(name: str, answer: Answer) -> Exception | None:
-    """Return what an answer means for what was sent: None for delivered, else the error."""
+    """Return None if the answer means delivered, else the error."""
     if 200 <= answer.status < 300:
         return None
     if answer.status in LATER or answer.status >= 500:
@@ -98,8 +98,8 @@ class Endpoint:
         name: of the sink, for messages.
         client: keeps its connections.
         timeout: seconds for a whole call.
-        pause_max: the longest pause, in seconds, that the server gets when it asks for one.
-        clock: what dates in headers are compared with.
+        pause_max: the longest pause, in seconds, that is granted when the server asks for one.
+        clock: the time with which dates in headers are compared.
     """
 
     name: str
@@ -112,16 +112,16 @@ class Endpoint:
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, keep: int = ANSWER_BYTES_MAX
     ) -> Answer:
-        """Post a body, after the pause that the server asked for, if it did.
+        """Post a body; if the server asked for a pause, post it after the pause.
 
         Args:
-            url: where to.
-            body: what.
-            headers: of this call.
-            keep: how many bytes of the answer are wanted; the rest is not read.
+            url: the address to post to.
+            body: the bytes to post.
+            headers: the headers of this call.
+            keep: how many bytes of the answer are read.
 
         Raises:
-            Refused: there is no answer; whether the server took the body is unknown.
+            Refused: there is no answer; it is unknown whether the server took the body.
         """
         import httpx
 
@@ -153,18 +153,18 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class HttpSink(ABC):
-    """A sink of a server that is reached by HTTP; needs the extra that it names.
+    """A sink whose server is reached by HTTP; a subclass names the extra that it needs.
 
     Args:
         name: of the sink.
         url: the server's address.
         headers: sent along, such as `Authorization`.
-        auth: httpx's, such as a pair of user and password.
+        auth: authentication for httpx, such as a pair of user and password.
         timeout: seconds for a whole call.
-        calls: calls at once.
-        pause_max: the longest pause in seconds that the server gets when it asks for one
+        calls: how many calls may be under way at once.
+        pause_max: the longest pause in seconds that is granted when the server asks for one
             (`Retry-After`).
-        transport: httpx's, for proxies or client certificates.
+        transport: transport for httpx, for proxies or client certificates.
         clock: the time in dates and signatures.
 
     Raises:
@@ -185,25 +185,25 @@ class HttpSink(ABC):
     extra: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Check the address. The message does not show it, for it may hold a token."""
+        """Check the address. The error does not show it, because it may hold a token."""
         if not self.url.startswith(("https://", "http://")):
             text = f"sink {self.name!r}: its URL must begin with https:// or http://"
             raise DeclarationError(text)
 
     @abstractmethod
     def sender(self, endpoint: Endpoint) -> Sender:
-        """Return what delivers through an open endpoint."""
+        """Return the sender that delivers through an open endpoint."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Sender]:
-        """Open connections as they are needed.
+        """Open a client, which connects when it first needs to.
 
         Raises:
             ConfigurationError: httpx is not installed.
         """
         with needs(self.extra):
             import httpx
-        # Its log lines hold addresses, which may hold tokens.
+        # The log lines of httpx hold addresses, which may hold tokens.
         logging.getLogger("httpx").setLevel(logging.WARNING)
         async with httpx.AsyncClient(
             auth=self.auth,

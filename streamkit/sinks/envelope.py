@@ -4,8 +4,8 @@
      "created_at": "2026-03-01T12:00:00+00:00", "attributes": {"kind": "sale"}, "body": {…}}
 
 `attributes` and `traceparent` are left out when there are none; `body` is null for a deletion. A
-receiver that has seen a `key` before has seen this delivery, and one that keeps the latest state of
-an `id` ignores what has a smaller `sequence` than it already knows.
+`key` that a receiver has seen before means that it has seen this delivery. A receiver that keeps
+the latest state of an `id` ignores a delivery with a smaller `sequence` than it already knows.
 """
 
 import json
@@ -37,11 +37,11 @@ def to_envelope(delivery: Delivery) -> dict[str, Any]:
 
 
 def to_line(delivery: Delivery) -> bytes:
-    """Return the envelope as one line of UTF-8 text, without its end.
+    """Return the envelope as one line of UTF-8 text, without the line feed.
 
     Raises:
         TypeError: the body holds something that JSON has no form for.
-        ValueError: it holds text that UTF-8 has no form for, or a number that JSON has none for.
+        ValueError: it holds text that UTF-8 cannot encode, or a number that JSON cannot.
     """
     return to_json(to_envelope(delivery)).encode()
 
@@ -50,6 +50,6 @@ def to_json(plain: Any) -> str:
     """Return JSON text, as short as it can be.
 
     Raises:
-        ValueError: a number is none that JSON has.
+        ValueError: JSON has no form for one of the numbers.
     """
     return json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

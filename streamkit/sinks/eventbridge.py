@@ -1,4 +1,4 @@
-"""EventBridge: deliveries as events of a bus, which rules pass on."""
+"""EventBridge: deliveries become events of a bus, and rules pass them on."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,42 +15,42 @@ from streamkit.sinks.sink import Delivery
 log = get_logger("streamkit.sinks.eventbridge")
 
 _TIME_BYTES = 14
-"""What EventBridge counts for an event's time ("Calculating PutEvents event entry size")."""
+"""EventBridge counts these bytes for an event's time ("Calculating PutEvents event entry size")."""
 
 _INTEGER_MAX = 2**63 - 1
-"""EventBridge takes whole numbers of 64 bits (API reference of `PutEvents`); others go as text."""
+"""EventBridge takes 64-bit integers (API reference of `PutEvents`); larger ones go as text."""
 
 _DETAIL_TYPE_MAX = 128
 
 
 @dataclass(frozen=True)
 class EventBridge(BatchedSink):
-    """Put events on a bus; the SDK's own region, keys and endpoint are used.
+    """Put events on a bus, with the SDK's own region, keys and endpoint.
 
         bus = EventBridge("bus", "shop", source="shop.orders", detail_type="OrderChanged")
 
     `detail` is a JSON object with `key`, `id`, `group`, `sequence`, `created_at` and `body` (null
     for a deletion), and `attributes` if there are any; rules match on `detail.body.…`. Whole
-    numbers beyond 64 bits arrive as text. The event's time is when the change was made.
+    numbers beyond 64 bits arrive as text. The event's time is the time of the change.
 
-    `PutEvents` says that it took events for a bus that does not exist, and drops them. So the bus
-    is looked for when the sink is opened, which needs `events:DescribeEventBus`; where that is not
-    allowed, a warning is logged and nothing is checked. A bus deleted later is not noticed.
+    `PutEvents` reports success for a bus that does not exist, and drops the events. So the sink
+    checks when it opens that the bus exists, which needs `events:DescribeEventBus`. Without that
+    permission it logs a warning and checks nothing. A bus deleted later is not noticed.
 
     Order: none; a receiver that keeps the latest state ignores a smaller `sequence` of an `id`.
 
     Duplicates: after a time-out or a crash an event is put again, and EventBridge itself may pass
-    one on twice. A receiver remembers the keys it has seen.
+    one on twice. A receiver must remember the keys it has seen.
 
     Attributes:
         name: unique in the app.
         bus: the bus's name or ARN.
-        source: of all events; not beginning with `aws.`.
-        detail_type: of all events, up to 128 characters.
+        source: the source of all events; it must not begin with `aws.`.
+        detail_type: the detail type of all events, up to 128 characters.
         calls: how many calls may be under way at once.
 
     Raises:
-        DeclarationError: the source or type is one that EventBridge never takes.
+        DeclarationError: EventBridge never takes this source or this type.
     """
 
     bus: str
@@ -60,7 +60,7 @@ class EventBridge(BatchedSink):
     service: ClassVar[str] = "EventBridge"
     api: ClassVar[str] = "events"
     capacity: ClassVar[Capacity] = Capacity(entries=10, size=262_143, each=262_143)
-    """API reference of `PutEvents`: ten entries, together less than 256 KB."""
+    """The API reference of `PutEvents` allows ten entries, together less than 256 KB."""
 
     def __post_init__(self) -> None:
         if not self.source or self.source.lower().startswith("aws."):
@@ -106,7 +106,7 @@ class EventBridge(BatchedSink):
 
 
 def _in_64_bits(plain: Any) -> Any:
-    """Return the same, with whole numbers that need more than 64 bits as text."""
+    """Return the same value, with integers that need more than 64 bits as text."""
     if isinstance(plain, dict):
         return {name: _in_64_bits(value) for name, value in plain.items()}
     if isinstance(plain, list):

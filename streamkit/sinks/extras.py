@@ -1,6 +1,6 @@
 """Extras: libraries that only some sinks need.
 
-In: the extra that brings a library. Out: nothing. On failure: an error that says what to install.
+In: the extra that installs a library. Out: nothing. On failure: an error says what to install.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from streamkit.errors import ConfigurationError
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Import something inside that only an extra brings.
+    """Wrap the import of a library that only an extra installs.
 
     Raises:
-        ConfigurationError: the library is missing; names the extra.
+        ConfigurationError: the library is missing; the error names the extra.
     """
     try:
         yield

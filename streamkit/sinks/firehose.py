@@ -1,4 +1,4 @@
-"""Firehose: deliveries as lines that Firehose collects and stores elsewhere."""
+"""Firehose: deliveries become lines that Firehose collects and stores elsewhere."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from streamkit.sinks.sink import Delivery
 
 @dataclass(frozen=True)
 class Firehose(BatchedSink):
-    """Put into a Firehose stream; the SDK's own region, keys and endpoint are used.
+    """Put records into a Firehose stream, with the SDK's own region, keys and endpoint.
 
         clicks = app.sink(Firehose("clicks", "clicks-to-lake"))
 
     A record is one line, ended by a line feed, with a JSON object: `key`, `id`, `group`,
     `sequence`, `created_at` and `body` (null for a deletion), and `attributes` if there are any.
 
-    Order: none that a reader may rely on; sort by `sequence` within a `group`.
+    Order: a reader must not rely on any; it sorts by `sequence` within a `group`.
 
     Duplicates: after a time-out or a crash a record is put again, and Firehose itself may store one
-    twice. A reader keeps one row for each `key`.
+    twice. A reader must keep only one row for each `key`.
 
     Attributes:
         name: unique in the app.
@@ -34,8 +34,8 @@ class Firehose(BatchedSink):
     service: ClassVar[str] = "Firehose"
     api: ClassVar[str] = "firehose"
     capacity: ClassVar[Capacity] = Capacity(entries=500, size=4_000_000, each=1_000_000)
-    """API reference of `PutRecordBatch`: 500 records of 1,000 KB, 4 MB together; thousands and
-    millions, as the smaller of what those words may mean."""
+    """The API reference of `PutRecordBatch` allows 500 records of 1,000 KB, 4 MB together. KB and
+    MB are taken as thousands and millions, the smaller of their two meanings."""
 
     def entry(self, delivery: Delivery) -> Entry:
         """Return a record of `PutRecordBatch`."""

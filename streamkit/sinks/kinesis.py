@@ -1,4 +1,4 @@
-"""Kinesis Data Streams: deliveries as records of a stream of its own."""
+"""Kinesis Data Streams: deliveries become records of a Kinesis stream."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from streamkit.sinks.sink import Delivery
 
 @dataclass(frozen=True)
 class Kinesis(BatchedSink):
-    """Put into a stream of Kinesis; the SDK's own region, keys and endpoint are used.
+    """Put records into a Kinesis stream, with the SDK's own region, keys and endpoint.
 
         live = app.sink(Kinesis("live", "orders-live"))
 
     A record's data is one JSON object with `key`, `id`, `group`, `sequence`, `created_at` and
     `body` (null for a deletion), and `attributes` if there are any. The partition key is the group.
 
-    Order: of each item, as all its records go to one shard. `PutRecords` promises no order within
-    a call, so that a call never holds two records of an item; a busy item therefore takes one call
-    a change.
+    Order: the order of each item is kept, because all its records go to one shard. `PutRecords`
+    promises no order within a call, so a call never holds two records of an item; a busy item
+    therefore takes one call for each change.
 
     Duplicates: after a time-out or a crash a record is put again, with the same `key`; after a
-    crash an older one may follow a newer. A receiver remembers the keys it has seen, or the highest
-    `sequence` of each `id`.
+    crash an older record may follow a newer one. A receiver must remember the keys it has seen, or
+    the highest `sequence` of each `id`.
 
     Attributes:
         name: unique in the app.
@@ -37,12 +37,12 @@ class Kinesis(BatchedSink):
     service: ClassVar[str] = "Kinesis"
     api: ClassVar[str] = "kinesis"
     capacity: ClassVar[Capacity] = Capacity(entries=500, size=5_242_880, each=1_048_576)
-    """API reference of `PutRecords`: 500 records, keys included. 1 MiB each is what every stream
-    takes unless it was given more, and 5 MiB together is taken in every Region."""
+    """The API reference of `PutRecords` allows 500 records; sizes include the keys. Every stream
+    takes 1 MiB each unless it was given more, and every Region takes 5 MiB together."""
 
     @property
     def ordered(self) -> bool:
-        """True: a shard keeps the order of what came in calls one after the other."""
+        """Return True: a shard keeps the order of calls that are made one after the other."""
         return True
 
     def entry(self, delivery: Delivery) -> Entry:

@@ -1,4 +1,4 @@
-"""Messaging: what the sinks of SQS and SNS share, a text with attributes beside it."""
+"""Messaging: the sinks of SQS and SNS share this base; both send a text with attributes."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ class MessagingSink(BatchedSink):
     """A sink of a messaging service, standard or FIFO."""
 
     body: ClassVar[str]
-    """What the service calls the text of an entry."""
+    """The service's name for the text of an entry."""
 
     @property
     @abstractmethod
     def destination(self) -> str:
-        """Where it goes; one that ends in `.fifo` keeps the order of each group."""
+        """Return the queue or topic; one that ends in `.fifo` keeps the order of each group."""
 
     @property
     def ordered(self) -> bool:
-        """Whether the destination is FIFO."""
+        """Return True if the destination is FIFO."""
         return self.destination.endswith(".fifo")
 
     def entry(self, delivery: Delivery) -> Entry:
@@ -43,4 +43,4 @@ class MessagingSink(BatchedSink):
 
     @abstractmethod
     async def publish(self, client: Any, entries: Sequence[Any]) -> Any:
-        """Make the service's call, and return its reply."""
+        """Make the service's call and return its reply."""

@@ -1,24 +1,24 @@
-"""The newest sequence of each id that was delivered lately, by one open sink. Pure.
+"""The newest sequence of each id that one open sink delivered lately. Pure.
 
-For receivers that cannot tell any two sequences apart: what one worker sends is then in order all
-the same, also when handlers or parked changes overtake each other.
+Some receivers cannot tell all sequences apart. With this memory, what one worker sends stays in
+order even so, also when handlers or parked changes overtake each other.
 """
 
 from streamkit.sinks.sink import Delivery
 
 IDS_MAX = 50_000
-"""Some 10 MB; whoever has not been delivered for as many others is forgotten."""
+"""This takes some 10 MB. The id that was delivered longest ago is forgotten first."""
 
 
 class Newest:
-    """Remembers up to `ids_max` ids."""
+    """Remember the newest sequence of up to `ids_max` ids."""
 
     def __init__(self, ids_max: int = IDS_MAX) -> None:
         self._ids_max = ids_max
         self._sequences: dict[str, str] = {}
 
     def outdates(self, delivery: Delivery) -> bool:
-        """Say whether a newer delivery of the same id was made."""
+        """Return True if a newer delivery of the same id was made."""
         return self._sequences.get(delivery.id, "") > delivery.sequence
 
     def note(self, delivery: Delivery) -> None:

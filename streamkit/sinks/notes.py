@@ -1,7 +1,7 @@
-"""Notes: a delivery as SQS and SNS take it, text with attributes beside. Pure.
+"""Notes: a delivery takes the form of SQS and SNS, a text with attributes. Pure.
 
-Both check the same things, and SQS is what most topics of SNS end in, so that the stricter rule of
-the two is kept: at most ten attributes, none of them empty, and only characters of XML 1.0.
+Both services check the same things, and most SNS topics end in an SQS queue. So the stricter rule
+of the two is kept: at most ten attributes, none empty, and only characters of XML 1.0.
 Sources: API reference of `SendMessageBatch` and `PublishBatch`, "Amazon SQS message metadata" and
 "Amazon SNS message attributes" in the developer guides.
 """
@@ -14,13 +14,13 @@ from streamkit.sinks.body import to_text
 from streamkit.sinks.sink import Delivery
 
 OWN = ("key", "id", "group", "sequence")
-"""Attributes that every delivery has: those of `Delivery` of the same names."""
+"""Every delivery has these attributes, which come from the fields of `Delivery` so named."""
 
 TRACE = "traceparent"
-"""Beside these, where a change was traced, if `Send` leaves room for it."""
+"""This attribute is added when the change was traced and `Send` leaves room for it."""
 
 ATTRIBUTES_MAX = 10
-"""Attributes of one delivery; SNS drops what it hands to SQS with more."""
+"""One delivery has at most these attributes; SNS drops what it hands to SQS with more."""
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NAME = re.compile(r"(?!(?i:aws|amazon)\.)[\w-]+(\.[\w-]+)*", re.ASCII)
@@ -31,8 +31,8 @@ def text_of(delivery: Delivery) -> str:
     """Return the body as text; a deletion is `null`.
 
     Raises:
-        PoisonChange: it is empty, or has a character that neither service takes.
-        TypeError: it holds something that has no form as text.
+        PoisonChange: the text is empty, or has a character that neither service takes.
+        TypeError: the body holds something that has no form as text.
     """
     text = to_text(delivery.body)
     if not text or _FORBIDDEN.search(text):
@@ -41,7 +41,7 @@ def text_of(delivery: Delivery) -> str:
 
 
 def attributes_of(delivery: Delivery) -> dict[str, dict[str, Any]]:
-    """Return the attributes: the delivery's own ones and those of `Send`.
+    """Return the delivery's own attributes and those of `Send`.
 
     Raises:
         PoisonChange: there are more than ten, or one has a name or a value that is not allowed.
@@ -50,7 +50,7 @@ def attributes_of(delivery: Delivery) -> dict[str, dict[str, Any]]:
     if len(values) != len(delivery.attributes) + len(OWN) or len(values) > ATTRIBUTES_MAX:
         own = ", ".join(OWN)
         raise PoisonChange(f"beside {own}, SQS and SNS take {ATTRIBUTES_MAX - len(OWN)} attributes")
-    if delivery.traceparent and len(values) < ATTRIBUTES_MAX:  # rather than of another's
+    if delivery.traceparent and len(values) < ATTRIBUTES_MAX:  # the user's attributes come first
         values.setdefault(TRACE, delivery.traceparent)
     for name, value in values.items():
         if not _NAME.fullmatch(name) or len(name) > _NAME_MAX:
@@ -61,7 +61,7 @@ def attributes_of(delivery: Delivery) -> dict[str, dict[str, Any]]:
 
 
 def size_of(text: str, attributes: dict[str, dict[str, Any]]) -> int:
-    """Return the bytes that both services count: the text, and each name, type and value."""
+    """Return the size in bytes as both services count it: text, names, types and values."""
     beside = sum(
         len(name) + len(value["DataType"]) + len(value["StringValue"].encode())
         for name, value in attributes.items()

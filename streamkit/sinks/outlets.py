@@ -12,27 +12,28 @@ from streamkit.sinks.batching import Batcher
 from streamkit.sinks.sink import Delivery, Sink
 
 SLOW_SECONDS = 3.0
-"""How long a commit waits for a sink, before what is not delivered yet is left to its lanes."""
+"""A commit waits this long for a sink. What is not delivered by then goes to its parked queues
+(called lanes in the code)."""
 
 
 @dataclass
 class Outlets:
-    """Where deliveries go, by the sink's name."""
+    """The open sinks of one worker, by name."""
 
     batchers: dict[str, Batcher] = field(default_factory=dict)
 
     def is_slow(self, sink: str) -> bool:
-        """Say whether deliveries have been waiting for so long that no more should wait."""
+        """Return True if deliveries have waited so long that no more should be added."""
         batcher = self.batchers.get(sink)
         return batcher is not None and batcher.waited > SLOW_SECONDS
 
     async def deliver(self, sink: str, delivery: Delivery, seconds: float) -> None:
-        """Wait until a delivery is made: so long for its call, and longer for its turn.
+        """Wait until a delivery is made: `seconds` for its call, and longer for its turn.
 
         Raises:
             TimeoutError: it takes longer.
             PoisonChange: the app has no such sink.
-            Exception: what the sink says of it.
+            Exception: the error that the sink reports for this delivery.
         """
         batcher = self.batchers.get(sink)
         if batcher is None:
@@ -42,7 +43,7 @@ class Outlets:
 
 @asynccontextmanager
 async def open_outlets(sinks: Iterable[Sink], clock: Clock | None = None) -> AsyncIterator[Outlets]:
-    """Connect an app's sinks; deliveries under way at the end are broken off."""
+    """Open an app's sinks; at the end, deliveries that are under way are cancelled."""
     clock = clock or SystemClock()
     sinks = list(sinks)
     if not sinks:

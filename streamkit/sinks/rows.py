@@ -1,7 +1,7 @@
-"""Rows: deliveries as rows of an SQL table, and the statement that writes them. Needs SQLAlchemy.
+"""Rows: deliveries become rows of an SQL table, written by one statement. Needs SQLAlchemy.
 
 A row is the latest state of its id. Beside the body's columns it has the sequence of its change and
-the moment of its deletion, which is NULL while it lives: a deleted row stays as a tombstone, so
+the time of its deletion, which is NULL while the row lives. A deleted row stays as a tombstone, so
 that an older change that comes late finds a newer sequence.
 """
 
@@ -22,18 +22,18 @@ from streamkit.sinks.sink import Delivery
 Row = dict[str, Any]
 
 DIALECTS = ("postgresql", "sqlite")
-"""What has an upsert with a condition."""
+"""These databases have an upsert with a condition."""
 
 
 class Rows:
-    """How deliveries lie in a table.
+    """Render deliveries as rows of one table.
 
     Args:
         table: the table's name.
         schema: its schema; None for the connection's own.
         key: the column of the id.
         sequence: the column of the sequence.
-        deleted: the column of the moment of the deletion.
+        deleted: the column of the time of the deletion.
         columns: SQLAlchemy types by the names of the body's fields; None keeps the body whole.
         body: the column of the whole body.
     """
@@ -72,7 +72,7 @@ class Rows:
         """Return the row of a delivery; a tombstone holds nothing but its id and sequence.
 
         Raises:
-            TypeError: the body has a type that its column cannot take, or is no object.
+            TypeError: the body is no object, or a value has a type that its column cannot take.
             ValueError: a value does not fit its column.
         """
         row: Row = {self.key: delivery.id, self.sequence: delivery.sequence.zfill(40)}
@@ -85,9 +85,9 @@ class Rows:
         return row | stored | {self.deleted: None}
 
     def latest(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the newest row of each id, the last of equal ones; in the order of the ids.
+        """Return the newest row of each id (of equal sequences the last), ordered by id.
 
-        Two transactions that write the same rows in the same order cannot wait for each other.
+        Two transactions that write the same rows in the same order cannot deadlock.
         """
         newest: dict[str, Row] = {}
         for row in rows:
@@ -97,10 +97,10 @@ class Rows:
         return [newest[key] for key in sorted(newest)]
 
     def upsert(self, dialect: str) -> Insert:
-        """Return the statement that writes rows, each unless a newer one is there.
+        """Return the statement that writes each row unless a newer one is there.
 
-        Sequences are text of 40 digits: their order as text is their order as numbers, in every
-        collation.
+        Sequences are text of 40 digits, so in every collation their order as text is their order
+        as numbers.
         """
         module = postgresql if dialect == "postgresql" else sqlite
         insert = module.insert(self.table)
@@ -123,7 +123,7 @@ def _fields(body: Any) -> Mapping[str, Any]:
 
 
 def _stored(value: Any, kind: TypeEngine[Any]) -> Any:
-    """Return a value as the drivers take it for a column of a type."""
+    """Return a value in the form that the drivers take for a column of this type."""
     if value is None:
         return None
     match kind:
@@ -144,14 +144,14 @@ def _stored(value: Any, kind: TypeEngine[Any]) -> Any:
 
 
 def _whole(value: object) -> int:
-    """Return a whole number; the drivers would cut off its fraction, or store text."""
+    """Return an integer; the drivers would cut off a fraction, or store text."""
     if not isinstance(value, Decimal | float) or value != int(value):
         raise ValueError("not a whole number")
     return int(value)
 
 
 def _moment(moment: object, *, aware: bool) -> datetime:
-    """Return a moment in UTC, with its zone or without; one without a zone is in UTC."""
+    """Return a moment in UTC, with a zone if `aware`; a moment without a zone is taken as UTC."""
     if not isinstance(moment, datetime):
         raise TypeError("a moment must be a datetime or ISO 8601 text")
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

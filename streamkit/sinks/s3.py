@@ -1,4 +1,4 @@
-"""S3: deliveries as lines of compressed objects, such as an archive of expired items."""
+"""S3: deliveries become lines of compressed objects, such as an archive of expired items."""
 
 import gzip
 import hashlib
@@ -19,13 +19,13 @@ from streamkit.sinks.sink import Delivery, Limits
 _SERVICE = "S3"
 _BATCH_ITEMS = 10_000
 _BATCH_BYTES = 8_000_000
-"""Of one batch, before compression: S3 itself takes far more, but memory and a second's work count.
-"""
+"""The size of one batch before compression. S3 takes far more; this limits memory, and the work of
+compressing to about a second."""
 
 
 @dataclass(frozen=True)
 class S3Archive:
-    """Store in a bucket; the SDK's own region, keys and endpoint are used.
+    """Store deliveries in a bucket, with the SDK's own region, keys and endpoint.
 
         archive = app.sink(S3Archive("archive", "shop-archive", prefix="sessions/"))
 
@@ -33,20 +33,21 @@ class S3Archive:
         def keep(change: Expired[Session]) -> Send:
             return Send(archive, change.old)
 
-    One object for each batch and day (UTC, of the changes), `PREFIXdate=2026-03-01/HASH.ndjson.gz`:
-    one JSON object a line, with `key`, `id`, `group`, `sequence`, `created_at` and `body` (null for
-    a deletion), and `attributes` if there are any.
+    Each batch writes one object for each day of its changes (UTC), named
+    `PREFIXdate=2026-03-01/HASH.ndjson.gz`. Each line is a JSON object with `key`, `id`, `group`,
+    `sequence`, `created_at` and `body` (null for a deletion), and `attributes` if there are any.
 
-    Order: that of each item within an object; between objects, sort by `sequence` in a `group`.
+    Order: within an object the order of each item is kept; a reader of several objects sorts by
+    `sequence` in a `group`.
 
-    Duplicates: the hash is made of the keys of the deliveries, so that a batch that comes again
-    overwrites itself. After a crash the same deliveries may come in other batches and then are in
-    two objects: a reader keeps one row for each `key`.
+    Duplicates: the hash is made of the keys of the deliveries, so a batch that comes again
+    overwrites itself. After a crash the same deliveries may come in other batches and are then in
+    two objects. A reader must keep only one row for each `key`.
 
     Attributes:
         name: unique in the app.
-        bucket: its name.
-        prefix: what the names of objects begin with, such as `sessions/`.
+        bucket: the bucket's name.
+        prefix: the beginning of all object names, such as `sessions/`.
         calls: how many batches may be under way at once.
     """
 
@@ -57,12 +58,12 @@ class S3Archive:
 
     @property
     def limits(self) -> Limits:
-        """What one batch takes."""
+        """Return what one batch takes."""
         return Limits(_BATCH_ITEMS, _BATCH_BYTES, self.calls)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["S3Sender"]:
-        """Open a client; the bucket is first looked for when something is stored."""
+        """Open a client; a missing bucket is noticed at the first store, not here."""
         async with open_client("s3", read_seconds=READ_SECONDS) as client:
             yield S3Sender(client, self.bucket, self.prefix)
 
@@ -77,7 +78,7 @@ class S3Sender:
         self.prefix = prefix
 
     async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
-        """Store; return for each None, or why it was not. All of a day fail together."""
+        """Store; return for each delivery None, or its error. All of a day fail together."""
         failed: dict[int, Exception] = {}
         days: defaultdict[date, dict[int, bytes]] = defaultdict(dict)
         for place, delivery in enumerate(deliveries):
@@ -99,7 +100,7 @@ class S3Sender:
         return f"{self.prefix}date={day.isoformat()}/{digest}.ndjson.gz"
 
     async def _store(self, name: str, lines: Mapping[int, bytes]) -> str | None:
-        """Put one object; return the code of what went wrong."""
+        """Put one object; return None, or the error code."""
         body = await anyio.to_thread.run_sync(_compressed, list(lines.values()))
         try:
             await self.client.put_object(
@@ -111,5 +112,5 @@ class S3Sender:
 
 
 def _compressed(lines: Sequence[bytes]) -> bytes:
-    """Compress lines; the same lines give the same bytes, as the time is left out."""
+    """Compress lines. The same lines give the same bytes, because the time is left out."""
     return gzip.compress(b"".join(line + b"\n" for line in lines), mtime=0)

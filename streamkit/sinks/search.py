@@ -1,15 +1,15 @@
-"""A sink: documents of an OpenSearch or Elasticsearch index, by their bulk API.
+"""A sink that writes documents of an OpenSearch or Elasticsearch index, by the bulk API.
 
-In: deliveries; the body is the document, `id` its id, None deletes it. Out: bulk requests. Every
-operation carries an external version that follows from the sequence of its change (see
-`versions`), with `external_gte`: an older change never replaces a newer one. The conflict (409)
-that the index answers then means that an equal or newer one is there: that counts as delivered. An
-id must belong to one item, for sequences of two items cannot be compared.
+In: deliveries; the body is the document, `id` its id, and the body None deletes it. Out: bulk
+requests. Every operation carries an external version that follows from the sequence of its change
+(see `versions`), with `external_gte`: an older change never replaces a newer one. A conflict (409)
+means that a newer document is there, and counts as delivered. An id must belong to one item,
+because sequences of two items cannot be compared.
 
-Each operation has its own fate: what the index finds wrong with a document parks its change; what
-it has no room for, it gets again. After a deletion the index remembers the version only for as long
-as its setting `index.gc_deletes` says (60 s unless set): set it to what a request of a stopped
-worker may be late by, such as an hour.
+Each operation has its own result. A document that the index rejects parks its change; an operation
+that the index has no room for is tried again. After a deletion the index remembers the version
+only as long as its setting `index.gc_deletes` (60 s unless set). Set it to the time by which a
+request of a stopped worker may be late, such as an hour.
 """
 
 import json
@@ -29,26 +29,27 @@ from streamkit.sinks.versions import external_version
 
 _TOO_LARGE = 413
 _WHOLE = frozenset({400, _TOO_LARGE})
-"""A request that is refused so is tried in halves; others (401, 403, 404) are not its fault."""
+"""A request refused with these statuses is tried in halves. Other statuses (401, 403, 404) do not
+blame the request."""
 
 
 @dataclass(frozen=True)
 class Search(HttpSink):
-    """A search index as a sink; needs the extra `search`.
+    """Write to a search index; needs the extra `search`.
 
     Args:
         name: of the sink.
         url: the cluster's address.
         index: the index, or an alias with one write index.
         headers: sent along, such as `Authorization`.
-        auth: httpx's, such as a pair of user and password.
+        auth: authentication for httpx, such as a pair of user and password.
         timeout: seconds for a whole call.
         items: operations in a call.
         size: bytes of documents in a call.
-        calls: calls at once.
-        pause_max: the longest pause in seconds that the cluster gets when it asks for one
+        calls: how many calls may be under way at once.
+        pause_max: the longest pause in seconds that is granted when the cluster asks for one
             (`Retry-After`).
-        transport: httpx's, for proxies or client certificates.
+        transport: transport for httpx, for proxies or client certificates.
 
     Raises:
         DeclarationError: the URL is not one of HTTP.
@@ -65,12 +66,12 @@ class Search(HttpSink):
 
     @property
     def limits(self) -> Limits:
-        """What one call takes."""
-        # Each request has a time-out of its own, and a cluster that asks for a pause gets it.
+        """Return what one call takes."""
+        # No time limit here: each request has its own, and may wait for a pause asked for.
         return Limits(self.items, self.size, self.calls, math.inf)
 
     def sender(self, endpoint: Endpoint) -> "SearchSender":
-        """Return what makes bulk requests."""
+        """Return the sender that makes bulk requests."""
         return SearchSender(self, endpoint)
 
 
@@ -87,7 +88,7 @@ class SearchSender:
 
         Raises:
             Refused: the cluster took nothing.
-            ConfigurationError: it does not let us in, or is none.
+            ConfigurationError: the cluster denies access, or the server is no such cluster.
         """
         errors: list[Exception | None] = [None] * len(deliveries)
         lines: dict[int, bytes] = {}
@@ -105,7 +106,7 @@ class SearchSender:
         return errors
 
     async def _bulk(self, lines: Sequence[bytes]) -> list[Exception | None]:
-        """Make one call; two with halves of it, if it is refused as a whole."""
+        """Make one call; if it is refused as a whole, make two calls with half of it each."""
         if not lines:
             return []
         headers = {**self.sink.headers, "Content-Type": "application/x-ndjson"}
@@ -132,15 +133,15 @@ class SearchSender:
         return fates
 
     def _fate(self, result: Mapping[str, Any]) -> Exception | None:
-        """Say what became of one operation. Reasons may hold data, so that only types are shown."""
+        """Return the error of one operation, or None; it shows no reason, which may hold data."""
         status, error = int(result["status"]), result.get("error")
         if error is None and (200 <= status < 300 or status == 404):
-            return None  # 404: what is to be deleted is not there
+            return None  # 404: the document to delete is not there
         kind = error.get("type", "error") if isinstance(error, Mapping) else "error"
         if kind == "version_conflict_engine_exception":
             return None
         text = f"{self.sink.name} answered {status} ({kind})"
-        # 403 is a block on the index, as when disks are full; 404 and 409 are the index's, too.
+        # 403 is a block on the index, as when disks are full; 404 and 409 concern the index too.
         if status in LATER or status >= 500 or status in (403, 404, 409):
             return Refused(text)
         return PoisonChange(text)
@@ -151,7 +152,7 @@ def operation(index: str, delivery: Delivery) -> bytes:
 
     Raises:
         TypeError: the body is neither an object nor None.
-        ValueError: the sequence is not one.
+        ValueError: the sequence is not a sequence number.
     """
     about = {
         "_index": index,

@@ -1,4 +1,4 @@
-"""The protocol of a sink: what `Send` effects are delivered through.
+"""The protocol of a sink, through which `Send` effects are delivered.
 
     class Printer:
         name = "printer"
@@ -12,10 +12,10 @@
             print(*(delivery.body for delivery in deliveries))
             return [None] * len(deliveries)
 
-A delivery happens at least once, and before the position that it belongs to is committed: after a
-crash it comes again, with the same `key`. Two deliveries with the same `group` are never under way
-at once and come in the order of their `sequence`, while one worker owns the shard; across a crash
-or a hand-over an older one may come again after a newer, which `sequence` tells.
+A delivery happens at least once, and before its position is committed: after a crash it comes
+again, with the same `key`. While one worker owns the shard, two deliveries with the same `group`
+are never under way at once and come in the order of their `sequence`. After a crash or a hand-over
+an older delivery may come again after a newer one; `sequence` shows this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,8 @@ class Delivery:
 
     Attributes:
         key: the same for every delivery of the same effect, and for nothing else (32 hex digits).
-        id: what it is about, such as a document's id; the group, unless `Send` says.
-        group: within which order is kept: the item's key, hashed (32 hex digits); in a fan-out
+        id: what the delivery is about, such as a document's id; the group, unless `Send` sets it.
+        group: order is kept within a group: the item's key, hashed (32 hex digits); in a fan-out
             each recipient of an item has a group of its own.
         sequence: of the change in the stream, 40 digits; it orders the deliveries of a group.
         body: what to deliver: JSON's types, with decimals and moments; None for a deletion.
@@ -53,11 +53,11 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one call of a sink takes: deliveries, bytes of their bodies, calls at once, seconds.
+    """The limits of a sink: deliveries and bytes of bodies in a call, calls at once, seconds.
 
-    A call that takes longer than `seconds` is cancelled and has failed, all of it, so that what
-    never answers keeps none of the `calls` for ever. Its deliveries may have been made. `math.inf`
-    is for a sink whose requests have time-outs of their own.
+    A call that takes longer than `seconds` is cancelled and fails as a whole, so that a receiver
+    that never answers does not occupy one of the `calls` for ever. Its deliveries may have been
+    made. `math.inf` is for a sink whose requests have time-outs of their own.
     """
 
     items: int = 1
@@ -70,24 +70,25 @@ class Sender(Protocol):
     """An open sink."""
 
     async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
-        """Deliver, in this order; return for each None, or why it was not.
+        """Deliver, in this order; return for each delivery None, or the error that stopped it.
 
-        A `PoisonChange` will never be delivered and is parked for a person; whatever else is tried
-        again. Raising means that none was delivered. It is cancelled after `Limits.seconds`, which
-        a thread does not notice: `anyio.to_thread.run_sync(..., abandon_on_cancel=True)` does.
+        `PoisonChange` means that it can never be delivered: it is parked for an operator. After any
+        other error it is tried again. Raising means that none was delivered. The call is cancelled
+        after `Limits.seconds`. A thread does not notice that: use
+        `anyio.to_thread.run_sync(..., abandon_on_cancel=True)`.
         """
 
 
 class Sink(Protocol):
-    """Where deliveries go. `name` is unique in an app."""
+    """A destination of deliveries. `name` is unique in an app."""
 
     @property
     def name(self) -> str:
-        """Names it in the log and in `Send`."""
+        """Return the sink's name in the log and in `Send`."""
 
     @property
     def limits(self) -> Limits:
-        """What one call takes."""
+        """Return what one call takes."""
 
     def opened(self) -> AbstractAsyncContextManager[Sender]:
-        """Connect; once a process."""
+        """Connect; called once in a process."""

@@ -1,4 +1,4 @@
-"""SNS: deliveries published to a topic, standard or FIFO."""
+"""SNS: deliveries are published to a topic, standard or FIFO."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from streamkit.sinks.messaging import MessagingSink
 
 @dataclass(frozen=True)
 class Sns(MessagingSink):
-    """Publish to a topic; the SDK's own region, keys and endpoint are used.
+    """Publish to a topic, with the SDK's own region, keys and endpoint.
 
         shipped = app.sink(Sns("shipped", "arn:aws:sns:eu-central-1:1234:shipped"))
 
-    The body arrives as JSON, or as the text it is; a deletion as `null`. `key`, `id`, `group` and
+    The body arrives as JSON, a text body as it is, a deletion as `null`. `key`, `id`, `group` and
     `sequence` come as attributes, and up to six more from `Send`, by which a subscription may
     filter.
 
@@ -23,13 +23,13 @@ class Sns(MessagingSink):
     item, and a later delivery waits until SNS has the earlier one. A standard topic keeps none; a
     receiver that keeps the latest state ignores a smaller `sequence` of an `id`.
 
-    Duplicates: a FIFO topic drops what was published again within five minutes, told by `key`;
-    later ones, after an outage, and all those of a standard topic arrive twice. A receiver
-    remembers the keys it has seen, or the highest `sequence` of each `id`.
+    Duplicates: a FIFO topic drops a `key` that was published within the last five minutes. Later
+    ones, after an outage, and all those of a standard topic arrive twice. A receiver must remember
+    the keys it has seen, or the highest `sequence` of each `id`.
 
     Attributes:
         name: unique in the app.
-        topic_arn: of the topic.
+        topic_arn: the topic's ARN.
         calls: how many calls may be under way at once.
 
     Raises:
@@ -41,7 +41,7 @@ class Sns(MessagingSink):
     service: ClassVar[str] = "SNS"
     api: ClassVar[str] = "sns"
     capacity: ClassVar[Capacity] = Capacity(entries=10, size=262_144, each=262_144)
-    """API reference of `PublishBatch`: ten entries, 256 KiB each and together, attributes
+    """The API reference of `PublishBatch` allows ten entries, 256 KiB each and together, attributes
     included."""
     body: ClassVar[str] = "Message"
 
@@ -51,7 +51,7 @@ class Sns(MessagingSink):
 
     @property
     def destination(self) -> str:
-        """The topic."""
+        """Return the topic's ARN."""
         return self.topic_arn
 
     async def publish(self, client: Any, entries: Sequence[Any]) -> Any:

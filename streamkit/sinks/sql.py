@@ -1,12 +1,13 @@
-"""A sink: a table of a SQL database, kept in step through SQLAlchemy.
+"""A sink that keeps a table of a SQL database up to date, through SQLAlchemy.
 
-In: deliveries; `id` is the row's key, the body its value, None deletes it. Out: one transaction for
-each call. Every row carries the sequence of its change, and an older change never replaces a newer
-one; deleted rows stay as tombstones until `purge_tombstones`, so read `WHERE _deleted_at IS NULL`.
-An id must belong to one item, for sequences of two items cannot be compared.
+In: deliveries; `id` is the row's key, the body its value, and the body None deletes the row. Out:
+one transaction for each call. Every row carries the sequence of its change, and an older change
+never replaces a newer one. Deleted rows stay as tombstones until `purge_tombstones`, so read
+`WHERE _deleted_at IS NULL`. An id must belong to one item, because sequences of two items cannot
+be compared.
 
-What a row's values are to blame for (they do not fit, or break a constraint) parks its change, and
-the rest of the call is written without it. Everything else is tried again. PostgreSQL and SQLite.
+A row whose values do not fit, or break a constraint, parks its change, and the rest of the call is
+written without it. Everything else is tried again. PostgreSQL and SQLite are supported.
 """
 
 import math
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
     from streamkit.sinks.rows import Row, Rows
 
 TOMBSTONES_MIN = timedelta(days=1)
-"""Records come again for as long as the stream keeps them; a tombstone must outlive them."""
+"""Records may come again as long as the stream keeps them; a tombstone must outlive them."""
 
 _VALUES_AT_FAULT = ("22", "23")
-"""SQLSTATE classes: data exceptions and violated constraints."""
+"""These are the SQLSTATE classes of data exceptions and of violated constraints."""
 
 
 @dataclass(frozen=True)
 class SqlTable:
-    """A SQL table as a sink; needs the extra `sql`, and a driver, asyncpg or aiosqlite.
+    """Write to a SQL table; needs the extra `sql`, and a driver, asyncpg or aiosqlite.
 
     Args:
         name: of the sink.
@@ -49,13 +50,13 @@ class SqlTable:
             fields are left out, absent ones NULL. None keeps the whole body in one JSON column.
         key: the column of the id.
         sequence: the column of the sequence.
-        deleted: the column of the moment of the deletion; NULL for a row that lives.
+        deleted: the column of the time of the deletion; NULL for a row that lives.
         body: the column of the whole body, without `columns`.
         schema: the table's schema.
         items: rows in a transaction.
         calls: transactions at once; SQLite has one.
         timeout: seconds for a transaction.
-        clock: the time that tombstones are as old as.
+        clock: the time from which the age of tombstones is counted.
 
     Raises:
         DeclarationError: two columns have the same name.
@@ -84,7 +85,7 @@ class SqlTable:
 
     @property
     def limits(self) -> Limits:
-        """What one call takes."""
+        """Return what one call takes."""
         dialect = getattr(self.database, "dialect", None)
         name = str(self.database) if dialect is None else str(dialect.name)
         calls = 1 if name.startswith("sqlite") else self.calls
@@ -95,13 +96,16 @@ class SqlTable:
         """Make a pool of connections, which are opened as they are needed.
 
         Raises:
-            ConfigurationError: a library is not installed, or the database is none that it can be.
+            ConfigurationError: a library is not installed, or the database is not supported.
         """
         async with self._engine() as engine:
             yield SqlSender(self, self._rows(), engine)
 
     def ddl(self, dialect: str = "postgresql") -> str:
-        """Return the statement that creates the table, for migrations; or for `sqlite`."""
+        """Return the statement that creates the table, for use in a migration tool.
+
+        `dialect` is `postgresql` or `sqlite`.
+        """
         with needs("sql"):
             from sqlalchemy.dialects import postgresql, sqlite
             from sqlalchemy.schema import CreateTable
@@ -112,18 +116,18 @@ class SqlTable:
         return str(CreateTable(self._rows().table).compile(dialect=made)).strip()
 
     async def create_table(self) -> None:
-        """Create the table if it is not there; one that is there is left as it is."""
+        """Create the table if it is not there; an existing table is not changed."""
         async with self._engine() as engine, engine.begin() as connection:
             await connection.run_sync(self._rows().table.metadata.create_all)
 
     async def purge_tombstones(self, older_than: timedelta = timedelta(days=7)) -> int:
-        """Delete the tombstones of what was deleted longer ago than this; return how many.
+        """Delete the tombstones older than this; return how many.
 
-        An older change of such an item that comes after this makes a row again: wait for longer
-        than a change can be on its way.
+        An older change of such an item that arrives afterwards creates the row again, so choose
+        more time than a change can be on its way.
 
         Raises:
-            ValueError: that is less than a day, for which the stream keeps records.
+            ValueError: `older_than` is less than a day, the time for which a stream keeps records.
         """
         if older_than < TOMBSTONES_MIN:
             raise ValueError("tombstones must be kept for a day, as the stream keeps its records")
@@ -182,7 +186,7 @@ class SqlTable:
             text = f"sink {self.name!r}: its driver {error.name} is not installed; {use}"
             raise ConfigurationError(text) from error
         except (ArgumentError, InvalidRequestError, NoSuchModuleError) as error:
-            # The error's own text may hold the URL, and that a password.
+            # The error's own text may hold the URL, and the URL a password.
             text = f"sink {self.name!r}: not a URL of an asyncio driver ({type(error).__name__})"
             raise ConfigurationError(f"{text}; {use}") from None
 
@@ -199,7 +203,7 @@ class SqlSender:
         """Write the latest row of each id in one transaction.
 
         Raises:
-            RetryableError: the database does not answer, or took nothing.
+            RetryableError: the database does not answer, or wrote nothing.
             ConfigurationError: the table is missing, or lacks columns.
         """
         errors: list[Exception | None] = [None] * len(deliveries)
@@ -229,7 +233,7 @@ class SqlSender:
         except ConfigurationError:
             raise
         except (SQLAlchemyError, OSError, ArithmeticError, TypeError, ValueError) as error:
-            # Texts of these errors hold the statement with its values.
+            # The text of these errors holds the statement with its values: never log it.
             state = getattr(getattr(error, "orig", None), "sqlstate", None) or ""
             text = f"{self._name}: {type(error).__name__} {state}".strip()
             if _values_at_fault(error, state):
@@ -238,7 +242,7 @@ class SqlSender:
         return None
 
     async def _check(self) -> None:
-        """See once that the table is there and has its columns."""
+        """Check once that the table is there and has its columns."""
         if self._fits:
             return
         from sqlalchemy import inspect
@@ -265,14 +269,14 @@ class SqlSender:
 
 
 def _values_at_fault(error: BaseException, state: str) -> bool:
-    """Say whether a row can never be written, because of its values."""
+    """Return True if a row can never be written because of its values."""
     from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, StatementError
 
     if isinstance(error, DataError | IntegrityError) or state[:2] in _VALUES_AT_FAULT:
         return True
     found: tuple[BaseException | None, ...] = (error,)
     if isinstance(error, DBAPIError):
-        # What a driver finds wrong before it sends anything has no state.
+        # An error that a driver finds before it sends anything has no SQLSTATE.
         found = (error.orig, error.orig and error.orig.__cause__) if not state else ()
     elif isinstance(error, StatementError):
         return True

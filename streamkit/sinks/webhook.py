@@ -1,14 +1,15 @@
-"""A sink: webhooks, one POST for each delivery, or one for many.
+"""A sink that calls webhooks: one POST for each delivery, or one for many.
 
-In: deliveries. Out: requests. A status of 2xx means delivered; 408, 425, 429, 5xx and no answer at
-all mean later; every other status, redirects included, means never: `PoisonChange`.
+In: deliveries. Out: requests. A status of 2xx means delivered. After 408, 425, 429, 5xx or no
+answer at all it is tried again. Every other status, redirects included, means never:
+`PoisonChange`.
 
 Headers of each request:
 
 * `Idempotency-Key`: the delivery's key; the same when it comes again.
 * `X-Streamkit-Sequence`: orders the deliveries of one `X-Streamkit-Group`, which is an item; 40
-  digits, to be compared as text. One that is not above the last is old.
-* `X-Streamkit-Id`: what it is about; percent-encoded where it is not plain ASCII.
+  digits, to be compared as text. A sequence that is not above the last one is old.
+* `X-Streamkit-Id`: what the delivery is about; percent-encoded where it is not plain ASCII.
 * `X-Streamkit-Deleted: true` with a body of `null`, for a deletion.
 * `traceparent`: of the handler's run, if its change was traced (W3C Trace Context).
 * `X-Streamkit-Attributes`: the attributes, if there are any, as JSON in ASCII.
@@ -16,9 +17,10 @@ Headers of each request:
   the seconds since 1970, a dot and the body. Receivers compute it again, compare it in constant
   time, and refuse what is older than a few minutes.
 
-With `batch=True` the body is a list of envelopes (see `envelope`); its `Idempotency-Key` is of this
-very list, and the same delivery may come again in another. When a list is refused for good, its
-members are sent one by one, each in a list of its own, so that only those at fault are parked.
+With `batch=True` the body is a list of envelopes (see `envelope`). The `Idempotency-Key` then
+stands for this list, and the same delivery may come again in another list. When a list is refused
+for good, its members are sent one by one, each in a list of its own, so that only those at fault
+are parked.
 """
 
 import hashlib
@@ -38,28 +40,28 @@ from streamkit.sinks.envelope import to_envelope
 from streamkit.sinks.sink import Delivery, Limits
 
 _ANSWER_BYTES = 64_000
-"""An answer is read so that its connection can be used again; one that is longer costs that."""
+"""An answer is read so that its connection can be used again. A longer answer closes it."""
 
 _PLAIN = string.punctuation.replace("%", "")
 
 
 @dataclass(frozen=True)
 class Webhook(HttpSink):
-    """A webhook as a sink; needs the extra `webhook`.
+    """Post to a webhook; needs the extra `webhook`.
 
     Args:
         name: of the sink.
-        url: where to post to.
+        url: the address to post to.
         secret: signs each request; without it there is no signature.
         headers: sent along, such as `Authorization`; they may replace `Content-Type`.
-        auth: httpx's, such as a pair of user and password.
+        auth: authentication for httpx, such as a pair of user and password.
         timeout: seconds for a whole call.
         batch: post lists of up to `items` deliveries.
-        items: how many, at most.
-        calls: requests at once.
-        pause_max: the longest pause in seconds that the receiver gets when it asks for one
+        items: how many deliveries a list has at most.
+        calls: how many requests may be under way at once.
+        pause_max: the longest pause in seconds that is granted when the receiver asks for one
             (`Retry-After`).
-        transport: httpx's, for proxies or client certificates.
+        transport: transport for httpx, for proxies or client certificates.
         clock: the time in signatures.
 
     Raises:
@@ -75,12 +77,12 @@ class Webhook(HttpSink):
 
     @property
     def limits(self) -> Limits:
-        """What one call takes."""
-        # Each request has a time-out of its own, and a receiver that asks for a pause gets it.
+        """Return what one call takes."""
+        # No time limit here: each request has its own, and may wait for a pause asked for.
         return Limits(self.items if self.batch else 1, calls=self.calls, seconds=math.inf)
 
     def sender(self, endpoint: Endpoint) -> "WebhookSender":
-        """Return what posts."""
+        """Return the sender that posts."""
         return WebhookSender(self, endpoint)
 
 
@@ -92,7 +94,7 @@ class WebhookSender:
     endpoint: Endpoint
 
     async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
-        """Post, in order; after one that failed, nothing of its group."""
+        """Post, in order; once a delivery has failed, post no more of its group."""
         if self.sink.batch and len(deliveries) > 1:
             error = await self._attempt(deliveries)
             if not isinstance(error, PoisonChange):
@@ -135,7 +137,7 @@ class WebhookSender:
 
 
 def signature(secret: str, seconds: int, body: bytes) -> str:
-    """Return what `X-Streamkit-Signature` says of a body that is sent at a time."""
+    """Return the value of `X-Streamkit-Signature` for a body sent at this time."""
     signed = f"{seconds}.".encode() + body
     return f"t={seconds},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 

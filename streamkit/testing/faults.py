@@ -56,7 +56,7 @@ class Interceptor(Protocol):
 
 
 def fits(kind: str, call: Call) -> bool:
-    """Say whether a call can meet a fault of this kind: some are answers of one operation."""
+    """Return whether a call can meet a fault of this kind: some are answers of one operation."""
     if kind in LATE_KINDS:
         return call.operation in WRITES
     return _ONLY.get(kind, call.operation) == call.operation

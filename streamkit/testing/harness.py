@@ -248,7 +248,7 @@ class Harness:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the worker's process was killed, and no other started since."""
+        """Return whether the worker's process was killed, and no other started since."""
         return self._process.dead.is_set()
 
     @property

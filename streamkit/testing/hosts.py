@@ -143,7 +143,7 @@ class Function:
             process.crash = CrashPoint(process.calls + rng.randrange(1, 20), moment)
 
     async def rests(self) -> bool:
-        """Say whether everything is delivered and nothing in a lane is due.
+        """Return whether everything is delivered and nothing in a lane is due.
 
         Raises:
             Exception: what the function raises again and again.

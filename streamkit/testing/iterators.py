@@ -83,7 +83,7 @@ class Iterators:
         self._trimmed.discard(place)
 
     def _knows(self, place: tuple[str, str], cursor: Cursor) -> bool:
-        """Say whether a process knows a position; whose lease was taken, its own alone."""
+        """Return whether a process knows a position; whose lease was taken, its own alone."""
         reader = self._readers.get(place)
         if reader is not None and self._takers.get(cursor.name) != place[0]:
             return reader.sure > 0

@@ -59,7 +59,7 @@ class Retention:
     # -- what came of it -----------------------------------------------------------------------
 
     def is_missed(self, write: Write) -> bool:
-        """Say whether a position has passed a record that was not processed."""
+        """Return whether a position has passed a record that was not processed."""
         return (write.shard, write.sequence) in self._missed
 
     def lost(self) -> list[Write]:
@@ -166,7 +166,7 @@ class Retention:
         return shard is None or write.sequence <= shard.trimmed
 
     def _told(self, write: Write) -> bool:
-        """Say whether a report covers a record, or it is older than the consumer could read."""
+        """Return whether a report covers a record, or it is older than the consumer could read."""
         mine = self._hashes[write.shard]
         return write.at < self._founded - _KNOWN_SECONDS or any(
             write.at < report.until and _overlap(mine, self._hashes.get(report.shard, mine))

@@ -54,24 +54,24 @@ class Write:
 
     @property
     def is_control(self) -> bool:
-        """Whether the item is one of streamkit's own."""
+        """Return whether the item is one of streamkit's own."""
         return any(value.get("S", "").startswith(CONTROL_PREFIX) for value in self.keys.values())
 
     @property
     def kind(self) -> str:
-        """The kind of a control item; empty for the application's items."""
+        """Return the kind of a control item; empty for the application's items."""
         image = self.new or self.old or {}
         kind: str = image.get(f"{CONTROL_ATTRIBUTE}kind", {"S": ""})["S"]
         return kind if self.is_control else ""
 
     @property
     def before(self) -> Cursor | None:
-        """The cursor before, if the item is one and was there."""
+        """Return the cursor before, if the item is one and was there."""
         return _cursor(self.old)
 
     @property
     def after(self) -> Cursor | None:
-        """The cursor afterwards, if the item is one and is there."""
+        """Return the cursor afterwards, if the item is one and is there."""
         return _cursor(self.new)
 
 
@@ -104,7 +104,7 @@ class Sighting:
 
 
 def moved(before: Cursor, after: Cursor) -> bool:
-    """Say whether a write of a cursor was a commit, not a take or a release."""
+    """Return whether a write of a cursor was a commit, not a take or a release."""
     return (before.position, before.state, before.commit, before.done) != (
         after.position,
         after.state,
@@ -114,7 +114,7 @@ def moved(before: Cursor, after: Cursor) -> bool:
 
 
 def taken(before: Cursor | None, after: Cursor | None) -> bool:
-    """Say whether a write of a cursor gave it an owner."""
+    """Return whether a write of a cursor gave it an owner."""
     if after is None or after.owner is None:
         return False
     return before is None or (before.owner, before.epoch) != (after.owner, after.epoch)

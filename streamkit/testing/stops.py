@@ -48,7 +48,7 @@ class Zombie:
     workers: list[Any] = field(default_factory=list)
 
     def is_busy(self, pages: int) -> bool:
-        """Say whether it has thawed, and has something to do."""
+        """Return whether it has thawed, and has something to do."""
         runs = self.process.frozen is None and not self.task.done()
         return runs and not all(worker.is_idle(pages) for worker in self.workers)
 
@@ -88,7 +88,7 @@ class Zombies:
                 worker.count_anew()
 
     def is_busy(self, pages: int) -> bool:
-        """Say whether one of them has thawed, and has something to do."""
+        """Return whether one of them has thawed, and has something to do."""
         return any(zombie.is_busy(pages) for zombie in self._all)
 
     async def wait(self, seconds: float) -> None:

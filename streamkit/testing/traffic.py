@@ -64,7 +64,7 @@ class Writer:
 
     @property
     def now(self) -> datetime:
-        """The time, in UTC."""
+        """Return the time, in UTC."""
         return datetime.fromtimestamp(self.time(), UTC)
 
     async def write(self, *effects: Effect) -> bool:

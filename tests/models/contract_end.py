@@ -64,7 +64,7 @@ class World:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is over, and nobody knows of what old code did last."""
+        """Return whether it is over, and nobody knows of what old code did last."""
         return self.phase == "done" and self.last not in (AGREED, self.decided)
 
 
@@ -82,7 +82,7 @@ def old_code(w: World) -> Iterator[Step]:
 
 
 def is_open(w: World, old: int, rule: Rule) -> bool:
-    """Say whether what is at the old key is neither agreed nor decided.
+    """Return whether what is at the old key is neither agreed nor decided.
 
     There is one record: while it shows something else, an earlier decision does not stand.
     """
@@ -164,6 +164,6 @@ class Model:
         yield from phases(world, self.rule)
 
     def wrong(self, world: World) -> Iterator[str]:
-        """Say whether a write of old code is lost."""
+        """Return whether a write of old code is lost."""
         if world.is_lost:
             yield "lost"

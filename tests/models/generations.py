@@ -275,13 +275,13 @@ def rebuilt(world: World) -> World:
 
 
 def is_read(world: World) -> bool:
-    """Say whether everything is read, or no worker is alive that could read it."""
+    """Return whether everything is read, or no worker is alive that could read it."""
     alive = any(world.workers)
     return not alive or (_finished(world, ROOT) and _finished(world, CHILD))
 
 
 def helps(step: Step) -> bool:
-    """Say whether a step happens without a person or a fault."""
+    """Return whether a step happens without a person or a fault."""
     return step[0] not in ("starts", "dies")
 
 

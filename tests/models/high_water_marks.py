@@ -268,7 +268,7 @@ class Model:
     def stands(
         self, world: World, run: Run, planned: tuple[tuple[int, bool], ...], item: int
     ) -> bool:
-        """Say whether an item's mark is as the transaction asks for."""
+        """Return whether an item's mark is as the transaction asks for."""
         assert run.marks is not None
         numbers = [(LOG[n][1], parks) for n, parks in planned if LOG[n][0] == item]
         mark, (first, _), (last, _) = world.marks[item], numbers[0], numbers[-1]

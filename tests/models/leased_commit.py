@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position that it leads to."""
+        """Return the position that it leads to."""
         return self.under.position + len(self.outcomes)
 
 
@@ -180,7 +180,7 @@ class Model:
         return _with(world, n, None)
 
     def accepts(self, cursor: Claim, under: Claim) -> bool:
-        """Say whether a commit's condition holds."""
+        """Return whether a commit's condition holds."""
         rules = self.rules
         return (
             (not rules.lease or (cursor.owner, cursor.epoch) == (under.owner, under.epoch))

@@ -227,7 +227,7 @@ class Model:
         return self.looks(world, lister._replace(gone=True))
 
     def may_sweep(self, world: World) -> bool:
-        """Say whether the parent's finished cursor may go."""
+        """Return whether the parent's finished cursor may go."""
         parent, *children = world.cursors
         if parent != "finished":
             return False
@@ -255,12 +255,12 @@ def _put(values: Any, place: int, value: object) -> Any:
 
 
 def is_read(world: World) -> bool:
-    """Say whether every child is read."""
+    """Return whether every child is read."""
     return world.cursors[1:] == ("finished", "finished")
 
 
 def helps(step: Step) -> bool:
-    """Say whether a step may be waited for: the trim of a shard, a day later, may not."""
+    """Return whether a step may be waited for: the trim of a shard, a day later, may not."""
     return step[0] not in ("is trimmed", "two days pass")
 
 

@@ -259,22 +259,22 @@ def _with(world: World, n: int, read: Parked | None) -> World:
 
 
 def is_read(world: World) -> bool:
-    """Say whether an owner has got to the end of the stream."""
+    """Return whether an owner has got to the end of the stream."""
     return world.passed == LAST
 
 
 def is_healed(world: World) -> bool:
-    """Say whether everything has taken effect and nothing is parked."""
+    """Return whether everything has taken effect and nothing is parked."""
     return world.effects == tuple(range(FIRST, LAST + 1)) and world.queue is None
 
 
 def by_owners(step: Step) -> bool:
-    """Say whether a step is one that an owner or the lister takes when all is well."""
+    """Return whether a step is one that an owner or the lister takes when all is well."""
     return step[0] in ("commits", "runs", "finishes", "lists")
 
 
 def by_anyone(step: Step) -> bool:
-    """Say whether a step is one that happens when nothing fails."""
+    """Return whether a step is one that happens when nothing fails."""
     return by_owners(step) or step[0] in ("reads", "leaves")
 
 

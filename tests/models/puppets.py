@@ -74,7 +74,7 @@ class Puppet(Process):
 
     @property
     def ended(self) -> bool:
-        """Whether it has returned, raised, or died."""
+        """Return whether it has returned, raised, or died."""
         return self._ended.is_set()
 
     async def step(self) -> None:

@@ -103,7 +103,7 @@ class Actor:
 
     @property
     def waiting(self) -> Held | None:
-        """The call that it waits for."""
+        """Return the call that it waits for."""
         return next((held for held in self.held if not held.reply.done()), None)
 
     async def does(self, doing: Coroutine[Any, Any, Any]) -> Any:
@@ -152,7 +152,7 @@ class Bench:
 
 
 def transactions(call: Call) -> bool:
-    """Say whether a call is a transaction: what most replays hold."""
+    """Return whether a call is a transaction: what most replays hold."""
     return call.operation == "TransactWriteItems"
 
 

@@ -56,7 +56,7 @@ class View:
 
 
 def late_lately(view: View, name: int, now: float) -> bool:
-    """Say whether a heartbeat was seen to be late within the longest lease."""
+    """Return whether a heartbeat was seen to be late within the longest lease."""
     return now - view.seen[name].late_at <= MOST * LEASE
 
 

@@ -68,7 +68,7 @@ class Error(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has decided about what is shown."""
+        """Return whether nobody has decided about what is shown."""
         return self.shown != self.decided
 
 
@@ -103,11 +103,11 @@ class World(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether something waits for a person."""
+        """Return whether something waits for a person."""
         return self.error is not None and self.error.is_open
 
     def is_decided(self, shown: int) -> bool:
-        """Say whether a person has decided about this, and it is what the record shows."""
+        """Return whether a person has decided about this, and it is what the record shows."""
         return self.error is not None and not self.error.is_open and self.error.shown == shown
 
 
@@ -298,7 +298,7 @@ class Model:
         return Plan("close", None, new, None, new._replace(named=False))
 
     def is_decided(self, world: World, shown: int) -> bool:
-        """Say whether a person has decided about this."""
+        """Return whether a person has decided about this."""
         if not self.rules.shown:
             return world.error is not None and world.error.decided is not None
         return world.is_decided(shown)

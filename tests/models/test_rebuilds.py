@@ -63,7 +63,7 @@ def test_without_the_guard_nothing_breaks_where_records_are_published_in_time():
 
 
 def commits(call):
-    """Say whether a call counts, be it that an item adds nothing."""
+    """Return whether a call counts, be it that an item adds nothing."""
     enters = b"#ledger#" in call.payload and b'"Put"' in call.payload
     return counts(call) or (call.operation == "TransactWriteItems" and enters)
 

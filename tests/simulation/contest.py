@@ -123,7 +123,7 @@ class Contest:
 
     @property
     def fields(self):
-        """The measures of the aggregate."""
+        """Return the measures of the aggregate."""
         return self.aggregate.model_fields.keys() - {"lot"}
 
     def put(self, bid):
@@ -231,7 +231,7 @@ class Contest:
 
     @property
     def is_right(self):
-        """Whether the aggregates hold what they should."""
+        """Return whether the aggregates hold what they should."""
         return self.result == self.true()
 
     def commits(self):

@@ -207,7 +207,7 @@ class Fleet:
         return self.now - began
 
     def all_read(self, since: float, *, without: tuple[str, ...] = ()) -> bool:
-        """Say whether every open shard was read after a moment, by one of the other workers."""
+        """Return whether every open shard was read after a moment, by one of the other workers."""
         return all(
             any(at >= since and who not in without for at, who in self.reads[shard][-50:])
             for shard in self.open_shards()

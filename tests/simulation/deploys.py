@@ -52,7 +52,7 @@ class Seen(Entity, pk="SEEN#{number}", sk="SEEN"):
 
 
 def version(number, down):
-    """The app; its second version has a handler more."""
+    """Return the app; its second version has a handler more."""
     app = App("deploys", table=TABLE, entities=[Tally, Seen], policy=POLICY)
 
     @app.on

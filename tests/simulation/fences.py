@@ -293,7 +293,7 @@ class Fence:
         return self.name
 
     def is_commit(self, call):
-        """Say whether a call commits results; parking alone is none."""
+        """Return whether a call commits results; parking alone is none."""
         counts = b"TALLY#" in call.payload or b"OF#" in call.payload
         return call.operation == "TransactWriteItems" and counts
 

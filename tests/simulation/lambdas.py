@@ -13,7 +13,7 @@ from streamkit.testing.world import Process, World
 
 
 def world_of(app, *, shards=1, seed=1):
-    """A world with the app's table."""
+    """Return a world with the app's table."""
     from streamkit.testing.harness import table_of
 
     world = World.create(seed, shards=shards)
@@ -126,7 +126,7 @@ def sqs(*bodies):
 
 
 def given_up(stream, records, *, payload=False):
-    """The record of an on-failure destination; that in S3 has the payload."""
+    """Return the record of an on-failure destination; that in S3 has the payload."""
     body = {
         "requestContext": {"requestId": "r", "condition": "RetryAttemptsExhausted"},
         "responseContext": {"statusCode": 200, "functionError": "Unhandled"},

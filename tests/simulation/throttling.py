@@ -41,7 +41,7 @@ def reads_of_the_app(call):
 
 
 def pages_of(shard):
-    """Say whether a call reads one shard."""
+    """Return whether a call reads one shard."""
 
     def fits(call):
         if call.operation != "GetRecords":
