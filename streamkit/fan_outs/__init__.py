@@ -1,1 +1,1 @@
-"""Fan-outs under way: page by page beside the shards."""
+"""Fan-outs that are under way: page by page, beside the shards."""

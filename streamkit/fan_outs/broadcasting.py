@@ -1,11 +1,11 @@
-"""Broadcasting: fan-outs go on in their lanes, page by page, beside the shards.
+"""Broadcasting: fan-outs run in their parked queues (lanes), page by page, beside the shards.
 
-In: the first change of a lane, whose handler is a fan-out. Out: its audience is served, some
-recipients at a time: their handlers run, and a commit loop commits what they made, fenced by the
-fan-out's place. It goes on for a slice of time, and no faster than its rate.
+In: the first change of a queue, whose handler is a fan-out. Out: its audience is served, some
+recipients at a time: their handlers run, and a commit loop commits the results, fenced by the
+fan-out's place. It runs for a slice of time, and no faster than its rate.
 
-The audience is read some transactions ahead; what was read and not served is read again, later.
-On failure: see `serving`; a fan-out that cannot go on says why, and stays where it is.
+The audience is read some transactions ahead; recipients that were read and not served are read
+again later. On failure: see `serving`; a fan-out that cannot go on says why, and keeps its place.
 """
 
 import math
@@ -34,19 +34,20 @@ from streamkit.processing.reading import ReadTracker
 from streamkit.relations.tables import Tables
 
 Progress = Literal["served", "more", "overtaken"]
-"""Everybody is served; there are more; or another worker serves this audience."""
+"""All recipients are served; there are more; or another worker serves this audience."""
 
 AHEAD = 5 * TOGETHER
-"""Recipients that are read at once: a query costs a call and its time, however few it returns."""
+"""The most recipients that are read at once: a query costs a call and its time, however few it
+returns."""
 _SLICE_SECONDS = 2.0
-"""How long one fan-out goes on before another gets its turn."""
+"""How long one fan-out runs before another gets its turn."""
 
 log = get_logger("streamkit.fan_out")
 
 
 @dataclass(slots=True)
 class _Ahead:
-    """What is read of an audience and not served yet; `after` is the token behind it all."""
+    """Recipients that were read and not served yet; `after` is the audience's token behind them."""
 
     after: str | None
     recipients: list[Recipient] = field(default_factory=list)
@@ -54,7 +55,7 @@ class _Ahead:
 
     @property
     def done(self) -> bool:
-        """Whether all are served."""
+        """Return whether all are served."""
         return self.ended and not self.recipients
 
     def take(self, count: int) -> list[Recipient]:
@@ -64,18 +65,18 @@ class _Ahead:
 
 
 SetAside = Callable[[str, Mapping[str, Hold]], object]
-"""Is told of lanes that a fan-out has begun to hold, by the name of its own lane."""
+"""A function that is told of the queues that a fan-out has begun, and the name of its own queue."""
 
 
 def nothing_aside(fan_out: str, lanes: Mapping[str, Hold]) -> None:
-    """Tell no process: the lanes are found in the table."""
+    """Do nothing: the queues are found in the table."""
 
 
 @dataclass
 class Broadcaster:
     """Serves audiences for one worker.
 
-    `set_aside` is told of the lanes of recipients that are parked, by the name of the fan-out's.
+    `set_aside` is told of the queues of recipients that are parked, with the name of the fan-out's.
     """
 
     store: CursorStore
@@ -88,10 +89,10 @@ class Broadcaster:
     async def advance(
         self, fanned: FanOutChange, dispatcher: Dispatcher, *, whole: bool
     ) -> tuple[Progress | Failure, float]:
-        """Serve the audience of a change on: for a while, or (`whole`, by hand) to its end.
+        """Continue serving the audience of a change: for a while, or (`whole`, by hand) to its end.
 
         Returns:
-            What became of it, and in how many seconds to go on.
+            The progress, and in how many seconds to go on.
         """
         name, held = fanned.handler.name, fanned.held
         until = math.inf if whole else self.clock.monotonic() + _SLICE_SECONDS
@@ -126,7 +127,7 @@ class Broadcaster:
     async def _read(
         self, fanned: FanOutChange, dispatcher: Dispatcher, place: Place, ahead: _Ahead
     ) -> None:
-        """Read on in the audience, no further than can be served soon."""
+        """Read the next recipients, no more than can be served soon."""
         rate = fanned.broadcast.rate
         limit = AHEAD if rate is None else max(1, min(AHEAD, math.ceil(rate * _SLICE_SECONDS)))
         table = dispatcher.tools(fanned.handler, ReadTracker())[AUDIENCE]
@@ -138,7 +139,7 @@ class Broadcaster:
         if page.next is None:
             return
         ahead.after = page.next
-        if ahead.recipients:  # whoever is served last of them has served the page
+        if ahead.recipients:  # once the last of them is served, the page is served
             ahead.recipients[-1] = replace(ahead.recipients[-1], token=page.next)
         else:
             place.pass_over(page.next)
@@ -150,7 +151,7 @@ class Broadcaster:
         place: Place,
         some: Sequence[Recipient],
     ) -> CommitLoop:
-        """Run the handler for some recipients, side by side, and commit what it made."""
+        """Run the handler for some recipients concurrently, and commit the results."""
         works, shard = fanned.works(place.number(some)), fanned.head.shard
         outcomes = [work.outcomes[0] for work in works]
         runs = [Run(work, work.outcomes[0], ItemKey(work.position, None)) for work in works]
@@ -170,6 +171,6 @@ class Broadcaster:
 
 
 def _together(broadcast: Broadcast) -> int:
-    """Return how many are served at once: those of a second, if there is a rate."""
+    """Return how many recipients are served at once: those of a second, if there is a rate."""
     rate = broadcast.rate
     return TOGETHER if rate is None else max(1, min(TOGETHER, int(rate)))

@@ -1,10 +1,11 @@
 """The place of a fan-out: how far its audience is served, as the fence of its commits.
 
 In: plans over recipients, each a pending change of its own. Out: transactions, each with effects
-for some recipients and the place that they reach, IF the fan-out's lane is still at the place
-before, by token and by count. So a crash doubles and leaves out nobody, and two workers that hold
-one lane do not hurt each other. A place that no effect has carried is remembered, and rides with
-the next commit. On failure: a lane that is elsewhere means that another worker has served on.
+for some recipients and the place that they reach, IF the fan-out's lane item is still at the place
+before, by token and by count. So a crash neither doubles nor skips a recipient, and two workers
+that hold one queue do not disturb each other. A place that no effect has carried is kept in memory,
+and rides with the next commit. On failure: a lane item at another place means that another worker
+has served on.
 """
 
 import random
@@ -28,14 +29,14 @@ from streamkit.processing.transaction import transact
 from streamkit.processing.verdicts import Invalid, Refused
 
 _START = Cursor("place")
-"""Recipients have no positions that planning could begin at: those that wait are not served."""
+"""The start of planning: recipients have no positions; those that are pending are not served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
     """How far a fan-out has come; `token` is None at the beginning.
 
-    `apart` are those of the recipients served who are parked instead.
+    `apart` counts the served recipients for whom the change is parked instead.
     """
 
     token: str | None
@@ -47,8 +48,9 @@ class Reached:
 class Place:
     """A fan-out's place as a fence: effects for recipients commit IF it is as it was read.
 
-    `written` is what the lane says, `reached` is what is done. `set_aside` is told of the lanes of
-    recipients that are parked, by the name of the fan-out's. `overtaken`: another worker serves.
+    `written` is what the lane item says, `reached` is what is done. `set_aside` is told of the
+    queues of recipients that are parked, with the name of the fan-out's. `overtaken` says that
+    another worker serves this audience.
     """
 
     store: CursorStore
@@ -63,7 +65,7 @@ class Place:
     _tokens: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Begin where the lane says that the fan-out is."""
+        """Start at the place in the lane item."""
         held = self.held
         self.written = self.reached = Reached(held.token, held.served, held.apart)
 
@@ -75,11 +77,11 @@ class Place:
         return found
 
     def pass_over(self, token: str) -> None:
-        """Move on where the audience had nobody."""
+        """Move on, because a page of the audience had no recipients."""
         self.reached = replace(self.reached, token=token)
 
     async def persist(self) -> None:
-        """Write the place, if no commit has carried it; one that is overtaken is left alone."""
+        """Write the place, if no commit has carried it; one that was overtaken is dropped."""
         if self.reached != self.written and await self._write(self.reached, ()) is None:
             self.written = self.reached
 
@@ -87,7 +89,7 @@ class Place:
 
     @property
     def start(self) -> Cursor:
-        """No position: recipients that are served do not wait any more."""
+        """Return a cursor without a position: recipients that are served are not pending."""
         return _START
 
     async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict | Overtaken:
@@ -111,7 +113,7 @@ class Place:
         return []
 
     def adopted(self, won: Batch) -> None:
-        """Say for which recipients the change is parked."""
+        """Report the recipients for whom the change is parked."""
         if won.held:
             self.set_aside(self.held.name, won.held)
 
@@ -122,14 +124,14 @@ class Place:
         return Reached(token, there.served + plan.changes, there.apart + len(plan.held))
 
     async def _write(self, reached: Reached, actions: Sequence[Action]) -> Refused | Invalid | None:
-        """Write effects and the place that they reach, IF the lane is where it was."""
+        """Write effects and the place that they reach, IF the lane item is where it was."""
         held = self.held
         lane = self.store.space.update("lane", held.name)
         lane.sets |= {"token": {"S": reached.token or ""}, "served": {"N": str(reached.served)}}
         if reached.apart:
             lane.sets["apart"] = {"N": str(reached.apart)}
         source = GuardSource(self.head.position, held.name, LANE)
-        # Recipients that it parks are listed where it is.
+        # Its parked recipients are listed in the same chunk, so the chunk must not have changed.
         is_first = Attr("head").eq(self.head.position) & Attr("chunk").eq(held.chunk)
         lane.guards.append((Guard(is_first & _is_at(self.written)), source))
         return await transact(self.store.dynamodb, self.schemas, [lane, *actions], self.rng)
@@ -138,7 +140,7 @@ class Place:
 def _is_at(place: Reached) -> ConditionBase:
     """Return the condition that a fan-out has come as far as this.
 
-    By its count, too: tokens of a generator are the user's, and may not move on.
+    The count is checked too, because a generator's tokens are the user's and may not move on.
     """
     if place.token is None:
         return Attr("token").not_exists()

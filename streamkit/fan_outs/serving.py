@@ -1,11 +1,11 @@
 """Serving: recipients of a fan-out as pending changes, for a commit loop.
 
-In: the next recipients of an audience. Out: one work each, whose outcome makes the effects for this
-recipient alone; and a planner that knows how one is parked.
+In: the next recipients of an audience. Out: one pending change each, whose outcome has the effects
+for this recipient alone; and a planner that knows how one is parked.
 
-On failure: a recipient that still fails after its handler's attempts is parked in a lane of its own
-(one of a generator, which cannot be found again, stops the fan-out there until it succeeds). While
-most of them fail, or too many are parked already, the fan-out itself has failed.
+On failure: a recipient that still fails after its handler's attempts is parked in a queue of its
+own. A recipient of a generator cannot be found again; if it fails, the fan-out stops there until it
+succeeds. While most recipients fail, or too many are parked already, the fan-out itself has failed.
 """
 
 import hashlib
@@ -40,14 +40,15 @@ from streamkit.processing.planning import ALL, Draft, Planner, Rerun, Stays, Too
 TOGETHER = ITEMS_MAX
 """Recipients of one transaction, if each has one effect."""
 APART_MAX = 1000
-"""Recipients of one fan-out that are parked at most: their lanes' names share an item of 400 KB."""
+"""The most recipients of one fan-out that are parked: their queues' names share an item of 400
+KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class FanOutChange:
-    """A change that is being fanned out: typed, as a work, and as it is parked.
+    """A change that is being fanned out: typed, pending, and parked.
 
-    `breaks`: it fails itself while most of its recipients do.
+    `breaks` says that the fan-out itself fails while most of its recipients do.
     """
 
     handler: Handler
@@ -69,9 +70,9 @@ class FanOutChange:
         *,
         by_hand: bool,
     ) -> "FanOutChange":
-        """Make one whose recipients fail each for itself: none blocks, and none fans out again.
+        """Return one whose recipients fail one by one: none blocks, and none fans out again.
 
-        By hand, each recipient that fails is parked, however many others do.
+        By hand, each recipient that fails is parked, however many there are.
         """
         policy, broadcast = handler.policy, handler.broadcast
         if broadcast is None:
@@ -79,12 +80,12 @@ class FanOutChange:
         breaks = policy.breaker and not by_hand
         on_failure: OnFailure = "skip" if policy.on_failure == "skip" else "park"
         policy = replace(policy, on_failure=on_failure, breaker=False)
-        # Each recipient has a lane of its own; that the change is wanted is known.
+        # Each recipient has a queue of its own; the handler's `when` was evaluated before.
         handler = replace(handler, policy=policy, commutes=True, when=None)
         return cls(handler, broadcast, change, work, held, head, breaks)
 
     def works(self, numbered: Iterable[tuple[str, Recipient]]) -> list[Work]:
-        """Return recipients as pending changes, at their positions; their handlers have to run."""
+        """Return recipients as pending changes, at their positions; their handlers must run."""
         (first,) = self.work.outcomes
         return [
             replace(
@@ -104,7 +105,7 @@ class FanOutChange:
         ]
 
     def lane_of(self, recipient: str) -> str:
-        """Name the lane in which the change is parked for one recipient alone."""
+        """Return the name of the queue in which the change is parked for one recipient alone."""
         text = f"{self.held.name}\0{self.head.position}\0{recipient}"
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
@@ -141,9 +142,9 @@ class RecipientPlanner(Planner):
     def plan(
         self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
     ) -> Batch | Rerun | TooLarge | Stays:
-        """Plan the next commit, unless the fan-out itself has failed: most of its recipients do.
+        """Plan the next commit, unless the fan-out itself has failed because most recipients fail.
 
-        A failure that never heals is no sign that others fail, too.
+        A failure that never heals does not count: it says nothing about the other recipients.
         """
         failures = (outcome.failure for outcome in self.outcomes)
         failing = [failure for failure in failures if failure is not None and failure.heals]
@@ -153,7 +154,7 @@ class RecipientPlanner(Planner):
         return super().plan(works, cursor, most=most, split=split)
 
     def stays(self, work: Work, draft: Draft) -> bool:
-        """Say whether a recipient that failed ends the fan-out: it cannot be parked."""
+        """Return whether a failed recipient stops the fan-out, because it cannot be parked."""
         (outcome,) = work.outcomes
         apart = self.place.reached.apart + len(draft.held)
         return outcome.to in self.lost or apart >= APART_MAX
@@ -166,11 +167,11 @@ class RecipientPlanner(Planner):
         draft: Draft,
         held: dict[str, Hold],
     ) -> list[Action]:
-        """Return what parks the change for one recipient alone."""
+        """Return the actions that park the change for one recipient alone."""
         lane, head = self.fanned.lane_of(outcome.to), self.fanned.head
         if outcome.failure is None or lane in self.holds or lane in draft.held:
             return []  # it is in the audience twice, and is parked already
-        chunk = self.fanned.held.chunk  # recipients are listed where the fan-out is
+        chunk = self.fanned.held.chunk  # recipients are listed in the fan-out's chunk
         held[lane] = Hold(chunk, head.position)
         parked = self.fanned.parked(outcome.to, outcome.failure, self.clock.time())
         return park(self.space, lane, parked, chunk)

@@ -1,1 +1,1 @@
-"""Parked changes: the lanes they wait in, their payload, and how they leave a lane."""
+"""Parked changes: the queues they wait in, their payload, and how they leave a queue."""

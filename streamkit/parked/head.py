@@ -1,10 +1,11 @@
-"""Unparking: how a change leaves its lane.
+"""Unparking: how a change leaves its parked queue (called lane in the code).
 
-In: a lane and its first change, as read. Out: one transaction. The lane's head moves to the next
-change IF it is still this one, and the parked change is deleted IF it is there; the last one ends
-the lane IF nothing was queued behind it, and takes it off its holds chunk and, of the Lambda host's
-lanes, off its item's mark. Whoever comes second finds the conditions false. A change that failed
-again says so, and stays where it is; its lane says when it is due next.
+In: a queue and its first change, as read. Out: one transaction. The queue's head moves to the next
+change IF it is still this one, and the parked change is deleted IF it is there. The last change
+ends the queue IF nothing was added behind it. Then the transaction also takes the queue off its
+holds chunk and, for the Lambda host's queues, off its item's high-water mark. A second attempt
+finds the conditions false. A change that failed again stays where it is, with its error; its queue
+says when it is due next.
 """
 
 import random
@@ -30,15 +31,16 @@ from streamkit.processing.transaction import ACTIONS_MAX, transact
 from streamkit.processing.verdicts import Invalid, Refused
 
 _START = Cursor("head")
-"""A queue's first change has no position of its own: it is there, or it is gone."""
+"""The start of planning: a queue's first change has no position; it is there, or it is gone."""
 
 
 @dataclass
 class Head:
     """A parked queue's first change as a fence: its effects commit IF it is still the first.
 
-    `step` says what became of it: None until it has left its queue. Refused means that it was
-    overtaken, perhaps by an earlier commit of its own; that is the same to whoever asks.
+    `step` says what became of the change: None until it has left its queue. A refused head means
+    that it was overtaken, perhaps by an earlier commit of this same fence; the caller need not know
+    which.
     """
 
     store: CursorStore
@@ -51,7 +53,7 @@ class Head:
 
     @property
     def start(self) -> Cursor:
-        """No position: there is one change."""
+        """Return a cursor without a position: there is one change."""
         return _START
 
     async def commit(
@@ -61,7 +63,7 @@ class Head:
     ) -> Verdict | Overtaken:
         """Take the change off its queue, together with its effects.
 
-        What is approximate goes along: there is room for it, and so it is exact.
+        Approximate effects go into the same transaction: there is room for them, so they are exact.
         """
         effects, plan.plain = [*plan.actions, *plan.plain], []
         sent = await leave(
@@ -82,7 +84,7 @@ class Head:
         return []
 
     def adopted(self, won: Batch) -> None:
-        """Note nothing: `step` says it."""
+        """Do nothing: `step` says it."""
 
 
 async def leave(
@@ -94,9 +96,9 @@ async def leave(
     rng: random.Random,
     clock: Clock,
 ) -> Refused | Invalid | None:
-    """Take the first change off its lane, together with its effects; None means that it is done.
+    """Take the first change off its queue, with its effects, in one transaction; None means done.
 
-    What others do to its item's mark meanwhile refuses nothing: it is read again.
+    A concurrent change of its item's high-water mark does not refuse it: the mark is read again.
     """
     while True:
         unhold = await _unhold(store, held, head, clock)
@@ -119,10 +121,10 @@ async def _leave_alone(
     rng: random.Random,
     clock: Clock,
 ) -> Refused | Invalid | None:
-    """Take a change off its lane whose effects leave room for the lane alone, and then the rest.
+    """Take a change with many effects off its queue in several transactions: the head first.
 
-    The lane's condition is enough, because positions are never used twice; a crash before the rest
-    costs space, and a hold is an upper bound.
+    The queue's condition is enough, because positions are never used twice. A crash before the rest
+    only costs space, and the list of queued keys is an upper bound.
     """
     advance = _advance(store.space, held, head)
     sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)
@@ -143,7 +145,7 @@ async def _leave_alone(
 
 
 def _outdated(sent: Refused | Invalid | None) -> bool:
-    """Say whether a transaction was refused for a mark that has moved, and not for its lane."""
+    """Return whether a transaction was refused only because its item's mark has changed."""
     effects = {source.effect for source in sent.sources} if isinstance(sent, Refused) else set()
     return MARK_GUARD in effects and LANE not in effects
 
@@ -156,18 +158,18 @@ async def stay(
     due: int | None,
     rng: random.Random,
 ) -> bool:
-    """Say that the first change failed again, and when it is due next.
+    """Record that the first change failed again, and when it is due next.
 
     Args:
         store: the consumer's control items.
         head: the change, as read.
         failure: why.
-        tries: what the lane's count is from now on.
+        tries: the queue's count of tries from now on.
         due: epoch seconds; None means stuck.
         rng: jitter of repetitions.
 
     Returns:
-        Whether it was written: not if somebody else got on with the lane meanwhile.
+        Whether it was written: False if another process changed the queue meanwhile.
     """
     source = GuardSource(head.position, head.lane, LANE)
     change = store.space.update("parked", head.lane, head.position)
@@ -178,7 +180,7 @@ async def stay(
     }
     attempts = Attr("attempts")
     as_read: Condition = attempts.eq(head.attempts)
-    if not head.attempts:  # parked unrun, or queued behind another one
+    if not head.attempts:  # parked without a run, or queued behind another change
         as_read = any_of(attempts.not_exists(), as_read)
     change.guards += [(Guard(present), source), (Guard(as_read), source)]
     lane = store.space.update("lane", head.lane)
@@ -190,13 +192,13 @@ async def stay(
 
 
 def _advance(space: ControlSpace, held: HeldLane, head: Parked) -> Action:
-    """Make the next change the first one, or end the lane."""
+    """Return the action that makes the next change the first one, or ends the queue."""
     source = GuardSource(head.position, head.lane, LANE)
     is_first = Attr("head").eq(head.position)
     if head.next is not None:
         action = space.update("lane", head.lane)
         action.sets["head"] = {"S": head.next}
-        # Of the next one nothing is known.
+        # Nothing is known yet about the next change.
         action.removes |= {"due", "tries", "stuck", "token", "served", "apart"}
         action.guards.append((Guard(is_first), source))
         return action
@@ -207,7 +209,7 @@ def _advance(space: ControlSpace, held: HeldLane, head: Parked) -> Action:
 
 
 async def _unhold(store: CursorStore, held: HeldLane, head: Parked, clock: Clock) -> list[Action]:
-    """Take a lane that ends off its holds chunk, and off its item's mark."""
+    """Return the actions that take a queue that ends off its holds chunk and its item's mark."""
     if head.next is not None:
         return []
     action = store.space.update("holds", held.chunk)
@@ -218,7 +220,7 @@ async def _unhold(store: CursorStore, held: HeldLane, head: Parked, clock: Clock
 
 
 def _removal(space: ControlSpace, head: Parked) -> list[Action]:
-    """Delete a parked change, IF it is there, and the parts of its record."""
+    """Return the actions that delete a parked change, IF it is there, and its record's parts."""
     parked = space.delete("parked", head.lane, head.position)
     source = GuardSource(head.position, head.lane, LANE)
     parked.guards.append((Guard(present), source))

@@ -1,8 +1,9 @@
-"""Parked changes, as they stand in the table: found, listed, shown.
+"""Parked changes as they are in the table: find, list and show them.
 
-In: the control items of a consumer. Out: lanes and parked changes, in the order in which they will
-be redriven. Lanes are found through the holds chunks that cursors name, changes by following a
-lane from its head; all are gets, never a scan. What changes meanwhile may be missed or be gone.
+In: the control items of a consumer. Out: parked queues (called lanes in the code) and parked
+changes, in the order in which they will be redriven. Queues are found through the holds chunks that
+cursors name, changes by following a queue from its head; all reads are gets, never a scan. Changes
+made meanwhile may be missed or be gone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,17 +19,17 @@ from streamkit.processing.parking import LAMBDA_CHUNKS, Parked, read_parked
 from streamkit.surroundings import survey
 
 _READS_MAX = 20
-"""Times a lane is read anew while others take changes off it between two reads."""
+"""How often a queue is read again, while another process takes changes off it between two reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldLane:
-    """A held lane: its first and last parked change, and where its hold is listed.
+    """A parked queue: its first and last change, and the chunk that lists it.
 
-    `due` is when the first change is tried next (epoch seconds; 0 is at once) and `tries` how often
-    it was, since it was parked or since a person asked for it. A lane that is `stuck` is left alone
+    `due` is when the first change is tried next (epoch seconds; 0 is at once). `tries` is how often
+    it was tried since it was parked or since a person asked for it. A `stuck` queue is left alone
     until a person redrives or discards its first change. A fan-out has come as far as `token` says,
-    and has `served` so many recipients, counting those for whom it is parked instead (`apart`).
+    and has `served` so many recipients, including those for whom it is parked instead (`apart`).
     """
 
     name: str
@@ -47,10 +48,10 @@ class HeldLane:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which held lanes are meant: those that every filter given lets through, or all.
+    """Which parked queues are meant: those that pass every filter given, or all.
 
     `entity`, `error` (the kind, such as `ValueError`) and `parked_before` (epoch seconds) look at
-    the first change of a lane, which is the one that failed.
+    the first change of a queue, which is the one that failed.
     """
 
     lanes: frozenset[str] = frozenset()
@@ -61,7 +62,7 @@ class Selection:
     stuck: bool = False
 
     def takes_lane(self, lane: HeldLane) -> bool:
-        """Say whether a lane passes the filters that need nothing but its item."""
+        """Return whether a queue passes the filters that need only its own item."""
         return (
             (not self.lanes or lane.name in self.lanes)
             and self.handler in (None, lane.handler)
@@ -69,7 +70,7 @@ class Selection:
         )
 
     def takes_first(self, first: Parked) -> bool:
-        """Say whether a lane passes the filters on its first change."""
+        """Return whether a queue passes the filters on its first change."""
         return (
             self.entity in (None, first.entity)
             and self.error in (None, first.error)
@@ -81,7 +82,7 @@ class Selection:
         return (self.entity, self.error, self.parked_before) != (None, None, None)
 
     async def choose(self, store: CursorStore) -> list[HeldLane]:
-        """Return the held lanes that are meant, the longest held first."""
+        """Return the parked queues that are meant, the oldest first."""
         lanes = [lane for lane in await held_lanes(store) if self.takes_lane(lane)]
         if not self._asks_first:
             return lanes
@@ -91,7 +92,7 @@ class Selection:
 
 
 def read_lane(item: Mapping[str, Any]) -> HeldLane:
-    """Read a lane's item."""
+    """Read a parked queue's item."""
     return HeldLane(
         name=item["lane"]["S"],
         handler=item["handler"]["S"],
@@ -109,7 +110,7 @@ def read_lane(item: Mapping[str, Any]) -> HeldLane:
 
 
 async def read_lanes(store: CursorStore, names: Iterable[str]) -> list[HeldLane]:
-    """Read lanes by name; those that are not held (any more) are left out."""
+    """Read parked queues by name; those that do not exist (any more) are left out."""
     return [read_lane(item) for item in await store.items([("lane", name) for name in names])]
 
 
@@ -126,7 +127,7 @@ async def open_store(app: App, aws: Aws) -> CursorStore:
 async def held_lanes(
     store: CursorStore, cursors: Mapping[str, Cursor] | None = None
 ) -> list[HeldLane]:
-    """Return every held lane, the longest held first.
+    """Return every parked queue, the oldest first.
 
     Args:
         store: the consumer's control items.
@@ -142,11 +143,11 @@ async def held_lanes(
 
 
 async def list_parked(store: CursorStore, lanes: list[HeldLane] | None = None) -> list[Parked]:
-    """Return every parked change without its record, lane by lane, first to last.
+    """Return every parked change without its record, queue by queue, first to last.
 
     Args:
         store: the consumer's control items.
-        lanes: only these lanes; all that are held without it.
+        lanes: only these queues; without it, all that exist.
     """
     if lanes is None:
         lanes = await held_lanes(store)
@@ -166,7 +167,7 @@ async def show(store: CursorStore, lane: str, position: str | None = None) -> Pa
 
     Args:
         store: the consumer's control items.
-        lane: the lane's name.
+        lane: the queue's name.
         position: which of its changes; the first one without it.
     """
     if position is not None:
@@ -176,10 +177,10 @@ async def show(store: CursorStore, lane: str, position: str | None = None) -> Pa
 
 
 async def read_head(store: CursorStore, lane: str) -> tuple[HeldLane, Parked] | None:
-    """Return a lane and its first change, with its record; None if nothing is parked in it.
+    """Return a queue and its first change, with its record; None if nothing is parked in it.
 
     Raises:
-        InvariantError: the lane names a change that is not there.
+        InvariantError: the queue names a change that is not there.
     """
     before: str | None = None
     for _ in range(_READS_MAX):
@@ -191,7 +192,7 @@ async def read_head(store: CursorStore, lane: str) -> tuple[HeldLane, Parked] | 
         if head is not None:
             return held, head
         if held.head == before:
-            break  # not a matter of reading between two writes
+            break  # the same head twice: this is no read between two writes
         before = held.head
     raise InvariantError(f"lane {lane}: its first parked change is missing")
 

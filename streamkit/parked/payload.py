@@ -1,12 +1,13 @@
-"""Payload: the whole record of a parked change, wherever it is.
+"""Payload: fetch the whole record of a parked change, wherever it is.
 
 In: a parked change. Out: its record; or a failure that does not heal, when the change was parked
 with its keys only and the stream does not keep its record any more (24 hours); or one that heals,
-while the stream serves empty pages only, which says nothing of the record. On failure: what
-throttles or does not answer is asked again; what is not allowed raises the service's own error.
+while the stream serves only empty pages, which says nothing about the record. On failure: calls
+that are throttled or not answered are repeated; a call that is not allowed raises the service's
+error.
 
-A change that a Lambda function parked does not say its shard: then those are looked through that
-may have its number, the youngest first.
+A change that a Lambda function parked does not name its shard. Then the shards that may have its
+number are read, the youngest first.
 """
 
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ _PAGES_MAX = 10
 """An iterator at a sequence number may serve empty pages first."""
 _AGAIN_SECONDS = 1.0
 _SHARD = "shardId-"
-"""What DynamoDB's names of shards begin with."""
+"""The beginning of DynamoDB's shard names."""
 
 _GONE = Failure(
     "RecordGone",
@@ -81,7 +82,7 @@ async def _in_stream(aws: Aws, stream_arn: str, shard: str, number: str) -> Reco
 
 
 async def _anywhere(aws: Aws, stream_arn: str, record: Record) -> Record | Failure:
-    """Look for a record in every shard that may have it; numbers may be those of other shards."""
+    """Look for a record in every shard that may have it; other shards may use the same numbers."""
     nowhere = _GONE
     for shard in await _shards_with(aws, stream_arn, int(record.sequence_number)):
         try:
@@ -97,7 +98,7 @@ async def _anywhere(aws: Aws, stream_arn: str, record: Record) -> Record | Failu
 
 
 async def _shards_with(aws: Aws, stream_arn: str, number: int) -> list[str]:
-    """Name the shards whose range holds a sequence number, the one that began last first."""
+    """Return the shards whose range holds a sequence number, the one that began last first."""
     found: dict[str, int] = {}
     request: dict[str, Any] = {"StreamArn": stream_arn}
     while True:

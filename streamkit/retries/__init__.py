@@ -1,1 +1,1 @@
-"""Parked changes tried again: on their own when they are due, and as a person asks for it."""
+"""Parked changes are tried again: automatically when they are due, and by hand."""

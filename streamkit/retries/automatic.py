@@ -1,13 +1,14 @@
-"""Retrying: a worker's parked changes are tried again on their own, when they are due.
+"""Automatic retries: a worker's parked changes are tried again when they are due.
 
-In: which lanes the worker's shards hold. Out: lanes that are taken apart; their shards are told
-when one is empty. Lane items say when they are due, in epoch seconds: a clock that is wrong tries
-too early or too late, and no harm is done. What is known here is only a memory of that: a lane is
-read when it is new, when it is due, and, if it is stuck, now and then, because a person may have
-moved it on. Two workers that hold one lane, as after a split, may both try it; one of them wins.
+In: the parked queues (called lanes in the code) of the worker's shards. Out: queues that are
+emptied; their shards are told when one is empty. A queue's item says when it is due, in epoch
+seconds: a wrong clock tries too early or too late, which does no harm. This module only remembers
+that time. It reads a queue when it is new, when it is due, and, if it is stuck, now and then,
+because a person may have redriven it. Two workers that hold one queue, as after a split, may both
+try it; one of them wins.
 
-On failure: a table that throttles or does not answer slows this down, and ends nothing. Missing
-permissions end the worker.
+On failure: a table that throttles or does not answer only slows this down. Missing permissions end
+the worker.
 """
 
 import math
@@ -34,29 +35,29 @@ from streamkit.surroundings import Surroundings
 log = get_logger("streamkit.retrying")
 
 AT_ONCE = 8
-"""Lanes of one handler that are tried at the same time: a downstream that recovers is not overrun,
-and one that is slow keeps nobody else's lanes waiting."""
+"""The most queues of one handler that are tried at the same time: a downstream that recovers is not
+overloaded, and a slow one does not delay the queues of other handlers."""
 LOOK_SECONDS = 5.0
-"""How late a newly held lane may be noticed."""
+"""How late a new parked queue may be noticed."""
 STUCK_SECONDS = 900.0
-"""Between looks at a stuck lane."""
+"""The pause between looks at a stuck queue."""
 _DELAY_SECONDS = 30.0
-"""Until a lane is tried again that could not be tried."""
+"""The pause until a queue that could not be tried is tried again."""
 _NEW_MAX = 1000
-"""New lanes that are read in one round, so that due ones do not wait for all of them."""
+"""New queues that are read in one round, so that due ones do not wait for all of them."""
 _TOLD = 10.0
-"""Seconds between two lines about the lanes of a handler."""
+"""The least seconds between two log lines about the queues of a handler."""
 _SHORTEST_SECONDS = 1.0
-"""Between two rounds: each looks at every held lane, in memory."""
+"""The least pause between two rounds: each looks at every parked queue, in memory."""
 PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
-"""What is wrong with the table for a while, and not with a lane."""
+"""Troubles of the table that pass, and are not the fault of a parked queue."""
 
 Lanes = Callable[[], Mapping[str, Hold]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A shard of this worker: the lanes that it holds, and who is told of empty and of new ones."""
+    """A shard of this worker: its parked queues, and callbacks for emptied and new ones."""
 
     lanes: Lanes
     emptied: Callable[[str], object]
@@ -64,17 +65,17 @@ class _Holder:
 
 
 class Holders:
-    """The shards of one worker that hold lanes."""
+    """The shards of one worker that have parked queues."""
 
     def __init__(self) -> None:
         self._shards: dict[str, _Holder] = {}
 
     def add(self, shard: str, holder: _Holder) -> None:
-        """Note a shard."""
+        """Add a shard."""
         self._shards[shard] = holder
 
     def remove(self, shard: str) -> None:
-        """Forget a shard."""
+        """Remove a shard."""
         self._shards.pop(shard, None)
 
     def get(self, shard: str) -> _Holder | None:
@@ -83,27 +84,27 @@ class Holders:
 
     @property
     def lanes(self) -> set[str]:
-        """The lanes that any of the shards holds."""
+        """Return the parked queues of all shards."""
         return {name for holder in self._shards.values() for name in holder.lanes()}
 
     def holds(self, lane: str) -> dict[str, tuple[_Holder, Hold]]:
-        """Return how shards hold a lane at this moment."""
+        """Return the entries of a parked queue in each shard, at this moment."""
         held = [(shard, one, one.lanes().get(lane)) for shard, one in self._shards.items()]
         return {shard: (holder, hold) for shard, holder, hold in held if hold is not None}
 
     def begin(self, fan_out: str, lanes: Mapping[str, Hold]) -> None:
-        """Let the shards that hold a fan-out's lane hold those of recipients that it parked."""
+        """Add queues of recipients that a fan-out parked to the shards that list its own."""
         for holder, _ in self.holds(fan_out).values():
             holder.begun(lanes)
 
 
 class LaneRetries:
-    """Tries the parked changes of one app on one worker. `run_for_ever` may be called once.
+    """Retries the parked changes of one app on one worker; `run_for_ever` may be called once.
 
     Args:
-        redriver: redrives a lane; it tells the holders of the lanes that a fan-out begins.
-        holders: the shards that hold lanes.
-        wrote: is called when a change of a lane has been committed.
+        redriver: redrives a queue; it tells the holders about the queues that a fan-out begins.
+        holders: the shards that have parked queues.
+        wrote: is called when a parked change has been committed.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class LaneRetries:
         *,
         wrote: Callable[[], object] = lambda: None,
     ) -> "LaneRetries":
-        """Make one for an app; it reads, sends and counts as the dispatcher `like` does."""
+        """Return one for an app; it reads, sends and counts as the dispatcher `like` does."""
         holders = Holders()
         redriver = Redriver(
             app,
@@ -153,47 +154,47 @@ class LaneRetries:
         emptied: Callable[[str], object],
         begun: Callable[[Mapping[str, Hold]], object],
     ) -> None:
-        """Retry what a shard holds from now on.
+        """Retry a shard's parked changes from now on.
 
         Args:
             shard: its name.
-            lanes: returns the lanes that it holds now. A hold that begins anew is another object.
-            emptied: is called with a lane that is not in the table any more; only while the shard
-                holds it as it did before that was found out, so the shard may forget the hold.
-            begun: is called with lanes that the shard holds from now on: of recipients for whom a
-                fan-out has parked its change.
+            lanes: returns its parked queues now. A queue that begins again has a new `Hold` object.
+            emptied: is called with a queue that is not in the table any more; only while the
+                shard's `Hold` is the same as before that was found out, so the shard may forget it.
+            begun: is called with new queues of the shard: those of recipients for whom a fan-out
+                has parked its change.
         """
         self._holders.add(shard, _Holder(lanes, emptied, begun))
         self.wake()
 
     def wake(self) -> None:
-        """Look at once: a lane has begun to be held, and may be due."""
+        """Look at once, because a new parked queue may be due."""
         self._heard += 1
         self._woken.set()
 
     @property
     def busy(self) -> bool:
-        """Whether something is due or under way here; what failed and waits for its turn is not."""
+        """Return whether something is due or under way; failed changes that wait do not count."""
         if self._paused:
             return self._runners.total() > 0
         return self._heard > self._learnt or bool(self._busy or self._serving)
 
     @property
     def parked(self) -> int:
-        """How many items have parked changes here; audiences that are being served do not count."""
+        """Return how many parked queues there are, without fan-outs that are being served."""
         return len(self._holders.lanes - self._serving)
 
     @property
     def stuck(self) -> int:
-        """How many of them wait for a person, as far as is known here."""
+        """Return how many of them wait for a person, as far as this worker knows."""
         return len(self._holders.lanes & self._stuck)
 
     def unwatch(self, shard: str) -> None:
-        """Leave a shard's lanes to its next owner; one that is being tried is finished."""
+        """Leave a shard's queues to its next owner; one that is being tried is finished."""
         self._holders.remove(shard)
 
     def pause(self, *, paused: bool) -> None:
-        """Begin with no lane any more; or go on."""
+        """Begin no more queues; or continue."""
         self._paused = paused
         self._woken.set()
 
@@ -213,7 +214,7 @@ class LaneRetries:
                 self._woken = anyio.Event()
 
     async def _round(self, group: anyio.abc.TaskGroup) -> None:
-        """Learn of new lanes, and begin with those that are due, the longest due first."""
+        """Read new queues, and begin with those that are due, the longest due first."""
         heard = self._heard
         if self._foreign:
             await self._look_again()
@@ -241,7 +242,7 @@ class LaneRetries:
         return min(max(wait, _SHORTEST_SECONDS), LOOK_SECONDS)
 
     async def _learn(self, unknown: Iterator[str]) -> None:
-        """Read when new lanes are due."""
+        """Read when new queues are due."""
         began = {name: self._holders.holds(name) for name in islice(unknown, _NEW_MAX)}
         if not began:
             return
@@ -259,7 +260,7 @@ class LaneRetries:
                     self._stuck.add(name)
 
     async def _run(self, handler: str, waiting: deque[str]) -> None:
-        """Try lanes of a handler until none waits."""
+        """Try queues of a handler until none waits."""
         try:
             while waiting and not self._paused:
                 lane = waiting.popleft()
@@ -267,14 +268,14 @@ class LaneRetries:
                 if holds:
                     await self._try(lane, holds)
                 if holds and lane in self._serving and self._is_next(lane):
-                    waiting.append(lane)  # behind all others that are due
+                    waiting.append(lane)  # behind all other queues that are due
                 else:
                     self._busy.discard(lane)
         finally:
             self._runners[handler] -= 1
 
     def _is_next(self, lane: str) -> bool:
-        """Say whether a lane is due again before there would be another round."""
+        """Return whether a queue is due again before the next round."""
         return self._due.get(lane, math.inf) < self._clock.time() + _SHORTEST_SECONDS
 
     async def _try(self, lane: str, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
@@ -295,7 +296,7 @@ class LaneRetries:
             self._note(report, holds)
 
     def _note(self, report: LaneReport, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
-        """Remember what became of a lane, and say so where it matters."""
+        """Record what became of a queue, and report it to the shards and the log."""
         self._serving.discard(report.lane)
         if report.done or report.serving:
             self._wrote()
@@ -328,9 +329,9 @@ class LaneRetries:
             log.often("lane.retried", by=by, every=_TOLD, **known, due=report.due)
 
     async def _look_again(self) -> None:
-        """Learn which lanes there are beside one that somebody else has taken apart.
+        """Read the queues listed beside one that another process has emptied.
 
-        If it was a fan-out, recipients may have been parked of whom nothing is known here.
+        If that was a fan-out's, it may have parked recipients that this worker does not know.
         """
         chunks, self._foreign = self._foreign, set()
         items = [("holds", chunk) for chunk in sorted({chunk for _, chunk in chunks})]
@@ -345,10 +346,7 @@ class LaneRetries:
                 holder.begun(new)
 
     def _emptied(self, lane: str, before: Mapping[str, tuple[_Holder, Hold]]) -> None:
-        """Tell the shards that hold a lane that it is gone.
-
-        Not one that has begun to hold it anew since: what was found out is older than that.
-        """
+        """Tell the shards of a queue that it is gone. Skip shards whose queue is newer."""
         self._due.pop(lane, None)
         for shard, (holder, hold) in before.items():
             if self._holders.get(shard) is holder and holder.lanes().get(lane) is hold:

@@ -1,7 +1,8 @@
-"""Redrive: run the handlers of parked changes again, or drop the changes, as a person asks for it.
+"""Redrive: run the handlers of parked changes again, or discard the changes, for an operator.
 
-In: which lanes. Out: a report a lane: empty again, or its first change failed again and stays
-first. Workers do the same on their own, when lanes are due: see `automatic`.
+In: which parked queues (called lanes in the code). Out: one report per queue: it is empty again, or
+its first change failed again and stays first. Workers do the same automatically, when queues are
+due: see `automatic`.
 """
 
 import random
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 ALL = Selection()
-"""Every held lane."""
+"""Every parked queue."""
 
 
 async def redrive(
@@ -47,12 +48,12 @@ async def redrive(
     rng: random.Random | None = None,
     clock: Clock | None = None,
 ) -> list[LaneReport]:
-    """Redrive held lanes, due, stuck or neither, each until it is empty or its first change fails.
+    """Redrive parked queues, due or stuck, each until it is empty or its first change fails.
 
     Args:
         app: its handlers run.
         aws: open clients.
-        chosen: which lanes; every held one without it.
+        chosen: which queues; every one without it.
         rng: jitter, for simulations.
         clock: time, for simulations.
 
@@ -73,13 +74,13 @@ async def discard(
     rng: random.Random | None = None,
     clock: Clock | None = None,
 ) -> list[LaneReport]:
-    """Drop the first change of lanes without running anything; the next one is due at once then.
+    """Drop the first change of queues without running anything; the next one is then due at once.
 
     Args:
-        app: whose parked changes.
+        app: the app whose changes are parked.
         aws: open clients.
-        chosen: which lanes; every held one without it.
-        whole: also what waits behind the first change, as far as it is as old as asked for.
+        chosen: which queues; every one without it.
+        whole: also drop the changes behind the first one, as long as the age filter takes them.
         rng: jitter, for simulations.
         clock: time, for simulations.
     """
@@ -119,15 +120,15 @@ async def discard_lane(
     *,
     whole: bool = False,
 ) -> LaneReport:
-    """Drop the first change of a lane, IF it is still the one that was read when it was chosen.
+    """Drop the first change of a queue, IF it is still the one that was read when it was chosen.
 
     Args:
         store: the consumer's control items.
-        held: the lane, as it was chosen.
+        held: the queue, as it was chosen.
         rng: jitter of repetitions.
         clock: time.
-        before: leave changes alone that were parked from then on, in epoch seconds.
-        whole: also what waits behind the first change.
+        before: keep changes that were parked from then on, in epoch seconds.
+        whole: also drop the changes behind the first one.
     """
     report = LaneReport(held.name, held.handler)
     schemas = {store.space.schema.name: store.space.schema}
@@ -137,7 +138,7 @@ async def discard_lane(
             return report
         lane, first = found
         young = before is not None and first.at >= before
-        overtaken = not report.done and lane.head != held.head  # not what was chosen any more
+        overtaken = not report.done and lane.head != held.head  # another change than was chosen
         if young or overtaken or (report.done and not whole):
             return replace(report, due=None if lane.stuck else lane.due, stuck=lane.stuck)
         if await leave(store, schemas, lane, first, (), rng, clock) is None:

@@ -1,12 +1,12 @@
-"""The redriver: takes the changes of one lane off it, first to last, by running their handlers.
+"""The redriver: runs the handlers of the changes in one parked queue, first to last.
 
-In: a lane's name. Out: a report: the lane is empty, or its first change failed again and stays
-first, due later or stuck, or is not due yet.
+In: the name of a queue (called lane in the code). Out: a report: the queue is empty, or its first
+change failed again and stays first, due later or stuck, or is not due yet.
 
-A redrive is one transaction without the cursor: the lane's head moves on IF it is this change, the
-parked change goes IF it is still there, and its effects happen. Both conditions are false
-afterwards, so a repeated or late attempt is harmless, two redrivers do not hurt each other, and
-workers go on queueing meanwhile. The last change takes the lane away IF nothing queued behind it.
+A redrive is one transaction without the cursor: the queue's head moves on IF it is this change, the
+parked change is deleted IF it is still there, and its effects happen. Both conditions are false
+afterwards. So a repeated or late attempt is harmless, two redrivers do not disturb each other, and
+workers go on queueing meanwhile. The last change ends the queue IF nothing was queued behind it.
 """
 
 import math
@@ -41,22 +41,23 @@ from streamkit.processing.routes import Channels
 from streamkit.surroundings import Surroundings
 
 Step = Failure | Literal["done", "overtaken"] | float
-"""What became of a lane's first change: it failed, it is done, or somebody else was faster; or else
-it is a fan-out that goes on in so many seconds."""
+"""The result for a queue's first change: it failed, it is done, or another process was faster; or
+the seconds after which a fan-out goes on."""
 
 _ASIDE_SECONDS = 30.0
 """How long a fan-out that another worker serves is left alone."""
 
 _SPREAD = (0.75, 1.25)
-"""What a pause is multiplied with, so that what failed together is not tried together for ever."""
+"""The range of a pause's random factor, so that changes that failed together are not retried
+together."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneReport:
-    """What became of a lane: how many changes left it, and why the first one stays, if one does.
+    """The result for a parked queue: how many changes left it, and why the first one stays, if so.
 
-    `due` is when the first change is tried again on its own, in epoch seconds; None if nothing is
-    left, or if it is `stuck` and waits for a person. `serving`: a fan-out is under way.
+    `due` is when the first change is tried again automatically, in epoch seconds; None if nothing
+    is left, or if it is `stuck` and waits for a person. `serving` says that a fan-out is under way.
     """
 
     lane: str
@@ -69,12 +70,12 @@ class LaneReport:
 
     @property
     def failed(self) -> bool:
-        """Whether the lane's next change failed and is still parked."""
+        """Return whether the queue's next change failed and is still parked."""
         return self.failure is not None
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is parked in the lane any more."""
+        """Return whether nothing is parked in the queue any more."""
         return self.due is None and not self.stuck
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,12 +85,12 @@ class LaneReport:
 
 @dataclass
 class Redriver:
-    """Redrives the lanes of one consumer. Several may work at the same time.
+    """Redrives the parked queues of one consumer; several may work at the same time.
 
     By hand (`automatic` is false) it tries every change it is asked for, as often as its handler's
-    policy says, and what fails begins its count of tries anew. On its own it only tries what is
-    due, once. `set_aside` is told of the lanes of recipients that a fan-out parks, by its
-    own lane's name.
+    policy says, and a change that fails starts its count of tries again. Automatically it only
+    tries changes that are due, once. `set_aside` is told of the queues of recipients that a fan-out
+    parks, with the name of the fan-out's own queue.
     """
 
     app: App
@@ -111,11 +112,11 @@ class Redriver:
         self._broadcaster = Broadcaster(*parts, self.set_aside)
 
     async def redrive(self, lane: str) -> LaneReport:
-        """Run the lane's changes, first to last, until it is empty or one fails or is not due.
+        """Run the queue's changes, first to last, until it is empty or one fails or is not due.
 
         Raises:
             ClientError: the table throttled, or did not answer, for half a minute.
-            InvariantError: the lane names a change that is not there.
+            InvariantError: the queue names a change that is not there.
         """
         report = LaneReport(lane, "")
         while True:
@@ -139,7 +140,7 @@ class Redriver:
     async def _failed(
         self, report: LaneReport, held: HeldLane, head: Parked, failure: Failure
     ) -> LaneReport:
-        """Write down that the first change failed again, unless somebody else got on with it."""
+        """Record that the first change failed again, unless another process changed the queue."""
         tries = held.tries + 1 if self.automatic else 1
         handler = self._handler(head)
         due = None
@@ -206,7 +207,7 @@ class Redriver:
     async def _fan_out(
         self, dispatcher: Dispatcher, handler: Handler, work: Work, held: HeldLane, head: Parked
     ) -> Step:
-        """Serve the audience of a change on, until another fan-out's turn has come."""
+        """Continue serving the audience of a change, until another fan-out's turn has come."""
         try:
             change = dispatcher.change_of(work, handler, head.shard)
             by_hand = not self.automatic
@@ -229,7 +230,7 @@ class Redriver:
         return step if isinstance(step, Failure) else pause
 
     async def _leave_undone(self, held: HeldLane, head: Parked) -> Step:
-        """Take a change off its lane that has no effects (any more)."""
+        """Take a change off its queue that has no effects (any more)."""
         schemas = self.around.schemas
         sent = await leave(self.store, schemas, held, head, (), self.rng, self.clock)
         return "done" if sent is None else "overtaken"
@@ -237,7 +238,7 @@ class Redriver:
     async def _settle(
         self, dispatcher: Dispatcher, work: Work, held: HeldLane, head: Parked
     ) -> Step:
-        """Commit an outcome; run it again as long as its conditions ask for that."""
+        """Commit an outcome; run it again as long as its conditions require it."""
         (outcome,) = work.outcomes
         outcome.to = head.to
         space, schemas = self.store.space, self.around.schemas
@@ -250,14 +251,14 @@ class Redriver:
         return loop.failure or fence.step or await self._leave_undone(held, head)
 
     def _skips(self, handler: Handler, head: Parked) -> bool:
-        """Say whether a change may be dropped here: it was set aside, and has not failed yet."""
+        """Return whether a change may be dropped here: it was deferred, and has not failed yet."""
         skips = handler.policy.on_failure == "skip" and handler.broadcast is None
         return skips and self.automatic and head.error is None
 
     def _dispatcher(self, handler: Handler, *, skips: bool) -> Dispatcher:
-        """Make a dispatcher of one handler, for which a failure is just that, unless it `skips`.
+        """Return a dispatcher of one handler that reports a failure as such, unless it `skips`.
 
-        A policy that blocks would never come back, and one that skips drops the change.
+        With the policy `block` a run would never return, and `skip` would drop the change.
         """
         place = (handler.name, skips)
         known = self._dispatchers.get(place)
@@ -274,8 +275,8 @@ class Redriver:
                 self.clock,
                 self.rng,
                 self.channels,
-                # On its own it has other lanes to try meanwhile, and comes back to this one. It is
-                # in its lane already, where a slow sink holds up nothing else.
+                # An automatic redrive has other queues to try, and returns to this one later. The
+                # change is parked already, so a slow sink holds up nothing else.
                 Patience(reads=not self.automatic, sink_seconds=math.inf),
             )
             self._dispatchers[place] = known
@@ -287,5 +288,5 @@ def _never_heals(kind: str, detail: str) -> Failure:
 
 
 def _waits(report: LaneReport, held: HeldLane) -> LaneReport:
-    """Complete the report on a lane whose first change is not tried now."""
+    """Complete the report on a queue whose first change is not tried now."""
     return replace(report, due=None if held.stuck else held.due, stuck=held.stuck)

@@ -27,7 +27,7 @@ def place_of(text: str) -> dict[str, Wire]:
 
 
 def strided(total: int) -> list[int]:
-    """Return the numbers below `total` so that those next to each other lie far apart.
+    """Return the numbers below `total`, ordered so that neighbours lie far apart.
 
     Neighbour segments lie on the same partition (AWS: parallel scan). The numbers are counted with
     their bits reversed.

@@ -49,12 +49,13 @@ from streamkit.scanning.segment import LeasedSegment
 log = get_logger("streamkit.scan")
 
 LEASE_SECONDS = 15.0
-"""After which a silent owner's segment is taken."""
+"""The time after which a silent owner's segment is taken."""
 _CREATED_AT_ONCE = 16
 _LOOK_SECONDS = 2.0
-"""Between two looks at the segments of other processes, when there is nothing to take."""
+"""The pause between two looks at other processes' segments, when there is nothing to take."""
 _PAUSE_SECONDS = 0.25
-"""Half of the first pause of a process that serves none; each pause is twice the one before."""
+"""Half of the first pause of a process that serves no segment; each pause is twice the one
+before."""
 _READ_AT_ONCE = 16
 """Segments that are read to find one to take: the next ones are mostly free."""
 _GENERATION = 1
@@ -63,10 +64,10 @@ _Serve = Callable[[LeasedSegment], Awaitable[None]]
 
 @dataclass
 class TableScan:
-    """One scan. All processes that share it give the same number of segments.
+    """One scan; all processes that share it must give the same number of segments.
 
-    `schemas` are those of the tables that commits write to, the control items' own included.
-    `paced` is what creating, taking and deleting a segment waits for.
+    `schemas` are those of the tables that commits write to, including the control items' own.
+    Creating, taking and deleting a segment waits for `paced`.
     """
 
     store: CursorStore
@@ -84,12 +85,12 @@ class TableScan:
     _idle: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self) -> None:
-        """Watch the owners of segments."""
+        """Create the watch over the owners of segments."""
         self._watch = LeaseWatch(self.lease_seconds)
 
     @property
     def names(self) -> list[str]:
-        """The names of the cursors, in the order in which they are taken."""
+        """Return the names of the cursors, in the order in which they are taken."""
         return [f"{self.name}.{number}" for number in strided(self.total)]
 
     async def create(self) -> None:
@@ -142,7 +143,7 @@ class TableScan:
 
         Args:
             pages: how the table is read.
-            visit: what is done with a page; it moves the segment.
+            visit: processes a page; it moves the segment.
             owner: names this process, and never another one.
             at_once: segments of this process.
             stopping: ends it early, once every segment here is given back.
@@ -172,11 +173,11 @@ class TableScan:
         return len(self._finished) == self.total
 
     def deletions(self) -> list[Action]:
-        """Return what deletes the cursors of the pass, for a transaction that has its own fence."""
+        """Return the actions that delete the pass's cursors, for a transaction with a fence."""
         return [self.store.space.delete("cursor", name) for name in self.names]
 
     async def delete(self) -> None:
-        """Delete the cursors of the pass that are there.
+        """Delete the cursors of the pass that exist.
 
         Raises:
             LeaseLost: the fence does not hold any more.
@@ -197,7 +198,7 @@ class TableScan:
                 group.start_soon(delete, name)
 
     async def _wait(self, stopping: anyio.Event, seconds: float) -> None:
-        """Wait so long; less if it is to end, if nothing is served here, or a segment was lost."""
+        """Wait so long; less if the scan must end, no segment is served here, or one was lost."""
         self._idle = idle = anyio.Event()
 
         async def until(event: anyio.Event) -> None:
@@ -217,12 +218,12 @@ class TableScan:
         at_once: int,
         stopping: anyio.Event,
     ) -> None:
-        """Take segments until as many are served as may be.
+        """Take segments until as many are served as allowed.
 
         Segments of other processes are read only while one more could be taken, some at a time.
         Those that this process serves need not be read.
         """
-        async with self._filling:  # else two of this process would take one segment
+        async with self._filling:  # else two tasks of this process would take one segment
             free = [n for n in self.names if n not in self._finished and n not in self._running]
             for start in range(0, len(free), _READ_AT_ONCE):
                 if len(self._running) >= at_once:
@@ -244,7 +245,7 @@ class TableScan:
                         group.start_soon(self._serve, taken, serve, stopping, at_once, group, owner)
 
     async def _taken(self, cursor: Cursor, owner: str) -> Cursor | None:
-        """Take a segment as it was read; None if it is not to be had."""
+        """Take a segment as it was read; None if it cannot be taken."""
         if cursor.finished:
             self._finished.add(cursor.name)
         free = cursor.owner is None or self._watch.is_abandoned(cursor.name)
@@ -275,7 +276,7 @@ class TableScan:
         except LeaseLost as error:
             log.info("segment.lost", segment=taken.name, reason=str(error))
             if self.fence is not None:
-                await self.fence.apply([])  # the segment is lost for good where the scan is over
+                await self.fence.apply([])  # raises if the scan is over: then it is lost for good
         finally:
             self._running.discard(taken.name)
         if segment.finished:

@@ -2,7 +2,7 @@
 
 A `Segment` belongs to one process, which keeps its progress in memory. A `LeasedSegment` is a
 leased cursor in the table. Its position is the last key that was read, so that any process can
-continue where another one stopped; up to 99 actions are committed together with its progress.
+continue where another one stopped. Up to 99 actions are committed together with its progress.
 
 On failure: after another process has taken a segment, the commits of its former owner are refused
 with `LeaseLost`.
@@ -23,7 +23,7 @@ from streamkit.scanning.places import place_of, place_text
 
 
 class Segment:
-    """A segment that one process reads. Once `stopping` is set, it is left at the next page."""
+    """A segment that one process reads; once `stopping` is set, it is left at the next page."""
 
     def __init__(self, number: int, total: int, stopping: anyio.Event | None = None) -> None:
         self.number = number
@@ -34,17 +34,17 @@ class Segment:
 
     @property
     def finished(self) -> bool:
-        """Whether it is read to its end."""
+        """Return whether it is read to its end."""
         return self._finished
 
     @property
     def last(self) -> Mapping[str, Wire] | None:
-        """The last key that was read; None at the beginning."""
+        """Return the last key that was read; None at the beginning."""
         return self._last
 
     @property
     def request(self) -> dict[str, Any]:
-        """What the `Scan` of the next page asks for, strongly consistent."""
+        """Return the `Scan` request for the next page, strongly consistent."""
         place = {"ExclusiveStartKey": self.last} if self.last else {}
         of = {"Segment": self.number, "TotalSegments": self.total}
         return {**of, **place, "ConsistentRead": True}
@@ -70,24 +70,24 @@ class LeasedSegment(Segment):
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor, as this owner last wrote it."""
+        """Return the cursor, as this owner last wrote it."""
         return self.committer.cursor
 
     @property
     def finished(self) -> bool:
-        """Whether it is read to its end, and that is in the table."""
+        """Return whether it is read to its end, and that is in the table."""
         return self.cursor.finished
 
     @property
     def last(self) -> Mapping[str, Wire] | None:
-        """The last key of which the table says that it was read."""
+        """Return the last key that was read, as the table says."""
         return None if self.cursor.position == START else place_of(self.cursor.position)
 
     async def commit(self, last: Mapping[str, Wire] | None, actions: Sequence[Action]) -> Verdict:
         """Move to the last key of a page, None at the end, together with up to 99 actions.
 
         Returns:
-            What became of it: applied, or what was refused or invalid. Never `Again`.
+            The verdict: applied, or what was refused or invalid. Never `Again`.
 
         Raises:
             LeaseLost: another process has the segment.
@@ -103,7 +103,7 @@ class LeasedSegment(Segment):
     async def advance(
         self, last: Mapping[str, Wire] | None, actions: Sequence[Action] = ()
     ) -> None:
-        """Do the same with actions that carry no condition.
+        """Move like `commit`, with actions that carry no condition.
 
         Raises:
             LeaseLost: another process has the segment.
