@@ -1,7 +1,7 @@
-"""Decoding: from the bytes of a page to typed images, and nothing before it is wanted.
+"""Decoding: from the bytes of a page to typed images, decoded lazily.
 
-`parse_page` reads the envelope and leaves images as bytes, `Router` tells whose record it is,
-and an `ImageDecoder` makes the entity when a handler asks for it.
+`parse_page` reads the envelope and leaves images as bytes. `Router` tells which entity a record
+belongs to. An `ImageDecoder` makes the entity when a handler asks for it.
 """
 
 from streamkit.decode.envelope import Page, Record

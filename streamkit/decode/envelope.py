@@ -1,9 +1,9 @@
 """The envelope of a `GetRecords` reply: everything around the images, which stay bytes.
 
-A page is read in one pass; an image costs nothing until somebody wants it. Members that are not
-known are ignored, and optional ones may be missing, so that a newer event version does not stop
-a shard. A record that cannot be read is a record with a `flaw`, for whoever sets it aside. The
-fields are DynamoDB's, the properties of `Record` say them in streamkit's words.
+A page is read in one pass; an image costs nothing until a handler wants it. Unknown members are
+ignored, and optional ones may be missing, so that a newer event version does not stop a shard. A
+record that cannot be read has a `flaw`, and is set aside. The fields have DynamoDB's names; the
+properties of `Record` have streamkit's.
 """
 
 from base64 import b64decode
@@ -26,7 +26,7 @@ _KINDS = {"INSERT": Kind.INSERTED, "MODIFY": Kind.MODIFIED, "REMOVE": Kind.REMOV
 _ABSENT = Raw()
 
 
-# The fields stand in the order in which DynamoDB sends them, which is what msgspec expects next.
+# The fields are in the order in which DynamoDB sends them: msgspec reads that order fastest.
 class StreamRecord(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
     """The `dynamodb` member of a record, under DynamoDB's names."""
 
@@ -40,10 +40,10 @@ class StreamRecord(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=Tr
 
 
 class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
-    """One record of a stream. Its images are JSON, still to be decoded, and borrow the page.
+    """One record of a stream; its images are JSON that is not decoded yet, and borrow the page.
 
-    One with a `flaw`, which says why it cannot be read, is of no item; its new image is all of it,
-    as it came.
+    A `flaw` says why a record cannot be read. Such a record belongs to no item; its new image is
+    the whole record, as it came.
     """
 
     dynamodb: StreamRecord
@@ -56,7 +56,7 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Self:
-        """Read what `to_bytes` wrote.
+        """Read a record that `to_bytes` wrote.
 
         Raises:
             ValueError: it is not a record.
@@ -64,13 +64,13 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
         return msgspec.json.decode(body, type=cls)
 
     def to_bytes(self) -> bytes:
-        """The record as JSON, with its images as they came: what is stored when it is parked."""
+        """Return the record as JSON, with its images as they came: a parked change stores it."""
         return msgspec.json.encode(self)
 
     def counting(self) -> Self | None:
-        """The record as handlers see it, to whom a migration's copies are not there.
+        """Return the record as handlers see it, without a migration's copies.
 
-        None if it is of a copy alone.
+        None if only a copy changed.
         """
         old, new = counting(self.old_image), counting(self.new_image)
         if old is self.old_image and new is self.new_image:
@@ -85,50 +85,50 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def keys(self) -> dict[str, dict[str, str]]:
-        """The key attributes, as attribute values of the wire; the router puts the pk first."""
+        """Return the key attributes in wire form; the router puts the partition key first."""
         return self.dynamodb.keys
 
     @property
     def new_image(self) -> Raw | None:
-        """The item after the change, if it is there and the stream's view has it."""
+        """Return the item after the change, if it exists and the stream's view has it."""
         image = self.dynamodb.new_image
         return image if len(image) else None
 
     @property
     def old_image(self) -> Raw | None:
-        """The item before the change, if it was there and the stream's view has it."""
+        """Return the item before the change, if it existed and the stream's view has it."""
         image = self.dynamodb.old_image
         return image if len(image) else None
 
     @property
     def sequence_number(self) -> str:
-        """As it was sent: what `AFTER_SEQUENCE_NUMBER` takes."""
+        """Return the sequence number as it was sent: `AFTER_SEQUENCE_NUMBER` takes it so."""
         return self.dynamodb.sequence_number
 
     @property
     def position(self) -> str:
-        """The sequence number padded, so that positions of a shard compare as text."""
+        """Return the padded sequence number, so that positions of a shard compare as text."""
         return self.dynamodb.sequence_number.zfill(POSITION_DIGITS)
 
     @property
     def created_at(self) -> float:
-        """Seconds since 1970; DynamoDB rounds down to the second."""
+        """Return the seconds since 1970; DynamoDB rounds down to the second."""
         moment = self.dynamodb.created_at
         return moment if isinstance(moment, float) else _seconds(moment)
 
     @property
     def size_bytes(self) -> int:
-        """The size of keys and images as DynamoDB counts it."""
+        """Return the size of keys and images as DynamoDB counts it."""
         return self.dynamodb.size_bytes
 
     @property
     def view_type(self) -> str:
-        """Which images the stream carries, such as `NEW_AND_OLD_IMAGES`."""
+        """Return which images the stream carries, such as `NEW_AND_OLD_IMAGES`."""
         return self.dynamodb.view_type
 
     @property
     def kind(self) -> Kind:
-        """What happened; a removal by the TTL service, and by nothing else, is an expiry.
+        """Return what happened; only a removal by the TTL service is an expiry.
 
         Raises:
             InvariantError: the record cannot be read.
@@ -142,7 +142,7 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def item_key(self) -> ItemKey:
-        """The item's key. Only of a routed record: the router knows which attribute is the pk."""
+        """Return the item's key, of a routed record: the router knows which attribute is pk."""
         return ItemKey(*map(key_value, self.dynamodb.keys.values()))
 
     def _is_expiry(self, identity: dict[str, Any]) -> bool:
@@ -153,10 +153,10 @@ class Record(Struct, gc=False, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Page(Struct, frozen=True):
-    """One `GetRecords` reply. No next iterator means that the shard is read to its end.
+    """One `GetRecords` reply; without a next iterator the shard is read to its end.
 
-    `read_at` is when it was read, in epoch seconds; 0 for a moment ago. Unless it is `marked`, no
-    item in it says who wrote it, or that it is a copy. It is `flawed` if a record cannot be read.
+    `read_at` is when it was read, in epoch seconds; 0 for a moment ago. `marked` is false if no
+    item in it carries an origin or is a copy. `flawed` says that a record cannot be read.
     """
 
     records: tuple[Record, ...] = msgspec.field(name="Records", default=())
@@ -168,7 +168,7 @@ class Page(Struct, frozen=True):
 
 
 def _seconds(moment: str | float) -> float:
-    if not isinstance(moment, str) or moment[:10].isdigit():  # text may be epoch seconds, too
+    if not isinstance(moment, str) or moment[:10].isdigit():  # a text may hold epoch seconds
         return float(moment)
     parsed = datetime.fromisoformat(moment)
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
@@ -178,7 +178,7 @@ def key_value(attribute: dict[str, str]) -> KeyValue:
     """Return the value of a key attribute.
 
     Raises:
-        ValueError: it is no value of such an attribute.
+        ValueError: it is not a key's value.
     """
     ((kind, text),) = attribute.items()
     if kind == "S":

@@ -1,28 +1,28 @@
 """The fast path from an image's bytes to plain values: one parse, no intermediate dictionaries.
 
-The usual way makes a dictionary for every `{"S": "…"}`, and walks them all again in Python to get
-the values out. Here each entity gets a msgspec type made for it: one struct for the image, whose
-members are the attributes that the model looks at, and in each a struct of the one attribute type
-that the field's annotation suggests:
+The plain path makes a dictionary for every `{"S": "…"}`, and walks them all again in Python to get
+the values out. Here each entity gets its own msgspec type: one struct for the image, with the
+attributes that the model looks at as members, and in each a struct of the one attribute type that
+the field's annotation suggests:
 
     brand: str            image.a0.S = "APPLE"
     price: Decimal        image.a1.N = "12.5"       then a number
     note: str | None      image.a2.S = None         from {"NULL": true}
     anything: Any         image.a3 = {"L": […]}     then `codec.decode`
 
-msgspec skips all other attributes unread. A generated function (as dataclasses generate
-`__init__`) puts the values into one dictionary:
+msgspec skips all other attributes unread. A generated function (as dataclasses generate `__init__`)
+puts the values into one dictionary:
 
     {"brand": image.a0.S, "price": number(image.a1.N), …}
 
-which goes to the entity's *own* validator, so that validators, aliases and defaults need no care
-here: the values are exactly those of the plain path, only without the attributes that nothing
+The entity's *own* validator takes this dictionary, so that validators, aliases and defaults need no
+care here. The values are exactly those of the plain path, only without the attributes that nothing
 looks at.
 
 Annotations are hints. An attribute of another type than expected makes msgspec raise, and the
-caller takes the plain path for that image; so a wrong hint costs time, never truth. Entities
-whose validation sees the whole item (extra attributes, validators before the model) have no
-fast path.
+caller takes the plain path for that image; so a wrong hint costs time, never correctness. Entities
+whose validation sees the whole item (extra attributes, validators before the model) have no fast
+path.
 """
 
 import types
@@ -47,7 +47,7 @@ from streamkit.model.schema import TableSchema
 
 ValuesReader = Callable[[bytes | Raw], tuple[dict[str, Any], Any, Any]]
 """Reads an image's plain values by attribute name, and the texts of its key, None where there is
-none; raises `ValueError` to ask for the plain way."""
+none; raises `ValueError` to ask for the plain path."""
 
 
 class _S(Struct, frozen=True, gc=False):
@@ -60,9 +60,10 @@ class _N(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How an attribute is parsed: its msgspec type, the member to take, what to make of it.
+    """How an attribute is parsed: its msgspec type, the member to take, and the expression for it.
 
-    `expression` is Python, with `%s` for what was taken. Values are those of fields alone.
+    `expression` is Python, with `%s` for the member's value. `is_field` is false for a key that is
+    only read along.
     """
 
     type: Any
@@ -73,9 +74,9 @@ class _Form:
 
 
 _OPEN = _Form(dict[str, Any], "", "decode(%s)", may_be_absent=True)
-"""Whatever comes, as the plain path has it."""
+"""Any attribute value, decoded as on the plain path."""
 
-# For an attribute kept as `S`, as a list of `S`, and so on: its content, and what to make of it.
+# For an attribute stored as `S`, as a list of `S`, and so on: its content, and the expression.
 _CONTENTS: Mapping[str, tuple[Any, str]] = {
     "S": (str, "%s"),
     "N": (str, "number(%s)"),
@@ -102,9 +103,9 @@ _SCALARS: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def values_reader(entity: type[Entity], fields: Iterable[str], schema: TableSchema) -> ValuesReader:
-    """A function that reads what these fields of the entity look at.
+    """Return a function that reads the attributes of these fields.
 
-    The caller has made sure that nothing else matters: `CompiledModel.needs_all_attributes`.
+    The caller has checked that nothing else matters: `CompiledModel.needs_all_attributes`.
     """
     forms = _forms(entity, fields, KeyedFields(entity, schema))
     keys = _keys(forms, schema)
@@ -121,9 +122,9 @@ def values_reader(entity: type[Entity], fields: Iterable[str], schema: TableSche
 
 
 def _keys(forms: dict[str, _Form], schema: TableSchema) -> tuple[str, str]:
-    """Let an image's key be read along; return the expressions of its texts.
+    """Add an image's key to the forms; return the expressions of its texts.
 
-    A field that is read from a key attribute takes what the key is read as.
+    A field that is read from a key attribute is parsed like the key.
     """
     expressions = []
     for name, kind in ((schema.pk, schema.pk_type), (schema.sk, schema.sk_type)):
@@ -174,7 +175,7 @@ def _image_type(forms: Mapping[str, _Form]) -> type[Struct]:
 
 
 def _forms(entity: type[Entity], fields: Iterable[str], keyed: KeyedFields) -> dict[str, _Form]:
-    """The form of every attribute that the fields look at; of one that two look at, the last's."""
+    """Return the form of every attribute of the fields; if two fields share one, the last one's."""
     forms: dict[str, _Form] = {}
     for name in fields:
         field = entity.model_fields[name]
@@ -188,10 +189,10 @@ def _forms(entity: type[Entity], fields: Iterable[str], keyed: KeyedFields) -> d
 
 
 def _attributes(name: str, field: FieldInfo) -> list[str]:
-    """The attributes that a field may be read from."""
+    """Return the attributes that a field may be read from."""
     alias = field.validation_alias
     if isinstance(alias, str) and field.is_required():
-        # If it stands under the field's name instead, the plain path will find it.
+        # If the value is under the field's name instead, the plain path will find it.
         return [alias]
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
     firsts = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
@@ -235,7 +236,7 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
 
 
 def _kind(annotation: Any) -> str | None:
-    """The attribute type that values of this Python type are kept in, if it is a simple one."""
+    """Return the attribute type that stores values of this Python type, if it is a simple one."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _stored_as(arguments[1:]) or _kind(arguments[0])

@@ -1,9 +1,8 @@
 """Images: from the bytes of an item to its entity, or to a few of its fields.
 
-What comes out equals the plain path in every case: JSON to plain Python values, upcasts, then
-`model_validate`. `fast` does it without the steps between where the entity allows it; whatever
-the fast path rejects is decided, and described, by the plain one. Errors name fields, never
-values.
+The result equals that of the plain path in every case: JSON to plain Python values, upcasts, then
+`model_validate`. `fast` skips the steps between where the entity allows it. If the fast path
+rejects an image, the plain path decides and describes the error. Errors name fields, never values.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +41,7 @@ class ImageDecoder(Generic[E]):
         self._partial: dict[tuple[str, ...], Callable[[bytes | Raw], dict[str, Any]] | None] = {}
 
     def decode(self, raw: bytes | Raw) -> E:
-        """The entity of an image.
+        """Return the entity of an image.
 
         Raises:
             DecodeError: the image does not fit the entity.
@@ -50,7 +49,7 @@ class ImageDecoder(Generic[E]):
         if self._read is None:
             if not self._is_fast:
                 return self._decode_plainly(raw)
-            # Made for the first image: it takes a millisecond, and who decodes items needs none.
+            # Made at the first image: it takes a millisecond, and decoding items needs none.
             self._read = values_reader(self._entity, self._entity.model_fields, self._schema)
         try:
             values, pk, sk = self._read(raw)
@@ -58,13 +57,13 @@ class ImageDecoder(Generic[E]):
                 return self._decode_plainly(raw)
             key = self._keyed.fill(values, self._keyed.of_texts(pk, sk))
             entity: E = self._validate(values)
-        except Exception:  # noqa: BLE001 - goes right, or wrong, once more on the plain path
+        except Exception:  # noqa: BLE001 - the plain path tries again and decides
             return self._decode_plainly(raw)
         remember_key(entity, key)
         return entity
 
     def decode_item(self, item: Mapping[str, Mapping[str, Any]]) -> E:
-        """The entity of an item as an SDK's reply has it.
+        """Return the entity of an item from an SDK's reply.
 
         Raises:
             DecodeError: the item does not fit the entity.
@@ -72,12 +71,12 @@ class ImageDecoder(Generic[E]):
         return self._from_values(lambda: decode_item(item))
 
     def values(self, raw: bytes | Raw, fields: tuple[str, ...]) -> dict[str, Any]:
-        """Some fields of an image, by field name and as the entity would have them.
+        """Return some fields of an image, by field name and as the entity would have them.
 
-        Only these are read, unless others have a say in their values or one does not fit.
+        Only these fields are read, unless other fields influence their values or one does not fit.
 
         Raises:
-            DecodeError: one of the fields, or of those that have a say, does not fit.
+            DecodeError: one of the fields, or of those that influence them, does not fit.
         """
         if fields not in self._partial:
             self._partial[fields] = self._partial_reader(fields)
@@ -130,7 +129,7 @@ class ImageDecoder(Generic[E]):
         return entity
 
     def _not_in_key(self, error: ValidationError) -> str:
-        """Say why a field that is missing was not read from the key, which is built from it."""
+        """Return why a missing field was not read from the key that is built from it."""
         lost = {line["loc"][:1] for line in error.errors() if line["type"] == "missing"}
         if not any(loc[:1] and str(loc[0]) in self._keyed.attributes for loc in lost):
             return ""
@@ -148,7 +147,7 @@ class ImageDecoder(Generic[E]):
         except ValueError as error:
             raise DecodeError(f"{self._entity.__name__}: {error}") from None
         key = self._keyed.of_values(values)
-        values.pop(MARK, None)  # who wrote the item is not the entity's business
+        values.pop(MARK, None)  # the origin is not part of the entity
         for upcast in self._upcasts:
             try:
                 values = upcast(values)
@@ -161,14 +160,14 @@ class ImageDecoder(Generic[E]):
         return values, None if key is None else self._keyed.fill(values, key)
 
     def _fail(self, what: str, error: Exception) -> NoReturn:
-        # Its message may hold values, so that only its type is told.
+        # The error's message may hold values, so only its type is told.
         raise DecodeError(
             f"{self._entity.__name__}: {what} raised {type(error).__name__}"
         ) from None
 
 
 def _attributes_not_fields(entity: type[Entity], schema: TableSchema) -> frozenset[str]:
-    """Keys and the type, which a model that keeps or forbids extra attributes must not see."""
+    """Return key and type attributes, hidden from models that keep or forbid extra attributes."""
     if entity.model_config.get("extra", "ignore") == "ignore":
         return frozenset()
     names = set(entity.model_fields)

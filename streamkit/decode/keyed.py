@@ -1,9 +1,9 @@
-"""Keyed: what the key of an item that was read says of the item.
+"""Keyed: what the key of an item that was read says about the item.
 
-The item's entity remembers the key as it was read. Fields that have no attribute are read from the
-key where that is clear (`model.unbuilding`); an attribute that is there wins. Where an attribute
-*is* a key of the table, it holds the text of the whole template, so that its field is read from the
-key, too.
+The entity remembers the key as it was read. Fields that have no attribute are read from the key
+where that is unambiguous (`relations.unbuilding`); an attribute that exists wins. Where an
+attribute *is* a key of the table, it holds the text of the whole template, so its field is read
+from the key, too.
 
 In: the plain values of an item, or the texts of its key. Out: `StoredKey`, and values filled in.
 """
@@ -24,8 +24,9 @@ from streamkit.relations.unbuilding import unbuilder
 class KeyedFields:
     """Knows which fields of one entity the keys of one table hold.
 
-    `names` are the fields that a key can tell; `in_key` the attributes that are keys of the table,
-    whose fields are only ever read from there. `fields` are those that matter, if not all do.
+    `names` are the fields that a key can tell. `in_key` are the attributes that are keys of the
+    table; their fields are only ever read from there. `fields` are those that matter, if not all
+    do.
     """
 
     def __init__(
@@ -41,13 +42,13 @@ class KeyedFields:
         }
         keys = schema.key_attributes
         self.in_key = keys & {a for name in readable for a in _attributes(entity, name)}
-        # A field may be read from several attributes: it is there if one of them is.
+        # A field may be read from several attributes: one of them is enough.
         wanted = sorted(readable if fields is None else readable & set(fields))
         self._looked_for = [(name, _attributes(entity, name) - self.in_key) for name in wanted]
         self._expected = tuple(self._names[name] for name in wanted)
 
     def of_values(self, values: Mapping[str, Any]) -> StoredKey | None:
-        """Return the key among an item's plain values; None if it is not there, or no text."""
+        """Return the key among an item's plain values; None if it is missing, or not text."""
         pk = _text(values.get(self._schema.pk))
         sk = None if self._schema.sk is None else _text(values.get(self._schema.sk))
         if pk is None or (sk is None and self._schema.sk is not None):
@@ -55,13 +56,13 @@ class KeyedFields:
         return self.of_texts(pk, sk)
 
     def of_texts(self, pk: str, sk: str | None) -> StoredKey:
-        """Return the key of these texts; of a part, the key of its group."""
+        """Return the key of these texts; for a part, the key of its group."""
         if not self._is_spread:
             return pk, sk, ()
         return (without_suffix(pk), None, ()) if sk is None else (pk, without_suffix(sk), ())
 
     def fill(self, values: dict[str, Any], key: StoredKey) -> StoredKey:
-        """Add to plain values what only the key says; return the key, which knows what that was."""
+        """Add to plain values what only the key says; return the key, with the fields it filled."""
         for attribute in self._expected:
             if attribute not in values:
                 break
@@ -79,7 +80,7 @@ class KeyedFields:
 
 
 def trouble_of_key(item: Entity, schema: TableSchema) -> str | None:
-    """Return what is odd about the key of an item that was read; None if it is as it should be."""
+    """Return what is odd about the key of an item that was read; None if nothing is."""
     stored, spec = stored_key(item), spec_of(type(item))
     if stored is None:
         return None
@@ -115,7 +116,7 @@ def _text(value: Any) -> str | None:
 
 
 def _attributes(entity: type[Entity], name: str) -> frozenset[str]:
-    """Return the attributes that a field may be read from, its own name among them."""
+    """Return the attributes that a field may be read from, including its own name."""
     alias = entity.model_fields[name].validation_alias
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
     firsts = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]

@@ -1,8 +1,8 @@
-"""Pages: what `GetRecords` and Lambda send, as records, whatever is wrong with one of them.
+"""Pages: records from `GetRecords` and Lambda, whatever is wrong with one of them.
 
-In: a reply's body, or records in JSON. Out: records in their order. All are read in one pass; where
-that fails, or what was read makes no sense, one by one: a record that cannot be read has a `flaw`
-then, which says why. On failure: `RetryableError`, if nothing can be read at all.
+In: a reply's body, or records in JSON. Out: records in their order. All are read in one pass. If
+that fails, or the result makes no sense, they are read one by one; a record that cannot be read
+then has a `flaw`, which says why. On failure: `RetryableError`, if nothing can be read at all.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ _NOWHERE = {"": {"S": ""}}
 
 
 class _Pieces(Struct):
-    """A `GetRecords` reply, with its records still to be read one by one."""
+    """A `GetRecords` reply whose records are still to be read one by one."""
 
     records: tuple[Raw, ...] = msgspec.field(name="Records", default=())
     next_iterator: str | None = msgspec.field(name="NextShardIterator", default=None)
@@ -38,8 +38,8 @@ def parse_page(body: bytes) -> Page:
     """Read the body of a successful `GetRecords` reply.
 
     Raises:
-        RetryableError: the body is not such a reply, because it was cut off, for example; or
-            none of its records says where in the shard it is.
+        RetryableError: the body is not such a reply, because it was cut off, for example; or none
+            of its records has its place in the shard.
     """
     try:
         page = _PAGE.decode(body)
@@ -65,7 +65,7 @@ def _parse_by_pieces(body: bytes) -> Page:
 
 
 def _with_places(records: Sequence[Record]) -> tuple[Record, ...]:
-    """Let a record that does not say where or when it was stand with the one before, or after."""
+    """Give a record without a number or time those of the record before it, or after it."""
     number = next((r.sequence_number for r in records if r.sequence_number), "")
     moment = next((r.created_at for r in records if r.created_at), 0.0)
     placed = []
@@ -80,7 +80,7 @@ def _with_places(records: Sequence[Record]) -> tuple[Record, ...]:
 
 
 def are_sound(records: Iterable[Record]) -> bool:
-    """Say whether all that is used of some records, but for their images, can be read."""
+    """Return whether all that is used of some records, except their images, can be read."""
     for record in records:
         inner = record.dynamodb
         number, moment = inner.sequence_number, inner.created_at
@@ -94,10 +94,9 @@ def are_sound(records: Iterable[Record]) -> bool:
 
 
 def read_record(piece: bytes | Raw, flaw: str = "") -> Record:
-    """Read one record; one that cannot be read, or has a `flaw` already, says so.
+    """Read one record; if it cannot be read, or a `flaw` is given, the record has a flaw.
 
-    Of one that streamkit itself has led to only the kind of event can be unknown, and that it is
-    of no other interest.
+    A record of an item that streamkit itself wrote gets no flaw: it is of no further interest.
     """
     try:
         record = _RECORD.decode(piece)
@@ -108,7 +107,7 @@ def read_record(piece: bytes | Raw, flaw: str = "") -> Record:
 
 
 def _flaw_of(record: Record) -> str:
-    """Say why what the types of a record let through cannot be read; empty if it can be."""
+    """Return why a record that its types accept cannot be read; empty if it can."""
     if not _is_number(record.sequence_number):
         return "its SequenceNumber is not a number"
     try:
@@ -133,7 +132,7 @@ def _is_key(attribute: dict[str, str]) -> bool:
 
 
 def _unreadable(piece: Raw, flaw: str) -> Record:
-    """Return a record that cannot be read, with what can be read of it."""
+    """Return a record that cannot be read, with the parts that can."""
     given = msgspec.json.decode(piece)
     inner = given.get("dynamodb") if isinstance(given, dict) else None
     inner = inner if isinstance(inner, dict) else {}
@@ -151,13 +150,13 @@ def _unreadable(piece: Raw, flaw: str) -> Record:
             new_image=piece,
         ),
         event_name="UNREADABLE",
-        # What streamkit writes must not lead to more writes, whatever AWS calls it.
+        # streamkit's own writes must not lead to more writes, whatever AWS calls them.
         flaw="" if own else flaw,
     )
 
 
 def _own_keys(keys: object) -> dict[str, dict[str, str]]:
-    """Return the keys of a record that are text, if they are of an item of streamkit's own."""
+    """Return the keys of a record that are text, if its item is one of streamkit's own."""
     items = keys.items() if isinstance(keys, dict) else ()
     texts = {name: value.get("S") for name, value in items if isinstance(value, dict)}
     found = {name: {"S": text} for name, text in texts.items() if isinstance(text, str)}
@@ -165,5 +164,5 @@ def _own_keys(keys: object) -> dict[str, dict[str, str]]:
 
 
 def is_marked(body: bytes) -> bool:
-    """Say whether an item in some records may say who wrote it, or that it is a copy."""
+    """Return whether an item in some records may carry an origin, or be a copy."""
     return any(mark in body for mark in _MARKS)

@@ -1,8 +1,8 @@
-"""Routing: which entity a record is of, from its keys or its type attribute alone.
+"""Routing: which entity a record belongs to, from its keys or its type attribute alone.
 
-Control items are told first, by the partition key. Then the type attribute decides if the table
-has one; items without it, and images that are not in the stream, fall back on the key templates,
-the most specific first. What nothing claims is unknown, and for the caller to count.
+Control items are recognised first, by the partition key. Then the type attribute decides if the
+table has one. Items without it, and records without images, are matched with the key templates, the
+most specific first. A record that nothing claims is unknown, and the caller counts it.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ from streamkit.model.templates import KeyTemplate
 
 
 class Route(Enum):
-    """What a record can be of, besides an entity."""
+    """What a record can belong to, besides an entity."""
 
     CONTROL = "control"
 
@@ -56,7 +56,7 @@ class _Candidate:
         return self.pk.shape, self.sk.shape if self.sk else None, self.same
 
     def matcher(self) -> "_Matcher":
-        """A function that tells whether a key has the templates' shape."""
+        """Return a function that tells whether a key has the templates' shape."""
         pk_matches, prefix, shortest = self.pk.matches, self.pk.prefix, len(self.pk.prefix)
         if self.same and self.pk.is_prefix_and_field:
             return lambda pk, sk: pk == sk and len(pk) > shortest and pk.startswith(prefix)
@@ -74,18 +74,18 @@ _Claim = tuple[_Matcher, _Target]
 
 
 class Router:
-    """Tells what each record is of.
+    """Tells what each record belongs to.
 
-    `route(record)` gives the record's entity, `CONTROL`, or `None` if nothing claims it. It also
+    `route(record)` returns the record's entity, `CONTROL`, or `None` if nothing claims it. It also
     puts the partition key first in the record's keys, which `Record.item_key` needs. It is a
-    function with everything at hand, not a method, because it runs for every record.
+    function with local variables, not a method, because it runs for every record.
 
     Args:
         entities: the app's entities.
         schema: the table's keys, and its type attribute if it has one.
-        control_prefix: what the partition keys of control items begin with.
+        control_prefix: the prefix of control items' partition keys.
         named: entities that are only written or read: their items are told from those of others,
-            but where one has the keys, or the type, of another, its items are the other's.
+            but if one has the keys, or the type, of another, its items belong to the other.
 
     Raises:
         DeclarationError: two entities cannot be told apart.
@@ -114,7 +114,7 @@ class Router:
 
 
 def _are_alike(one: _Candidate, other: _Candidate, schema: TableSchema) -> bool:
-    """Say whether one entity is a view of the other's items, as far as can be told."""
+    """Return whether one entity is a view of the other's items, as far as can be told."""
     if schema.type_attribute is None:
         return one.shape == other.shape
     return spec_of(one.entity).type == spec_of(other.entity).type
@@ -168,9 +168,9 @@ def _by_keys(
                     break
                 sk = keys[sk_name]["S"]
             pk = keys[pk_name]["S"]
-        except KeyError:  # keys that are no strings are not built by templates
+        except KeyError:  # keys that are not strings are not built by templates
             return None
-        if is_part(pk if sk is None else sk):  # a part of a group is of the group's entity
+        if is_part(pk if sk is None else sk):  # a part belongs to the group's entity
             pk, sk = (without_suffix(pk), None) if sk is None else (pk, without_suffix(sk))
         for matches, target in claims_of.get(pk[:width], for_all):
             if matches(pk, sk):
@@ -183,9 +183,9 @@ def _by_keys(
 def _dispatch_table(
     candidates: list[_Candidate], control_prefix: str
 ) -> tuple[int, dict[str, tuple[_Claim, ...]], tuple[_Claim, ...]]:
-    """Who may claim a key, by its first characters: as many as every prefix has.
+    """Return which entities may claim a key, by as many first characters as every prefix has.
 
-    Those whose template begins with a field may claim every key that control does not.
+    An entity whose template begins with a field may claim every key that is not a control item's.
     """
     ordered = sorted(candidates, key=lambda c: c.specificity, reverse=True)
     claims: list[tuple[str, _Claim]] = [
@@ -206,7 +206,7 @@ def _by_type_attribute(
     types: dict[str, type[Entity]],
     by_keys: Callable[[Record], _Target | None],
 ) -> Callable[[Record], _Target | None]:
-    """Route by the type attribute, read alone out of an image; by keys where it is not there."""
+    """Route by the type attribute, read alone out of an image; by keys if it is missing."""
     typed = msgspec.defstruct(
         "Typed", [("type", dict[str, Any] | None, None)], rename={"type": attribute}, gc=False
     )

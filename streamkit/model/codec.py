@@ -1,9 +1,9 @@
-"""Plain Python values to DynamoDB's typed attribute values, and back.
+"""Convert plain Python values to DynamoDB's typed attribute values, and back.
 
-Numbers keep their 38 digits: an `N` becomes an `int` when it is integral, else a `Decimal`, and
-a number that does not fit raises instead of being rounded. Binary is `bytes` in Python; an
-attribute value that is read may hold it as bytes (an SDK's reply) or as base64 (the wire).
-Errors name the path to the value, never the value itself.
+Numbers keep their 38 digits: an `N` becomes an `int` when it is integral, else a `Decimal`, and a
+number that does not fit raises instead of being rounded. Binary is `bytes` in Python; an attribute
+value that is read may hold it as bytes (an SDK's reply) or as base64 (the wire). Errors name the
+path to the value, never the value itself.
 """
 
 import base64
@@ -29,16 +29,16 @@ NUMBERS = Context(prec=_DIGITS, Emin=-130, Emax=125, traps=[Overflow, Inexact, U
 
 
 def encode(value: Any, path: str = "value") -> AttributeValue:
-    """The attribute value that stores `value`.
+    """Return the attribute value that stores `value`.
 
     Dates, UUIDs, enums and the like are stored as the strings (or numbers) that pydantic reads
     back; a float is stored by its shortest decimal form.
 
     Raises:
-        ValueError: DynamoDB cannot store the value (an empty or mixed set, a number of more than
-            38 digits, an unknown type); the message names `path`.
+        ValueError: DynamoDB cannot store the value (an empty or mixed set, a number of more than 38
+            digits, an unknown type); the message names `path`.
     """
-    kind = type(value)  # as nearly everything is, these come first
+    kind = type(value)  # the commonest types come first
     if kind is str:
         return {"S": value}
     if kind is int or kind is Decimal:
@@ -62,7 +62,7 @@ def encode(value: Any, path: str = "value") -> AttributeValue:
 
 
 def decode(attribute: Mapping[str, Any]) -> Any:
-    """The plain value of an attribute value as an SDK or a JSON parser gives it.
+    """Return the plain value of an attribute value from an SDK or a JSON parser.
 
     Raises:
         ValueError: it is not an attribute value; the message never holds the value.
@@ -75,7 +75,7 @@ def decode(attribute: Mapping[str, Any]) -> Any:
 
 
 def decode_item(item: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The plain values of an item, by attribute name.
+    """Return the plain values of an item, by attribute name.
 
     Raises:
         ValueError: an attribute cannot be decoded; the message names it.
@@ -91,7 +91,7 @@ def decode_item(item: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def decode_image(raw: bytes | msgspec.Raw) -> dict[str, Any]:
-    """The plain values of an item as it stands in a wire document.
+    """Return the plain values of an item in a wire document.
 
     Raises:
         ValueError: it is not JSON, or not an item.
@@ -104,7 +104,7 @@ def decode_image(raw: bytes | msgspec.Raw) -> dict[str, Any]:
 
 
 def wire_image(raw: bytes | msgspec.Raw) -> dict[str, AttributeValue]:
-    """An item as it stands in a wire document, as an SDK has it: with binary values as bytes.
+    """Return an item of a wire document as an SDK has it, with binary values as bytes.
 
     Raises:
         ValueError: it is not JSON, or not an item.
@@ -113,8 +113,8 @@ def wire_image(raw: bytes | msgspec.Raw) -> dict[str, AttributeValue]:
 
 
 def decode_number(text: str) -> int | Decimal:
-    """An `int` when the number is integral, else a `Decimal`; never rounded."""
-    # The first two cases are what DynamoDB nearly always sends; they only save time.
+    """Return an `int` when the number is integral, else a `Decimal`; never rounded."""
+    # DynamoDB nearly always sends one of the first two cases; they only save time.
     if len(text) < _DIGITS:
         digits = text.removeprefix("-")
         if digits.isdecimal():
@@ -128,12 +128,12 @@ def decode_number(text: str) -> int | Decimal:
 
 
 def encode_key(text: str, kind: str) -> AttributeValue:
-    """A key as the table's key type (`S`, `N` or `B`) stores it."""
+    """Return a key as the table's key type (`S`, `N` or `B`) stores it."""
     return {kind: text.encode() if kind == "B" else text}
 
 
 def key_digest(*values: object) -> str:
-    """A short hash of key values, for logs and messages: never the values themselves."""
+    """Return a short hash of key values, for logs and messages, which must not show the values."""
     hashed = hashlib.blake2b(digest_size=8)
     for value in values:
         part = value if isinstance(value, bytes) else str(value).encode()
@@ -166,7 +166,7 @@ def _encode_set(members: AbstractSet[Any], path: str) -> AttributeValue:
     kind = kinds.pop()
     if kinds or kind not in ("S", "N", "B"):
         raise ValueError(f"{path}: a set holds only strings, only numbers or only binary values")
-    # Sorted, so that equal sets are equal on the wire.
+    # Sorted, so that equal sets have equal wire forms.
     return {f"{kind}S": sorted(member[kind] for member in encoded)}
 
 

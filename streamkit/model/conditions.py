@@ -1,9 +1,9 @@
 """Conditions on items: boto3's `Attr` builder, plus `absent` and `present`.
 
 `Attr` names *attributes of the table* (an entity's alias where it has one), not Python fields. This
-is the only module that knows boto3's classes; the rest asks `compile_condition` for an expression.
-boto3 ships no types, so the few that a condition needs are declared here: what users write is
-checked without another package.
+is the only module that knows boto3's classes; other modules ask `compile_condition` for an
+expression. boto3 ships no types, so the few that a condition needs are declared here: type checkers
+need no other package to check users' code.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -93,7 +93,7 @@ present = Existence.PRESENT
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AnyOf:
-    """One of several conditions holds."""
+    """A condition that holds if one of several does."""
 
     conditions: "tuple[Condition, ...]"
 
@@ -102,17 +102,17 @@ Condition = ConditionBase | Existence | AnyOf
 
 
 _PATHS = {".": "\ufdd0", "[": "\ufdd1", "]": "\ufdd2"}
-"""What means a path in a condition, and characters that stand for no text in its place."""
+"""Characters that mean a path in a condition, and the replacements, which occur in no text."""
 _HIDDEN, _SHOWN = str.maketrans(_PATHS), str.maketrans({v: k for k, v in _PATHS.items()})
 
 
 def attribute(name: str) -> Attr:
-    """Return `Attr` of an attribute of the item itself: to `Attr`, `a.b` is an attribute of `a`."""
+    """Return `Attr` of an item's own attribute; plain `Attr("a.b")` means `b` inside `a`."""
     return Attr(name.translate(_HIDDEN))
 
 
 def as_it_was(names: Iterable[str], image: Mapping[str, Any]) -> list[ConditionBase]:
-    """Return the conditions that attributes still have the values of an image, or are not there."""
+    """Return the conditions that attributes still have an image's values, or are still missing."""
     return [
         attribute(name).eq(image[name]) if name in image else attribute(name).not_exists()
         for name in names
@@ -120,12 +120,12 @@ def as_it_was(names: Iterable[str], image: Mapping[str, Any]) -> list[ConditionB
 
 
 def any_of(*conditions: Condition) -> AnyOf:
-    """Return the condition that one of several holds; `absent` and `present` may be among them."""
+    """Return the condition that one of several holds; they may include `absent` and `present`."""
     return AnyOf(conditions)
 
 
 class _Every(ConditionBase):
-    """All of many conditions hold: with `&` each one adds a pair of brackets and goes deeper."""
+    """A condition that holds if all of many do; with `&`, each would nest one level deeper."""
 
     expression_operator = "AND"
 
@@ -146,7 +146,7 @@ def _concrete(condition: Condition, pk_name: str) -> ConditionBase:
 
 
 def all_of(conditions: list[Condition], pk_name: str) -> ConditionBase:
-    """Join conditions with AND, each once; `pk_name` is what `absent` and `present` look at."""
+    """Join conditions with AND, each once; `absent` and `present` look at the key `pk_name`."""
     if len(conditions) == 1:
         return _concrete(conditions[0], pk_name)
     different = {identity(condition): condition for condition in conditions}
@@ -155,9 +155,9 @@ def all_of(conditions: list[Condition], pk_name: str) -> ConditionBase:
 
 
 def identity(condition: object) -> Hashable:
-    """Return something that is equal only for conditions that say the same.
+    """Return a value that is equal only for conditions with the same meaning.
 
-    Comparing the conditions themselves will not do: to Python, `True` is equal to 1.
+    The conditions themselves cannot be compared: to Python, `True` is equal to 1.
     """
     if isinstance(condition, ConditionBase):
         expression = condition.get_expression()
@@ -170,7 +170,7 @@ def identity(condition: object) -> Hashable:
 
 
 def check_condition(condition: object) -> None:
-    """Find out that a condition cannot be sent while it is still its handler's failure.
+    """Check that a condition can be sent, while an error still counts as its handler's failure.
 
     Raises:
         TypeError: it is not a condition, as `Attr("n") == 3` is not.

@@ -1,7 +1,7 @@
 """Where something was declared: the name and the line that errors point at.
 
-Entities, indexes, handlers and apps are declared at import and checked at start; when a check
-fails, the message names the declaration as `BrandLikes (deals.py:41)`, so that nobody has to
+Entities, indexes, handlers and apps are declared at import and checked at start. When a check
+fails, the message names the declaration as `BrandLikes (deals.py:41)`, so that people need not
 search for it. The line is the user's: frames of streamkit and pydantic are skipped.
 """
 
@@ -25,7 +25,7 @@ class Declaration:
 
     @classmethod
     def here(cls, name: str) -> Self:
-        """The line of the nearest caller outside streamkit and pydantic."""
+        """Return the line of the nearest caller outside streamkit and pydantic."""
         frame = inspect.currentframe()
         while frame is not None:
             package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -36,7 +36,7 @@ class Declaration:
 
     @classmethod
     def of(cls, declared: Callable[..., Any] | type[Any]) -> Self:
-        """Where a function or a class was written; decorators that wrap it are looked through."""
+        """Return where a function or a class was written, without the decorators that wrap it."""
         unwrapped = inspect.unwrap(declared)
         name = str(getattr(unwrapped, "__qualname__", unwrapped)).rpartition("<locals>.")[2]
         code = getattr(unwrapped, "__code__", None)

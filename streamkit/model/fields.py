@@ -1,8 +1,8 @@
 """An entity's fields as pydantic compiled them, each usable without the whole model.
 
 Keys, partial updates and partial decodes validate some fields of an entity, by the fields' own
-types and validators. This module takes a model's core schema apart once, and is the only place
-that knows how pydantic nests it.
+types and validators. This module takes a model's core schema apart once, and is the only place that
+knows how pydantic nests it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,9 +19,9 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredAs:
-    """In an annotation: the type (`S`, `N`, …) of the attribute value that the field is kept in.
+    """In an annotation: the type (`S`, `N`, …) of the attribute value that stores the field.
 
-    Only decoding speed depends on it, where the Python type would suggest another.
+    It only affects decoding speed, where the Python type would suggest another attribute type.
     """
 
     kind: str
@@ -31,9 +31,9 @@ class StoredAs:
 class CompiledModel:
     """The parts of a model's core schema.
 
-    `outer` and `inner` are the validators of the whole model: those around it, which see and
-    give instances, and those between it and its fields, which see its input. `definitions` are
-    the schemas that others refer to by name.
+    `outer` and `inner` are the validators of the whole model: those around it, which see and return
+    instances, and those between it and its fields, which see its input. `definitions` are schemas
+    that other schemas refer to by name.
     """
 
     outer: tuple[Schema, ...]
@@ -44,7 +44,7 @@ class CompiledModel:
 
     @classmethod
     def of(cls, model: type[BaseModel]) -> Self | None:
-        """The parts of `model`, or `None` where the schema has a shape we do not know."""
+        """Return the parts of `model`, or `None` if its schema has an unknown shape."""
         if not model.__pydantic_complete__:
             model.model_rebuild()
         schema: Any = model.__pydantic_core_schema__
@@ -72,27 +72,27 @@ class CompiledModel:
 
     @property
     def has_whole_validators(self) -> bool:
-        """Whether a validator, initialiser or hook sees more than one field."""
+        """Return whether a validator, initialiser or hook sees more than one field."""
         return bool(self.outer or self.inner or self.model.get("post_init") or self.has_init)
 
     @property
     def has_init(self) -> bool:
-        """Whether the class has an `__init__` of its own."""
+        """Return whether the class has its own `__init__`."""
         return bool(self.model.get("custom_init"))
 
     @property
     def needs_all_attributes(self) -> bool:
-        """Whether validation looks at, or keeps, attributes that are not fields."""
+        """Return whether validation looks at, or keeps, attributes that are not fields."""
         extra = self.model.get("config", {}).get("extra_fields_behavior", "ignore")
         sees_input = any(schema["type"] != "function-after" for schema in self.outer)
         return bool(sees_input or self.inner or self.has_init or extra != "ignore")
 
     def is_independent(self, name: str) -> bool:
-        """Whether a field is validated alike with and without the others."""
+        """Return whether a field's validation does not depend on other fields."""
         return not _looks_around(self.fields[name]["schema"])
 
     def validator(self, schema: Schema) -> SchemaValidator:
-        """A validator of a part of the model, with the model's own settings."""
+        """Return a validator of a part of the model, with the model's own settings."""
         whole: Any = schema
         if self.definitions:
             whole = core_schema.definitions_schema(whole, list(self.definitions))
@@ -102,7 +102,7 @@ class CompiledModel:
 def validate_fields(
     entity: type[BaseModel], values: Mapping[str, Any], *, where: str
 ) -> dict[str, Any]:
-    """The values of some fields, by field name, as the fields' own types make them.
+    """Validate some fields by their own types; return their values by field name.
 
     Raises:
         ValueError: values do not fit; names the fields, never the values.
@@ -115,8 +115,8 @@ def validate_fields(
 
 
 def dump_fields(entity: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of some fields as the fields' serializers store them, by field name."""
-    # An instance of these fields alone: `model_construct` would make up the others' defaults.
+    """Return the values of some fields as their serializers store them, by field name."""
+    # An instance of these fields alone: `model_construct` would add the other fields' defaults.
     partial = entity.__new__(entity)
     for name, value in (
         ("__dict__", dict(values)),
@@ -129,9 +129,9 @@ def dump_fields(entity: type[BaseModel], values: Mapping[str, Any]) -> dict[str,
 
 
 def problems(error: ValidationError) -> str:
-    """What does not fit, as `2 fields do not fit: price (decimal_parsing), …`: no values.
+    """Return which fields do not fit, as `2 fields do not fit: price (decimal_parsing), …`.
 
-    A deeper path is left out, because the keys of a map are data.
+    The text has no values, and no deeper paths, because the keys of a map are data.
     """
     found = dict.fromkeys(
         f"{line['loc'][0] if line['loc'] else 'the whole'} ({line['type']})"
@@ -144,9 +144,9 @@ def problems(error: ValidationError) -> str:
 def attribute_reader(
     compiled: CompiledModel, names: Iterable[str]
 ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """From plain values by attribute name to some fields' values by field name.
+    """Return a function from plain values by attribute name to some fields' values by field name.
 
-    A field that is absent has its default, if it has one; else validation fails.
+    An absent field gets its default, if it has one; otherwise validation fails.
     """
     return _reader(compiled, {name: compiled.fields[name] for name in names})
 
@@ -167,7 +167,7 @@ def _partial_reader(
 def _reader(
     compiled: CompiledModel, fields: Mapping[str, Schema]
 ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    # Not as a typed dict, which looks names and aliases up in ways of its own.
+    # Not as a typed dict, which looks names and aliases up differently.
     validate = compiled.validator({"type": "model-fields", "fields": dict(fields)}).validate_python
 
     def read(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,11 +185,11 @@ def _inside(schema: Schema, definitions: tuple[Schema, ...]) -> Schema | None:
 
 
 def _looks_around(schema: Any) -> bool:
-    """Whether a schema holds a function that is given the other fields' values."""
+    """Return whether a schema contains a function that receives the other fields' values."""
     if isinstance(schema, Mapping):
         if schema.get("type") == "with-info" or schema.get("default_factory_takes_data"):
             return True
-        # A model inside has its own fields around its validators.
+        # The validators of a nested model see that model's fields, not these.
         if schema.get("type") in ("model", "dataclass", "typed-dict"):
             return False
         return any(_looks_around(part) for part in schema.values())

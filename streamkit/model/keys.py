@@ -1,7 +1,7 @@
 """Keys, indexes and queries as values: what an entity's templates build.
 
-They are frozen, know their entity for the type checker, and hold key *strings*; the names and
-types of the attributes come from a `TableSchema` only when something goes to the wire.
+They are frozen, know their entity for the type checker, and hold key *strings*. The names and types
+of the attributes come from a `TableSchema` only when a request is made.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,12 +23,12 @@ E_co = TypeVar("E_co", bound="Entity", covariant=True)
 
 
 StoredKey = tuple[str, str | None, tuple[str, ...]]
-"""The key that an item was read with, and the fields that the item has nowhere else."""
+"""The key that an item was read with, and the fields that only the key holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key(Generic[E_co]):
-    """The primary key of one item, and what entity it is of; of a spread group, of one part.
+    """The primary key of one item and its entity; for a spread group, the key of one part.
 
     `fields` are what the key says of its item. Those that are `unstored` have no attribute in the
     item that the key was read from, and an update writes none.
@@ -42,11 +42,11 @@ class Key(Generic[E_co]):
     unstored: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __hash__(self) -> int:
-        """Hash what nearly always differs: keys are looked up all the time."""
+        """Hash only what nearly always differs, because keys are looked up all the time."""
         return hash((self.pk, self.sk, self.part))
 
     def wire(self, schema: TableSchema) -> dict[str, AttributeValue]:
-        """The key attributes as requests take them.
+        """Return the key attributes as requests take them.
 
         Raises:
             ValueError: the table has a sort key and this key does not.
@@ -54,13 +54,13 @@ class Key(Generic[E_co]):
         return wire_key(schema, self.entity, self.pk, self.sk, suffix(self.part))
 
     def parts(self) -> "tuple[Self, ...]":
-        """The keys of all parts of the group; of an entity that is not spread, this one."""
+        """Return the keys of all parts of the group; for an entity that is not spread, this key."""
         spread = self.entity.__parts__
         return tuple(replace(self, part=n) for n in range(spread.count)) if spread else (self,)
 
     def field_attributes(self, schema: TableSchema) -> Mapping[str, AttributeValue]:
-        """What the key itself says of its item: the fields in it, and the type."""
-        # What is stored as the key itself is there already, and no update may set it.
+        """Return the attributes that the key determines: its fields, and the type."""
+        # A field that is stored as the key itself exists already, and no update may set it.
         stored = self.entity.model_fields
         fields = {
             name: value
@@ -76,7 +76,7 @@ class Key(Generic[E_co]):
 
     @property
     def digest(self) -> str:
-        """A short hash for logs: equal for equal keys, and says nothing about them."""
+        """Return a short hash for logs: equal for equal keys, without revealing them."""
         ending = suffix(self.part)
         if self.sk is None:
             return key_digest(self.pk + ending)
@@ -86,7 +86,7 @@ class Key(Generic[E_co]):
 def wire_key(
     schema: TableSchema, entity: type[Any], pk: str, sk: str | None, ending: str = ""
 ) -> dict[str, AttributeValue]:
-    """The key attributes of an item, of which `ending` says which part of its group it is.
+    """Return the key attributes of an item; `ending` is the suffix of its part of the group.
 
     Raises:
         ValueError: the table has a sort key and the item does not.
@@ -105,9 +105,9 @@ def wire_key(
 class Index:
     """A secondary index that an entity's items appear in.
 
-    Declared on the entity as `by_day: ClassVar = Index("GSI1", pk="DEALS#{day}")`. With `when`,
-    an item for which it is false has none of the index's attributes (a sparse index). The names
-    of the attributes are looked up by the index's name unless they are given.
+    Declared on the entity as `by_day: ClassVar = Index("GSI1", pk="DEALS#{day}")`. With `when`, an
+    item for which it is false has none of the index's attributes (a sparse index). The names of the
+    attributes are looked up by the index's name unless they are given.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Index:
             object.__setattr__(self, attribute, value)
 
     def attributes(self, item: "Entity", schema: TableSchema) -> dict[str, AttributeValue]:
-        """The index's key attributes for an item; none when the index is sparse and it is out."""
+        """Return the index's key attributes for an item; none if `when` is false for it."""
         if self.when is not None and not self.when(item):
             return {}
         (pk_name, pk_type), sort = self.key_attributes(schema)
@@ -152,7 +152,7 @@ class Index:
         return attributes
 
     def key_attributes(self, schema: TableSchema) -> tuple[tuple[str, str], tuple[str, str] | None]:
-        """Name and type of the index's partition key, and of its sort key if it has one.
+        """Return name and type of the index's partition key, and of its sort key if it has one.
 
         Raises:
             DeclarationError: the table does not have this index, or not with these keys.
@@ -182,8 +182,8 @@ class Scan(Generic[E_co]):
 class Query(Generic[E_co]):
     """Items of one entity under one partition key, of the table or of an index.
 
-    The sort key is bounded by `sk_prefix`, or by `lower` and `upper` (both inclusive, either
-    open), or not at all. Nothing is read until a `Table` is given it.
+    The sort key is bounded by `sk_prefix`, or by `lower` and `upper` (both inclusive, either may be
+    None), or not at all. Nothing is read until a `Table` receives the query.
     """
 
     entity: type[E_co]
@@ -197,11 +197,11 @@ class Query(Generic[E_co]):
     next_field: Placeholder | None = field(default=None, repr=False)
 
     def reverse(self) -> Self:
-        """The same items, last sort key first."""
+        """Return the query with the same items, last sort key first."""
         return replace(self, descending=not self.descending)
 
     def limit(self, count: int) -> Self:
-        """At most `count` items.
+        """Return the query limited to `count` items.
 
         Raises:
             ValueError: `count` is not positive.
@@ -211,10 +211,10 @@ class Query(Generic[E_co]):
         return replace(self, maximum=count)
 
     def between(self, low: Any = None, high: Any = None) -> Self:
-        """Only items whose next sort-key field lies between the two; `None` leaves a side open.
+        """Return the query bounded in its next sort-key field; `None` leaves a side open.
 
         The field is the first of the sort key's template that the query was not given. Both ends
-        are inclusive: the later one takes in everything that begins with it.
+        are inclusive: the upper one includes every key that begins with it.
 
         Raises:
             ValueError: every sort-key field is given already, or a bound does not fit the field.

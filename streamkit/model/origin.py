@@ -1,12 +1,13 @@
-"""Origins: who wrote an item, as a mark that the item carries. Pure.
+"""Origins: what wrote an item, as a mark that the item carries. Pure.
 
-An effect on an entity that a handler of the app listens to leaves a mark attribute in the item:
-where it comes from, how many handlers it has passed through, which handler wrote it, and a part
-that is the write's own. In: the images of a record. Out: what wrote the item. The mark counts only
-if it differs between the two images: an update by the application leaves it as it is, a put takes
-it away, and both are the application's. A deletion leaves nothing that could carry a mark.
+An effect on an entity that a handler of the app listens to leaves a mark attribute in the item. It
+says where the write comes from, how many handlers it has passed through, and which handler wrote
+it, and has a part that is unique to the write. In: the images of a record. Out: what wrote the
+item. The mark counts only if it differs between the two images: an update by the application leaves
+it as it is, a put removes it, and both are the application's writes. A deletion leaves no image
+that could carry a mark.
 
-A write that changes nothing but the mark is no change, as it would be none without it.
+A write that changes nothing but the mark is no change: without marks it would be none.
 """
 
 from dataclasses import dataclass
@@ -20,15 +21,15 @@ from streamkit.model.copies import COPY
 from streamkit.observe.traces import valid_parent
 
 MARK: Final = "_sk_by"
-"""The attribute that carries the mark."""
+"""The attribute that carries the origin."""
 
 Origin = Literal["application", "handler", "migration"]
-"""Who made a change: the application, a handler's effect, or a migration of this app."""
+"""The writer of a change: the application, a handler's effect, or a migration of this app."""
 
 _DIGITS = 6
-"""Of hops; the limit ends loops long before."""
+"""The most digits of the hop count; the limit on hops ends loops long before."""
 _TRACE = "|"
-"""Before the trace, at the end of a mark."""
+"""Separates the trace at the end of a mark."""
 _NAME = MARK.encode()
 _DELETION = "delete-"
 _ORIGINS: frozenset[str] = frozenset(get_args(Origin))
@@ -36,7 +37,7 @@ _ORIGINS: frozenset[str] = frozenset(get_args(Origin))
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a mark says: `hops` counts the handlers since a write of the application.
+    """The content of an origin mark; `hops` counts the handlers since a write of the application.
 
     `trace` is the `traceparent` of the handler's run that wrote, if it was traced.
     """
@@ -67,16 +68,16 @@ _parse_whole = msgspec.json.Decoder(dict[str, dict[str, Any]]).decode
 
 
 def read_mark(old: Raw | None, new: Raw | None) -> Mark | None:
-    """Say who made a change, from its images; None if it changed nothing but the mark.
+    """Return what made a change, from its images; None if it changed nothing but the mark.
 
-    Without a new image it is the application, unless a migration has announced it.
+    Without a new image it is the application, unless a migration has announced the deletion.
     """
     mark = _mark_of(old, new)
     return None if mark is not UNMARKED and _only_marked(old, new) else mark
 
 
 def deletion(unique: str) -> str:
-    """Return the part of a mark that says that the item will be deleted by who leaves it."""
+    """Return the part of a mark which says that its writer will delete the item."""
     return _DELETION + unique
 
 
@@ -119,7 +120,7 @@ def _only_marked(old: Raw | None, new: Raw | None) -> bool:
 
 
 def _without_marks(image: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Leave out what streamkit says of an item, but that it is a copy."""
+    """Leave out streamkit's own attributes, except the one that marks a copy."""
     return {n: v for n, v in image.items() if n == COPY or not n.startswith("_sk_")}
 
 

@@ -1,9 +1,9 @@
 """Parts: a group whose contributions are spread over several items, and read as one. Pure.
 
-Part 0 is the item with the group's own key; the others have a suffix at their sort key, or at
-their partition key where the table has no sort key. Each shard's commits add to one part alone,
-so that those of different shards do not meet. `merge` makes one item of the parts that exist:
-the sum of what adds up, and anything else from the first that has it.
+Part 0 is the item with the group's own key. The other parts have a suffix at their sort key, or at
+their partition key where the table has no sort key. Each shard's commits add to one part alone, so
+that commits of different shards do not conflict. `merge` makes one item of the parts that exist:
+the sum of the attributes that add up, and any other attribute from the first part that has it.
 
 In: items in wire form. On failure: a sum of more than 38 digits raises `ArithmeticError`.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from streamkit.model.codec import NUMBERS, encode
 
 PARTS_MAX = 64
-"""Parts of one group: all are read at once, and deleted in one transaction."""
+"""The most parts of one group: all are read at once, and deleted in one transaction."""
 _MARK = "#_sk~"
 _LENGTH = len(_MARK) + 2
 
@@ -26,13 +26,13 @@ Wire = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How an entity's items are spread: over how many, and which attributes add up."""
+    """How an entity's items are spread: over how many parts, and which attributes add up."""
 
     count: int
     sums: Callable[[str], bool]
 
     def merge(self, items: Sequence[Mapping[str, Wire]]) -> dict[str, Wire]:
-        """Return one item for the parts of one group, of which there is at least one."""
+        """Merge the parts of one group, at least one, into one item."""
         whole: dict[str, Wire] = {}
         for item in items:
             for name, value in item.items():
@@ -46,7 +46,7 @@ class Parts:
 
 
 def part_of_shard(shard_id: str, count: int) -> int:
-    """Choose the part that a shard's contributions go to; stable over processes."""
+    """Return the part for a shard's contributions; it is the same in every process."""
     if count == 1:
         return 0
     digest = blake2b(shard_id.encode(), digest_size=8).digest()
@@ -54,7 +54,7 @@ def part_of_shard(shard_id: str, count: int) -> int:
 
 
 def suffix(part: int) -> str:
-    """Return what the key of a part ends with."""
+    """Return the suffix of a part's key."""
     return f"{_MARK}{part:02d}" if part else ""
 
 
@@ -63,10 +63,10 @@ LAST_SUFFIX = f"{_MARK}~"
 
 
 def without_suffix(text: str) -> str:
-    """Return the group's key of a part's, and any other key as it is."""
+    """Return the group's key for a part's key, and any other key as it is."""
     return text[:-_LENGTH] if is_part(text) else text
 
 
 def is_part(text: str) -> bool:
-    """Say whether a key value is that of a part other than 0."""
+    """Return whether a key value is that of a part other than 0."""
     return text[-_LENGTH:-2] == _MARK and text[-2:].isdecimal()

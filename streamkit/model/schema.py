@@ -1,7 +1,7 @@
-"""A table as `DescribeTable` tells it: key attributes, indexes, stream; pure data.
+"""A table's schema, from `DescribeTable`: key attributes, indexes, stream; pure data.
 
-Entities name indexes, not attributes, so that one declaration serves tables whose key attributes
-are called differently; this is where the names come from.
+Entities name indexes, not attributes, so that one declaration serves tables with differently named
+key attributes; the attribute names come from here.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class IndexSchema:
 class TableSchema:
     """A table's key attributes, indexes, TTL and type attributes, and its stream.
 
-    Two are equal only if they are the same, so that results can be remembered by schema.
+    Two schemas are equal only if they are the same object, so that results can be cached by schema.
     """
 
     name: str
@@ -86,12 +86,12 @@ class TableSchema:
 
     @property
     def key_attributes(self) -> frozenset[str]:
-        """The names of the primary key's attributes."""
+        """Return the names of the primary key's attributes."""
         return frozenset({self.pk} if self.sk is None else {self.pk, self.sk})
 
     @property
     def reserved_attributes(self) -> frozenset[str]:
-        """Attributes that streamkit writes: keys, index keys and the type attribute."""
+        """Return the attributes that streamkit writes: keys, index keys and the type attribute."""
         names = {self.pk, self.sk, self.type_attribute}
         for index in self.indexes.values():
             names |= {index.pk, index.sk}

@@ -1,16 +1,16 @@
-"""Sizes: about how many bytes wire values take, from above. Pure."""
+"""Sizes: an upper estimate of the bytes that wire values take. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def attributes_size(attributes: Mapping[str, dict[str, Any]]) -> int:
-    """Estimate the bytes of attributes by name."""
+    """Return an upper estimate of the bytes of attributes by name."""
     total = 3
     for name, attribute in attributes.items():
         for kind in attribute:
             value = attribute[kind]
-            if type(value) is str and value.isascii():  # as nearly everything is
+            if type(value) is str and value.isascii():  # the commonest case
                 total += len(name) + len(value) + 4
             else:
                 total += len(name) + _size(attribute)

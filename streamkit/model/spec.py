@@ -1,7 +1,7 @@
 """What an entity's class statement declares, read and checked when the class is made.
 
-Everything here runs once for a class and raises `DeclarationError`s that name it and its line,
-so that no template, alias or keyword turns out wrong at the first event.
+Everything here runs once for a class and raises `DeclarationError`s that name it and its line, so
+that a wrong template, alias or keyword is found before the first change.
 """
 
 import types
@@ -37,12 +37,12 @@ _DATES: tuple[Any, ...] = (
     PastDate,
     PastDatetime,
 )
-"""Pydantic's own are not subclasses of the dates that they stand for."""
+"""Pydantic's own date types are not subclasses of the dates that they stand for."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntitySpec:
-    """What an entity's class keywords and indexes declare."""
+    """The declarations in an entity's class keywords and indexes."""
 
     declaration: Declaration
     pk: KeyTemplate
@@ -53,7 +53,7 @@ class EntitySpec:
     key_fields: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Note which fields the key is built from: every key that is made is held against them."""
+        """Collect the fields that the key is built from; every new key is checked with them."""
         names = dict.fromkeys(self.pk.fields + (self.sk.fields if self.sk else ()))
         object.__setattr__(self, "key_names", tuple(names))
         object.__setattr__(self, "key_fields", frozenset(names))
@@ -68,7 +68,7 @@ def read_spec(
     sk: str | None,
     type_name: str | None,
 ) -> EntitySpec | None:
-    """What a class declares by its keywords and indexes, or inherits; `None` for an abstract base.
+    """Return what a class declares or inherits by keywords and indexes; `None` if it is abstract.
 
     Raises:
         DeclarationError: keywords do not go together, or a template cannot be read.
@@ -98,7 +98,7 @@ def read_spec(
 def check_fields(
     entity: type[BaseModel], declaration: Declaration, spec: EntitySpec | None
 ) -> None:
-    """Check what templates and aliases say of the model's fields.
+    """Check that templates and aliases fit the model's fields.
 
     Raises:
         DeclarationError: a template uses a field that does not exist or cannot be in a key, or a
@@ -154,10 +154,10 @@ def _check_aliases(entity: type[BaseModel], declaration: Declaration) -> None:
 
 
 def let_absent_be_empty(entity: type[BaseModel]) -> None:
-    """Give required fields that can be `None`, or an empty set, that as their default.
+    """Give required fields that can be `None`, or an empty set, that value as their default.
 
-    Neither is stored at the top level of an item, so that a field without the default could be
-    written but not be read again.
+    Neither is stored at the top level of an item, so a field without the default could be written
+    but not read again.
     """
     changed = False
     for info in entity.model_fields.values():

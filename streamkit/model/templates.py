@@ -1,9 +1,10 @@
 """Key templates: text such as `ORDER#{order_id}` that builds a key from an entity's fields.
 
-A template only ever builds keys; no data is parsed out of them. What a template promises: equal
-field values give equal keys, different values give different keys (a value that holds the literal
-which ends it is refused), and formats such as `{number:08d}`, `{day:%Y-%m-%d}` or the descending
-`{number:desc08d}` sort as the values do. Mistakes in the text are found when it is declared.
+A template only builds keys; `relations.unbuilding` reads fields back. A template promises that
+equal field values give equal keys, and different values give different keys (a value that contains
+the literal which ends it is refused). Formats such as `{number:08d}`, `{day:%Y-%m-%d}` or the
+descending `{number:desc08d}` sort as the values do. Mistakes in the text are found when it is
+declared.
 """
 
 import re
@@ -22,7 +23,7 @@ from streamkit.model.declaration import Declaration
 
 _NUMBER_FORMAT = re.compile(r"(?P<descending>desc)?0?(?P<width>\d*)d")
 
-# Their text cannot be mistaken for another value's, whatever literal follows.
+# Texts of these types have a fixed length, so any literal may follow them.
 _FIXED_LENGTH = (date, UUID)
 
 # Sorts after every key: DynamoDB compares strings by their UTF-8 bytes.
@@ -39,27 +40,27 @@ class Placeholder:
 
     @property
     def is_temporal(self) -> bool:
-        """Whether the format is one of dates."""
+        """Return whether the format is one of dates."""
         return "%" in self.spec
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the format is one of numbers."""
+        """Return whether the format is one of numbers."""
         return bool(self.spec) and not self.is_temporal
 
     @property
     def is_descending(self) -> bool:
-        """Whether greater numbers sort first."""
+        """Return whether greater numbers sort first."""
         return self.is_numeric and self.spec.startswith("desc")
 
     def render(self, value: object, where: str, *, is_last: bool = True) -> str:
-        """The text of `value` in a key.
+        """Return the text of `value` in a key.
 
         Raises:
             ValueError: the value cannot be part of a key, or could be mistaken for another.
         """
         if is_last and type(value) is str and value and not self.spec:
-            return value  # nearly all keys end so
+            return value  # the commonest case
         if isinstance(value, Enum):
             value = value.value
         text = _RENDERERS[self._form](self, value)
@@ -124,26 +125,26 @@ class KeyTemplate:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields' names in the order they appear, each once."""
+        """Return the fields' names in the order they appear, each once."""
         return tuple(dict.fromkeys(placeholder.name for placeholder in self.placeholders))
 
     @property
     def literal_length(self) -> int:
-        """How many characters of it are literal: the measure of how specific it is."""
+        """Return the number of literal characters, the measure of how specific it is."""
         return len(self.prefix) + sum(len(p.literal) for p in self.placeholders)
 
     @property
     def shape(self) -> tuple[str, ...]:
-        """Its literals: templates of one shape match the same keys."""
+        """Return its literals: templates of one shape match the same keys."""
         return (self.prefix, *(placeholder.literal for placeholder in self.placeholders))
 
     @property
     def is_prefix_and_field(self) -> bool:
-        """Whether it is a literal and one field, the commonest form."""
+        """Return whether it is a literal and one field, the commonest form."""
         return len(self.placeholders) == 1 and not self.placeholders[0].literal
 
     def build(self, values: dict[str, Any] | object) -> str:
-        """The key of these field values (a mapping, or an object with the fields).
+        """Return the key of these field values (a mapping, or an object with the fields).
 
         Raises:
             ValueError: a field is missing, empty, or would make the key ambiguous.
@@ -156,7 +157,7 @@ class KeyTemplate:
         return f"{self.prefix}{only.render(value, self.owner)}{only.literal}"
 
     def build_prefix(self, values: dict[str, Any] | object, count: int) -> str:
-        """What all keys have in common whose first `count` placeholders have these values."""
+        """Return the common prefix of keys whose first `count` placeholders have these values."""
         value_of = values.get if isinstance(values, dict) else partial(getattr, values)
         parts = [self.prefix]
         last = self.placeholders[-1] if self.placeholders else None
@@ -168,7 +169,7 @@ class KeyTemplate:
         return "".join(parts)
 
     def matches(self, key: str) -> bool:
-        """Whether `key` has this template's shape: its literals, and something between them."""
+        """Return whether `key` has this template's shape: its literals, and text between them."""
         if not self.placeholders:
             return key == self.prefix
         position = len(self.prefix)

@@ -2,7 +2,7 @@
 
 `changed("status")`, `became("status", "SHIPPED")` and `crossed("stock", below=10)`, combined with
 `&`, `|` and `~`. Each knows the fields it looks at, so that only those are read. A missing image
-(the item did not exist before, or does not any more) holds no value of any field.
+(the item did not exist before, or does not any more) has no value of any field.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,12 +17,12 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 
 Values = Mapping[str, Any]
-"""The values of the fields that a condition looks at, by field name."""
+"""The values of a condition's fields, by field name."""
 
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """A condition on a change. `fields` are the fields that it looks at."""
+    """A condition on a change; `fields` are the fields that it looks at."""
 
     fields: tuple[str, ...]
     text: str
@@ -30,7 +30,7 @@ class When:
     _expected: tuple[tuple[str, Any], ...] = ()
 
     def holds(self, old: Values | None, new: Values | None) -> bool:
-        """Whether a change between these values meets the condition; `None` is no image."""
+        """Return whether a change between these values meets the condition; `None` is no image."""
         return self._holds(old, new)
 
     def check(self, entity: type[BaseModel], declaration: Declaration | None = None) -> None:
@@ -80,7 +80,7 @@ class When:
 
 
 def changed(*fields: str) -> When:
-    """Any of the fields differs between the images; with one image only, all of them do."""
+    """Hold if any of the fields differs between the images, or if there is only one image."""
     if not fields:
         raise DeclarationError(f"{Declaration.here('changed()')}: name the fields")
 
@@ -93,7 +93,7 @@ def changed(*fields: str) -> When:
 
 
 def became(field: str, value: Any) -> When:
-    """The field has the value now, and had another, or there was no item, before."""
+    """Hold if the field has the value now, and had another, or there was no item, before."""
     wanted = _plain(value)
 
     def is_so(values: Values | None) -> bool:
@@ -108,10 +108,10 @@ def became(field: str, value: Any) -> When:
 
 
 def crossed(field: str, *, below: Any = None, above: Any = None) -> When:
-    """The field is below (or above) the limit now, and was not, or there was no item, before.
+    """Hold if the field is past the limit now, and was not, or there was no item, before.
 
-    Takes numbers, or dates: whatever is ordered like the field. A field without a value is
-    neither below nor above.
+    `below` or `above` is a number, a date, or any value that is ordered like the field. A field
+    without a value is neither below nor above.
     """
     if (below is None) == (above is None):
         here = Declaration.here(f"crossed({field!r})")
@@ -132,7 +132,7 @@ def crossed(field: str, *, below: Any = None, above: Any = None) -> When:
 
 
 def checked(when: object) -> When:
-    """Return what a handler was given as `when=`.
+    """Return the value of `when=`, if it is a condition.
 
     Raises:
         DeclarationError: it is something else, such as a function.

@@ -1,10 +1,10 @@
-"""Cascades: which handlers another handler's effects wake, and whether that could go on for ever.
+"""Cascades: which handlers another handler's effects trigger, and whether that could be endless.
 
-In: the handlers of an app. Out: the entities whose items carry marks (`origin`), because a handler
-listens to what a handler may write; and the cycles of handlers that would feed each other. Pure.
+In: the handlers of an app. Out: the entities whose items carry an origin, because a handler listens
+to what a handler may write; and the cycles of handlers that would trigger each other. Pure.
 
-A `when=` breaks no cycle here: it says which changes, not that they become fewer. A handler that
-only deletes cannot cause an insert, and nothing causes an expiry at once.
+A `when=` breaks no cycle here: it selects changes, but does not make them fewer. A handler that
+only deletes cannot cause an insert, and no write causes an expiry at once.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,11 +16,11 @@ from streamkit.model.origin import Mark
 from streamkit.relations.writes import ANY_KIND
 
 Same = Callable[[type[Entity], type[Entity]], bool]
-"""Says whether an item of the one entity may be an item of the other."""
+"""Returns whether an item of the one entity may be an item of the other."""
 
 
 def same_items(*, typed: bool) -> Same:
-    """Return how entities are compared on a table; `typed` says that it has a type attribute.
+    """Return a comparison of entities on a table; `typed` says that it has a type attribute.
 
     Two views of one item have templates of one shape, or one is the other's subclass.
     """
@@ -44,11 +44,11 @@ def same_items(*, typed: bool) -> Same:
 
 @dataclass
 class Cascades:
-    """Knows the entities whose changes tell who made them.
+    """Knows the entities whose changes carry an origin.
 
     Args:
-        app: names the app in marks, so that those of two apps differ.
-        handlers: of the app.
+        app: names the app in origins, so that those of two apps differ.
+        handlers: the app's handlers.
         same: see `same_items`.
     """
 
@@ -58,7 +58,7 @@ class Cascades:
     _marked: dict[type[Entity], bool] = field(default_factory=dict)
 
     def marks(self, entity: type[Entity]) -> bool:
-        """Say whether effects on an entity's items leave a mark: a handler listens to them."""
+        """Return whether effects on an entity's items leave an origin: a handler listens."""
         known = self._marked.get(entity)
         if known is None:
             known = any(self.same(entity, handler.entity) for handler in self.handlers)
@@ -66,9 +66,9 @@ class Cascades:
         return known
 
     def fed(self) -> frozenset[type[Entity]]:
-        """Return the entities that handlers listen to and may write: their records are looked at.
+        """Return the entities that handlers listen to and may write: origins are read for them.
 
-        All of them, if a handler does not say what it writes.
+        These are all entities, if a handler does not say what it writes.
         """
         listened = {handler.entity for handler in self.handlers}
         if any(handler.writes is None for handler in self.handlers):
@@ -77,7 +77,7 @@ class Cascades:
         return frozenset(e for e in listened if any(self.same(e, other) for other in written))
 
     def mark(self, handler: str, position: str, hops: int, trace: str = "") -> str:
-        """Return what a handler's effects leave that a change of so many hops has led to.
+        """Return the origin text that a handler's effects leave, after a change with `hops` hops.
 
         `trace` is the `traceparent` of the handler's run, if it was traced.
         """
@@ -87,7 +87,7 @@ class Cascades:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """Handlers of which each feeds the next, and the last one the first."""
+    """Handlers of which each triggers the next, and the last one the first."""
 
     handlers: tuple[Handler, ...]
 
@@ -104,9 +104,9 @@ class Cycle:
 
 
 def cycles(handlers: Iterable[Handler], same: Same) -> list[Cycle]:
-    """Find cycles, the shortest through each handler that is on one; no two of the same handlers.
+    """Find cycles, the shortest through each handler that is on one; each set of handlers once.
 
-    Left out are handlers that say that they come to an end, and those in shadow mode.
+    Handlers that declare that they come to an end, and those in shadow mode, are left out.
     """
     live = [h for h in handlers if not (h.converges or h.cycle or h.shadow)]
     feeds = {id(one): [other for other in live if _feeds(one, other, same)] for one in live}
@@ -126,7 +126,7 @@ def _feeds(one: Handler, other: Handler, same: Same) -> bool:
 
 
 def _shortest(start: Handler, feeds: Mapping[int, Sequence[Handler]]) -> list[Handler] | None:
-    """Return the shortest way from a handler back to itself, without its end."""
+    """Return the shortest path from a handler back to itself, without its end."""
     paths = [[start]]
     seen: set[int] = set()
     while paths:

@@ -1,8 +1,8 @@
-"""Matching: which items are an entity's, told as routing tells them. Pure.
+"""Matching: which items belong to an entity, by the same rules as routing. Pure.
 
-In: an item in wire form. Out: whether it is one of an entity. The type attribute decides where
-there is one; else the key templates do, of which the most specific one counts. A part of a group
-that is spread over several items is of the group's entity.
+In: an item in wire form. Out: whether it belongs to an entity. The type attribute decides if there
+is one; otherwise the most specific key template that fits does. A part of a group that is spread
+over several items belongs to the group's entity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,8 +17,7 @@ from streamkit.model.schema import TableSchema
 class Matcher:
     """Tells the items of an entity from others as routing does: by type, else by key templates.
 
-    `others` are the entities that are known beside it: a key that fits several is of the most
-    specific one.
+    `others` are the other known entities: a key that fits several belongs to the most specific one.
     """
 
     def __init__(
@@ -31,7 +30,7 @@ class Matcher:
         self._nearer = [spec for spec in map(spec_of, others) if _literals(spec, schema) > mine]
 
     def matches(self, item: Mapping[str, Any]) -> bool:
-        """Say whether an item, in wire form, is one of the entity."""
+        """Return whether an item, in wire form, belongs to the entity."""
         schema, spec = self.schema, self._spec
         if schema.pk not in item:
             return False
@@ -47,7 +46,7 @@ class Matcher:
         return self._fits(spec, pk, sk) and not self._is_nearer(pk, sk)
 
     def is_anothers(self, item: Mapping[str, Any]) -> bool:
-        """Say whether an item's key is of an entity that is more specific; a type says more."""
+        """Return whether a more specific entity has the item's key; a type decides first."""
         schema = self.schema
         if schema.type_attribute is not None and schema.type_attribute in item:
             return False
@@ -70,7 +69,7 @@ class Matcher:
 
 
 def _literals(spec: EntitySpec, schema: TableSchema) -> tuple[int, bool]:
-    """Return how specific an entity's keys are, to be compared."""
+    """Return a measure of how specific an entity's keys are, for comparison."""
     if spec.sk is None or schema.sk is None:
         return spec.pk.literal_length, False
     same = spec.sk.text == spec.pk.text

@@ -1,9 +1,9 @@
-"""Overlaps: whether a key may be of two entities, and which of them it is then of. Pure.
+"""Overlaps: whether a key may belong to two entities, and to which of them then. Pure.
 
-Items without a type are told apart by the shape of their keys. Where every key of one entity is
-also one of the other's, as `ORDER#{order}#LINE#{line}` is of `ORDER#{order}`, it is of the more
-specific one. Where each has keys of its own and they share some, as `{a}#END` and `START#{b}` do,
-what is shared may be of either, and only counting literals decides.
+Items without a type are told apart by the shape of their keys. If every key of one entity is also
+one of the other's, as `ORDER#{order}#LINE#{line}` is of `ORDER#{order}`, it belongs to the more
+specific one. If each has keys of its own and they share some, as `{a}#END` and `START#{b}` do, a
+shared key may belong to either, and only counting literals decides.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,13 +13,13 @@ from streamkit.entity import Entity, spec_of
 from streamkit.model.templates import KeyTemplate
 
 _ANY = "\0"
-"""Stands for a value: no literal has it."""
+"""Stands for a value: no literal contains it."""
 
 
 def undecided(
     entities: Iterable[type[Entity]], *, has_sort_key: bool
 ) -> Iterator[tuple[type[Entity], type[Entity]]]:
-    """Yield the pairs of entities of which some keys could be of either."""
+    """Yield the pairs of entities that share keys which could belong to either."""
     for one, other in combinations(entities, 2):
         first, second = (_templates(entity, has_sort_key=has_sort_key) for entity in (one, other))
         if len(first) != len(second) or not all(map(_meet, first, second)):
@@ -31,7 +31,7 @@ def undecided(
 def most_specific(
     entities: Iterable[type[Entity]], *, has_sort_key: bool
 ) -> Iterator[type[Entity]]:
-    """Yield, of entities that a key may be of, those that none other is more specific than."""
+    """Yield those of the entities, all possible for a key, that no other is more specific than."""
     left = [(entity, _templates(entity, has_sort_key=has_sort_key)) for entity in entities]
     for place, (entity, mine) in enumerate(left):
         others = [(n, theirs) for n, (_, theirs) in enumerate(left) if len(theirs) == len(mine)]
@@ -54,12 +54,12 @@ def _templates(entity: type[Entity], *, has_sort_key: bool) -> list[KeyTemplate]
 
 
 def _includes(wide: KeyTemplate, narrow: KeyTemplate) -> bool:
-    """Say whether every key of the one template has the shape of the other, too."""
+    """Return whether every key of the one template has the shape of the other, too."""
     return wide.matches(_ANY.join(narrow.shape))
 
 
 def _meet(one: KeyTemplate, other: KeyTemplate) -> bool:
-    """Say whether a key may have both shapes: between its ends there is room for both middles."""
+    """Return whether a key may have both shapes: between its ends both middles have room."""
     if not one.placeholders or not other.placeholders:
         return _includes(one, other) or _includes(other, one)
     starts, ends = (one.shape[0], other.shape[0]), (one.shape[-1], other.shape[-1])

@@ -1,8 +1,8 @@
-"""Querying: what a `Query` is as a request, and which items it means. Pure.
+"""Querying: the request of a `Query`, and which items it means. Pure.
 
-In: a query and the table's schema. Out: the request, or whether an item's key lies where the query
-looks. A group that is spread over parts is where the key of the group is: `widened` looks for its
-parts, and `group_ref` names the group of one.
+In: a query and the table's schema. Out: the request, or whether an item's key is in the range of
+the query. A group that is spread over parts is at the group's key: `widened` also finds its parts,
+and `group_ref` returns the group of a part.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from streamkit.model.schema import TableSchema
 
 
 def query_request(query: Query[Any], schema: TableSchema) -> dict[str, Any]:
-    """Return the request of a query, but for its consistency.
+    """Return the request of a query, without its consistency.
 
     Raises:
         DeclarationError: the table does not have the query's index.
@@ -50,18 +50,18 @@ def query_request(query: Query[Any], schema: TableSchema) -> dict[str, Any]:
 
 
 def widened(query: Query[Any]) -> Query[Any]:
-    """Return a query that also finds the parts of the groups that are meant, and maybe others."""
+    """Return a query that also finds the parts of the groups in its range, and maybe others."""
     upper = None if query.upper is None else query.upper + LAST_SUFFIX
     return replace(query, upper=upper, maximum=None)
 
 
 def part_of(ref: ItemRef) -> bool:
-    """Say whether an item is a part of a group, other than its first."""
+    """Return whether an item is a part of a group, other than its first."""
     return is_part(str((ref.sk or ref.pk)[1]))
 
 
 def group_ref(ref: ItemRef) -> ItemRef:
-    """Return the key of the group of which an item may be a part."""
+    """Return the key of the group that an item may be a part of."""
     if not part_of(ref):
         return ref
     if ref.sk is None:
@@ -70,12 +70,12 @@ def group_ref(ref: ItemRef) -> ItemRef:
 
 
 def sort_value(ref: ItemRef) -> Any:
-    """Return what orders the items of one query on the table."""
+    """Return the value that orders the items of one query on the table."""
     return "" if ref.sk is None else _comparable(*ref.sk)
 
 
 def in_bounds(query: Query[Any], ref: ItemRef) -> bool:
-    """Say whether a sort key lies where the query looks; the partition key is not looked at."""
+    """Return whether a sort key is in the query's range; the partition key is not checked."""
     if ref.sk is None:
         return True
     kind, text = ref.sk

@@ -1,8 +1,8 @@
 """Tables: the schemas of the tables that one app reads and writes, as far as they are known.
 
-Its own and those that it names are described when a worker starts; another one when the first
-effect, or read, goes there. In: names. Out: schemas. On failure: a table that is missing, or may
-not be described, is a `ConfigurationError` of the change that needs it.
+The app's own table and those it names are described when a worker starts; another one when the
+first effect, or read, goes there. In: names. Out: schemas. On failure: a table that is missing, or
+may not be described, is a `ConfigurationError` of the change that needs it.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -15,9 +15,9 @@ Describe = Callable[[str], Awaitable[TableSchema]]
 
 
 class Tables(Mapping[str, TableSchema]):
-    """Schemas by table name; `own` is the app's table, `control` where its control items are.
+    """Schemas by table name; `own` is the app's table, `control` the one with its control items.
 
-    `entities` are those that the app knows: reads tell items apart by them.
+    `entities` are those that the app knows: reads use them to tell items apart.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Tables(Mapping[str, TableSchema]):
         """Return a table's schema; None names the app's own.
 
         Raises:
-            UnknownTable: it was not described yet; `learn` does.
+            UnknownTable: it was not described yet; `learn` does that.
         """
         if name is None:
             return self.own
@@ -56,7 +56,7 @@ class Tables(Mapping[str, TableSchema]):
         return schema
 
     async def learning(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Attempt something, again after each table that it turned out to need.
+        """Attempt something; describe each table that it turns out to need, and attempt it again.
 
         Raises:
             ConfigurationError: one of them is missing, or may not be described.
@@ -72,7 +72,7 @@ class Tables(Mapping[str, TableSchema]):
 
         Raises:
             ConfigurationError: it is missing, or may not be described.
-            UnknownTable: there is nobody to ask.
+            UnknownTable: there is no function to describe it.
         """
         if name in self._known:
             return

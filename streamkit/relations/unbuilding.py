@@ -1,12 +1,12 @@
-"""Unbuilding: the fields that a key was built from, read back from its text. Pure.
+"""Unbuilding: read the fields that a key was built from back from its text. Pure.
 
-A key is read back where its text can be split in one way only: the separators of the template do
-not occur in the values. Numbers, dates and UUIDs end by themselves, so that what follows them may
-hold anything. A field in partition and sort key helps to split both. What could be split in two
-ways is not read at all: a guess would count an item where it does not belong.
+A key is read back if its text can be split in one way only: the separators of the template do not
+occur in the values. Numbers, dates and UUIDs end by themselves, so the text after them may hold
+anything. A field in both partition and sort key helps to split both. A text that could be split in
+two ways is not read at all: a guess would count an item where it does not belong.
 
 In: an entity's templates and fields, and the texts of a key. Out: plain values as attributes would
-have them, by field name, of the fields that are clear.
+have them, by field name, of the fields that are unambiguous.
 """
 
 import re
@@ -34,7 +34,7 @@ from streamkit.model.fields import StoredAs
 from streamkit.model.templates import Placeholder
 
 _Convert = Callable[[str], Any]
-"""Makes a plain value of a text; raises `ValueError` or `KeyError` if no value has that text."""
+"""Makes a plain value from a text; raises `ValueError` or `KeyError` if no value has that text."""
 _Slot = tuple[str, str]
 """A field and its format: where both are the same, so is the text."""
 
@@ -45,7 +45,7 @@ _DIRECTIVES = {
     "j": r"\d{3}",
     "f": r"\d{6}",
 }
-"""The directives of `strftime` whose texts are of one length."""
+"""The directives of `strftime` with texts of fixed length."""
 
 _DATES: tuple[Any, ...] = (date, PastDate, FutureDate)
 _MOMENTS: tuple[Any, ...] = (datetime, AwareDatetime, NaiveDatetime, PastDatetime, FutureDatetime)
@@ -60,7 +60,7 @@ _UUID, _DATE = re.compile(r"[0-9A-Fa-f-]{36}"), re.compile(r"\d{4}-\d\d-\d\d")
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A placeholder: a pattern if its text ends by itself, and what makes a value of the text."""
+    """A placeholder: a pattern if its text ends by itself, and the function that reads a value."""
 
     slot: _Slot
     literal: str
@@ -70,20 +70,20 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """What stands between two values of unknown length: literals, and texts that end themselves."""
+    """The text between two values of unknown length: literals, and values that end themselves."""
 
     pieces: tuple[tuple[str | re.Pattern[str], _Slot | None], ...]
     literal: str | None
-    """All of it, if nothing in it has to be found out."""
+    """The whole text, if it has no values."""
 
     @classmethod
     def of(cls, pieces: Sequence[tuple[str | re.Pattern[str], _Slot | None]]) -> "_Chunk":
-        """Make a chunk of its pieces, with the fields whose texts are among them."""
+        """Make a chunk of its pieces, with the fields of their values."""
         texts = [piece for piece, _ in pieces if isinstance(piece, str)]
         return cls(tuple(pieces), "".join(texts) if len(texts) == len(pieces) else None)
 
     def match(self, text: str, start: int) -> tuple[int, dict[_Slot, str]] | None:
-        """Return where it ends that begins at `start`, and the texts found in it."""
+        """Return the end of the chunk that begins at `start`, and the texts found in it."""
         if self.literal is not None:
             fits = text.startswith(self.literal, start)
             return (start + len(self.literal), {}) if fits else None
@@ -105,8 +105,8 @@ class _Chunk:
 class Unbuilder:
     """Reads the fields of one entity's keys back.
 
-    `readable` are the fields that can be clear at all; a month says no day, and a text not whether
-    it was a number.
+    `readable` are the fields that can be unambiguous at all. A month does not give a day, and a
+    text does not say whether it was a number.
     """
 
     def __init__(self, entity: type[Entity], spec: EntitySpec) -> None:
@@ -139,12 +139,12 @@ class Unbuilder:
         if known is None and other is not None:
             known = self._given(self._pk, other).split(pk)
         found = (known or {}) | (other or {})
-        if known is None or other is None:  # what both templates hold, both keys have to say
+        if known is None or other is None:  # a field in both templates needs both keys
             found = {slot: text for slot, text in found.items() if slot not in self._shared}
         return self._converted(found)
 
     def _given(self, shape: "_Shape", known: Mapping[_Slot, str] | None) -> "_Shape":
-        """Return a shape in which what the other key says is literal."""
+        """Return a shape in which the texts known from the other key are literal."""
         if not known or not self._shared:
             return shape
         return _Shape.of(shape.prefix, shape.parts, known)
@@ -163,7 +163,7 @@ class Unbuilder:
 
 @lru_cache(maxsize=1024)
 def unbuilder(entity: type[Entity]) -> Unbuilder:
-    """Return what reads an entity's keys; made once, because tables make many decoders.
+    """Return the reader of an entity's keys; it is made once, because tables make many decoders.
 
     Raises:
         DeclarationError: the entity is an abstract base, without keys.
@@ -173,7 +173,7 @@ def unbuilder(entity: type[Entity]) -> Unbuilder:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A template taken apart: fields of unknown length, and the chunks around them."""
+    """A template in pieces: fields of unknown length, and the chunks around them."""
 
     prefix: str
     parts: tuple[_Part, ...]
@@ -185,7 +185,7 @@ class _Shape:
     def of(
         cls, prefix: str, parts: Sequence[_Part], known: Mapping[_Slot, str] | None = None
     ) -> "_Shape":
-        """Take a template apart; the texts that are `known` are literal."""
+        """Cut a template into pieces; the texts that are `known` are literal."""
         given = known or {}
         chunks: list[list[tuple[str | re.Pattern[str], _Slot | None]]] = [[(prefix, None)]]
         free: list[_Slot] = []
@@ -226,10 +226,10 @@ class _Shape:
 
 
 def _ends(chunks: Sequence[_Chunk], text: str, start: int, *, latest: bool) -> list[int] | None:
-    """Return where each chunk begins if all are taken as early, or as late, as they can be.
+    """Return where each chunk begins if all are taken as early, or as late, as possible.
 
-    Between two of them is a value, of at least one character. Every way to split lies between the
-    earliest and the latest, so that there is one way only where these are the same.
+    Between two chunks is a value of at least one character. Every way to split lies between the
+    earliest and the latest, so there is exactly one way only where these are the same.
     """
     places: list[int] = []
     low, high = start + 1, len(text)
@@ -274,7 +274,7 @@ def _part(placeholder: Placeholder, annotation: Any, metadata: Sequence[Any]) ->
 
 
 def _kind(annotation: Any, notes: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return the class of a field's values, and its notes; no class if it may be of several."""
+    """Return the class of a field's values, and its notes; None if several classes are possible."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
         return _kind(inner, (*notes, *more))
@@ -287,7 +287,7 @@ def _kind(annotation: Any, notes: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]
 def _reading(
     placeholder: Placeholder, kind: Any, notes: tuple[Any, ...]
 ) -> tuple[re.Pattern[str] | None, _Convert | None]:
-    """Return what the text of such a value looks like if it ends by itself, and its value."""
+    """Return the pattern of a value's text if it ends by itself, and the function that reads it."""
     if get_origin(kind) is Literal:
         return None, _one_of(get_args(kind))
     if kind is Any or not (isinstance(kind, type) or kind in _DATES + _MOMENTS):
@@ -320,7 +320,7 @@ def _one_of(values: Sequence[Any]) -> _Convert | None:
 
 
 def _formatted(placeholder: Placeholder, text: str) -> int:
-    """Return the number that a format made this text of."""
+    """Return the number that a format turned into this text."""
     value = int(text)
     if placeholder.is_descending:
         value = 10 ** len(text) - 1 - value
@@ -330,7 +330,7 @@ def _formatted(placeholder: Placeholder, text: str) -> int:
 
 
 def _strftime_pattern(spec: str) -> re.Pattern[str] | None:
-    """Return what such texts look like; None if they are not of one length."""
+    """Return the pattern of such texts; None if their length varies."""
     parts = re.split(r"%(.)", spec)
     if any(directive not in _DIRECTIVES for directive in parts[1::2]):
         return None
@@ -339,10 +339,10 @@ def _strftime_pattern(spec: str) -> re.Pattern[str] | None:
 
 
 def _temporal(spec: str, kind: Any, notes: Sequence[Any]) -> _Convert | None:
-    """Return what reads dates back; None if the format leaves out a part of them.
+    """Return a function that reads dates back; None if the format omits a part of them.
 
-    Of a moment the second is enough. One without a zone is in UTC where the field wants a zone, or
-    where the format says so with a Z.
+    For a moment the second is enough. A moment without a zone is in UTC if the field requires a
+    zone, or if the format says so with a Z.
     """
     is_moment = kind in _MOMENTS or (isinstance(kind, type) and issubclass(kind, datetime))
     for sample in _SAMPLES:
@@ -355,7 +355,7 @@ def _temporal(spec: str, kind: Any, notes: Sequence[Any]) -> _Convert | None:
     zoned = kind is AwareDatetime or any(isinstance(note, StoredAs) for note in notes)
 
     def convert(text: str) -> str:
-        moment = datetime.strptime(text, spec)  # noqa: DTZ007 - it may say nothing of a zone
+        moment = datetime.strptime(text, spec)  # noqa: DTZ007 - it may have no zone
         if moment.strftime(spec) != text:
             raise ValueError("not in this format")
         if not is_moment:

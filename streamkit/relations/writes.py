@@ -1,8 +1,8 @@
-"""Writes: which entities a handler may write, read from its signature and held against it. Pure.
+"""Writes: which entities a handler may write, by its signature, and a check of it. Pure.
 
-In: the annotation of what a handler returns, or what its declaration says in `writes=`. Out: the
-entities, and which kinds of change each effect can lead to; None if the signature does not say. A
-handler that returns an effect on another entity of its table fails, and the error names both.
+In: the annotation of a handler's result, or its declaration's `writes=`. Out: the entities, and
+which kinds of change each effect can lead to; None if the signature does not say. A handler that
+returns an effect on another entity of its table fails, and the error names both.
 """
 
 import types
@@ -30,7 +30,7 @@ from streamkit.handler import Handler
 from streamkit.model.declaration import Declaration
 
 ANY_KIND = frozenset({Kind.INSERTED, Kind.MODIFIED, Kind.REMOVED})
-"""What a write can lead to at once; an expiry comes of itself, later."""
+"""The kinds of change that a write can lead to at once; an expiry comes by itself, later."""
 
 _UPSERT = frozenset({Kind.INSERTED, Kind.MODIFIED})
 _CAUSES: Mapping[object, frozenset[Kind]] = {
@@ -57,7 +57,7 @@ class Writes:
 
 @dataclass(slots=True)
 class _Reading:
-    """An annotation being read; `vague` says that a part of it names no entity."""
+    """An annotation while it is read; `vague` says that a part of it names no entity."""
 
     found: dict[type[Entity], frozenset[Kind]] = field(default_factory=dict)
     vague: bool = False
@@ -105,10 +105,10 @@ def _is_collection(origin: Any) -> bool:
 
 
 def read_writes(annotation: Any) -> Writes:
-    """Read the annotation of what a handler returns.
+    """Read the annotation of a handler's result.
 
     Raises:
-        DeclarationError: it names what is no effect, such as an entity.
+        DeclarationError: it names something that is not an effect, such as an entity.
     """
     reading = _Reading()
     reading.read(annotation)
@@ -125,10 +125,10 @@ def named_entities(annotation: Any) -> Iterator[type[Entity]]:
 
 
 def declared_writes(writes: Iterable[type[Entity]], read: Writes, declared: Declaration) -> Writes:
-    """Let `writes=` say which entities; the annotation still says what happens to them.
+    """Return what `writes=` says about entities; the annotation still says what happens to them.
 
     Raises:
-        DeclarationError: something in it is no entity.
+        DeclarationError: something in it is not an entity.
     """
     for entity in writes:
         if not (isinstance(entity, type) and issubclass(entity, Entity)):
@@ -139,7 +139,7 @@ def declared_writes(writes: Iterable[type[Entity]], read: Writes, declared: Decl
 
 
 def entity_of(effect: Effect) -> type[Entity] | None:
-    """Say which entity an effect is on; None if it is on no item of an entity."""
+    """Return the entity that an effect is on; None if it is on no item of an entity."""
     if isinstance(effect, Put):
         return type(effect.entity)
     key = getattr(effect, "key", None)
@@ -148,7 +148,7 @@ def entity_of(effect: Effect) -> type[Entity] | None:
 
 
 def check_writes(handler: Handler, effects: Iterable[Effect], table: str) -> None:
-    """Hold effects on the app's table against what their handler may write.
+    """Check effects on the app's table against what their handler may write.
 
     Raises:
         UndeclaredWrite: one is on another entity.
