@@ -1,7 +1,7 @@
 """Test handlers on the real runtime, in virtual time: `Harness`, or the fixture `harness_of`.
 
-`trial` runs an app under traffic of yours, with crashes, splits and expiries, and compares the end
-with what it must come to; `recording` stands in for sinks.
+`trial` runs an app under your own traffic, with crashes, splits and expiries, and compares the
+final tables with what they must hold; `recording` replaces sinks by recorders.
 
 `inserted`, `modified`, `removed` and `expired` make changes for calling a handler directly.
 """

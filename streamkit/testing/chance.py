@@ -1,10 +1,10 @@
-"""Chance that repeats: within `repeatable`, everything random in the process follows one seed.
+"""Repeatable chance: within `repeatable`, everything random in the process follows one seed.
 
-The virtual loop and the engine have generators of their own. What is left is what libraries draw
-from: the module `random` (the SDK's pauses between retries) and generators that are made without
-a seed, UUIDs (the names of workers and of commits), and the names of host and process. The order
-of Python's sets of texts follows `PYTHONHASHSEED`; two processes repeat each other exactly only if
-it is the same in both.
+The virtual loop and the engine have generators of their own. The rest is what libraries use: the
+module `random` (the SDK's pauses between retries), generators that are made without a seed, UUIDs
+(the names of workers and of commits), and the names of host and process. The order of Python's sets
+of texts follows `PYTHONHASHSEED`; two processes repeat each other exactly only if it is the same in
+both.
 """
 
 import random
@@ -17,7 +17,7 @@ from unittest import mock
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Let chance follow a seed until the end of the block; afterwards all is as before."""
+    """Make all chance follow a seed until the end of the block; then restore it."""
     rng = random.Random(seed)
     state = random.getstate()
     random.seed(seed)
@@ -26,7 +26,7 @@ def repeatable(seed: int) -> Iterator[None]:
         return uuid.UUID(int=rng.getrandbits(128), version=4)
 
     class Seeded(random.Random):
-        """A generator that takes its seed from this block's if it is given none."""
+        """A generator that takes its seed from the block's generator if it is given none."""
 
         def __init__(self, seed: Any = None) -> None:
             super().__init__(rng.getrandbits(64) if seed is None else seed)

@@ -1,4 +1,4 @@
-"""Changes for tests that call a handler as the plain function it is.
+"""Changes for tests that call a handler as a plain function.
 
 assert shipped(modified(old, new)) == Put(Notice(order_id="7"))
 """
@@ -13,7 +13,7 @@ E = TypeVar("E", bound=Entity)
 
 
 def inserted(new: E) -> Inserted[E]:
-    """Make the change of an item that came to be."""
+    """Make the change of an item that was created."""
     return Inserted(old=None, new=new, **_envelope(new))
 
 
@@ -28,7 +28,7 @@ def removed(old: E) -> Removed[E]:
 
 
 def expired(old: E) -> Expired[E]:
-    """Make the change of an item whose time to live was over."""
+    """Make the change of an item whose time to live had passed."""
     return Expired(old=old, new=None, **_envelope(old))
 
 

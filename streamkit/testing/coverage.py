@@ -1,7 +1,8 @@
-"""Coverage: what a run has met, so that a suite can say what none of its runs did.
+"""Coverage: what a run has met, so that a suite can name what none of its runs met.
 
-A suite that claims to survive a thing must have met it. `Coverage` counts what sightings show; the
-driver of a run adds what only it knows (kills, freezes, faults) to the same `counts`.
+A suite that claims to survive an event must have met it. `Coverage` counts the events that
+sightings show. The driver of a run adds to the same `counts` what only it knows (kills, freezes,
+faults).
 """
 
 from collections import Counter
@@ -19,9 +20,9 @@ from streamkit.testing.sightings import Sighting, moved, taken
 class Coverage:
     """Counts, for one engine. A watcher of a `World`.
 
-    Names: `commit`, `change` (a business record that a commit passed is the driver's to count),
-    `take`, `handover` (a released cursor taken by another), `steal` (taken from an owner that has
-    not released it), `finish`, `iterator_expiry`, `empty_page` (though records follow),
+    Names: `commit`, `change` (the driver counts the business records that commits passed),
+    `take`, `handover` (a released cursor taken by another process), `steal` (taken from an owner
+    that has not released it), `finish`, `iterator_expiry`, `empty_page` (although records follow),
     `late_child` (a child that exists and is not listed), `open_parent` (a closed shard listed as
     open), `trim` (a shard with all its records), `two_generations` (members of two roll-outs at
     the same time).
@@ -34,7 +35,7 @@ class Coverage:
     _shards: set[str] = field(default_factory=set)
 
     def __call__(self, sighting: Sighting) -> None:
-        """Count what one sighting shows."""
+        """Count the events that one sighting shows."""
         self.counts["call"] += 1
         for before, after in sighting.cursors():
             if before is not None and after is not None:

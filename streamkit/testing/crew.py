@@ -1,7 +1,7 @@
-"""Crews: the workers of a run in virtual time. Whoever dies is replaced.
+"""Crews: the workers of a run in virtual time. A worker that dies is replaced.
 
 In: an app and a world. Out: workers that live, die at a call or in a commit, and come to rest. On
-failure: `settle` raises `TimeoutError` if they do not; an error of a worker's own ends the run.
+failure: `settle` raises `TimeoutError` if they do not rest; a worker's own error ends the run.
 """
 
 import random
@@ -43,31 +43,31 @@ class Mortal(Process):
 
 
 class Host(Protocol):
-    """Runs the consumers of an app in a trial."""
+    """A host runs the consumers of an app in a trial."""
 
     def start(self, group: anyio.abc.TaskGroup, workers: int) -> None:
-        """Begin, with so many workers where there are any; the group ends them."""
+        """Start, with this number of workers if the host has workers; the group ends them."""
 
     def crash(self, rng: random.Random) -> None:
-        """Let something die at a call, that is applied or not."""
+        """Kill a process at one of its calls, which is applied or not."""
 
     async def settle(self) -> None:
         """Wait until there is nothing to do.
 
         Raises:
-            TimeoutError: there still is after hours.
+            TimeoutError: after hours of virtual time there still is something to do.
         """
 
     def close(self) -> None:
-        """Let nobody call any more; the table is as it is."""
+        """Kill every process, so that no call is made any more; the table stays as it is."""
 
 
 MakeHost = Callable[[App, World, Counter[str], Faults], Host]
-"""Makes a host of an app: `Crew`, `hosts.Functions`, or `partial` of one."""
+"""A function that makes the host of an app: `Crew`, `hosts.Functions`, or `partial` of one."""
 
 
 class Crew:
-    """The workers: whoever dies is replaced."""
+    """The workers of a trial; a worker that dies is replaced."""
 
     def __init__(self, app: App, world: World, met: Counter[str], faults: Faults) -> None:
         self._app, self._world, self._met, self._faults = app, world, met, faults
@@ -78,12 +78,12 @@ class Crew:
         self._committed = False
 
     def start(self, group: anyio.abc.TaskGroup, workers: int) -> None:
-        """Start so many workers; the group ends them."""
+        """Start this number of workers; the group ends them."""
         for _ in range(workers):
             group.start_soon(self._live_for_ever)
 
     def crash(self, rng: random.Random) -> None:
-        """Let one of the workers die at a call, or in a commit, that is applied or not."""
+        """Kill one of the workers at a call or in a commit, which is applied or not."""
         if not self._alive:
             return
         process, _ = rng.choice(list(self._alive.values()))
@@ -94,7 +94,7 @@ class Crew:
             process.crash = CrashPoint(process.calls + rng.randrange(1, 40), moment)
 
     def close(self) -> None:
-        """Let nobody call any more; the table is as it is."""
+        """Kill every process, so that no call is made any more; the table stays as it is."""
         self._closed = True
         for process, _ in self._alive.values():
             process.kill()
@@ -103,7 +103,7 @@ class Crew:
         """Wait until all workers have nothing to do.
 
         Raises:
-            TimeoutError: they still have after hours.
+            TimeoutError: after hours of virtual time they still have something to do.
         """
         self._count_anew()
         with anyio.fail_after(_SETTLE_SECONDS):
@@ -114,7 +114,7 @@ class Crew:
                     continue
                 if not self._committed:
                     return
-                # What was committed may come back through a shard that was quiet before.
+                # Committed items come back as records, perhaps through a shard that was quiet.
                 self._count_anew()
 
     def _count_anew(self) -> None:

@@ -1,4 +1,4 @@
-"""Every call: a scenario is played once for each call that a process makes, which stops there.
+"""Every call: a scenario is played once for each call of a process, which stops at that call.
 
     for _ in every_crash(scenario, lambda: Harness(make_app())):
         pass
@@ -6,8 +6,9 @@
         pass
 
 In: a scenario on a harness: what to do, and what must hold when all of it is processed. Out: the
-stops that it has passed. Each time chance is the same, so that what was counted once is what stops
-later. On failure: what the scenario raises, with a note that names the stop.
+stops that it has passed. Chance is the same each time, so the calls counted in the first run are
+the calls at which later runs stop. On failure: the scenario's error, with a note that names the
+stop.
 """
 
 import os
@@ -22,7 +23,7 @@ from streamkit.testing.harness import Harness
 from streamkit.testing.stops import THAWS, Moment, Part, Thaw
 
 EVERY_CALL = "EVERY_CALL"
-"""The environment variable that lets no `sample` leave anything out."""
+"""The environment variable that turns every `sample` off, so that all stops are played."""
 _SEED = 0
 _NEVER = 1 << 60
 _MOMENTS: tuple[Moment, ...] = ("before", "after")
@@ -34,7 +35,7 @@ Make = Callable[[], Harness]
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a process is killed or, if it shall `thaw`, stands still; calls count from 0."""
+    """The call at which a process is killed or, with `thaw`, is frozen; calls count from 0."""
 
     part: Part
     call: int
@@ -42,7 +43,7 @@ class Stop:
     thaw: Thaw | None = None
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return the stop in words."""
         how = "killed" if self.thaw is None else f"frozen until its {self.thaw},"
         return f"the {self.part} was {how} {self.moment} its call {self.call}"
 
@@ -50,7 +51,7 @@ class Stop:
         """Play a scenario in which the process stops here.
 
         Raises:
-            AssertionError: a process that had stood still changed an item after the end.
+            AssertionError: a process that had been frozen changed an item after the end.
         """
         try:
             with repeatable(_SEED), make() as harness:
@@ -81,20 +82,20 @@ def every_crash(
     sample: int | None = None,
     seed: int = 0,
 ) -> Iterator[int]:
-    """Play a scenario for each call that writes, its process killed before it and after it.
+    """Play a scenario for each call that writes; kill its process before the call, then after it.
 
     A death at a call that reads leaves the table as a death before the next write does.
 
     Args:
         scenario: what to do, and what must hold at the end.
         make: makes the harness, the same each time.
-        reads: at the calls that only read, too: for handlers with effects outside of the table.
-        part: who is killed: the worker, or what `Harness.operate` runs.
-        sample: so many stops only; all if the environment says EVERY_CALL=1.
-        seed: chooses them.
+        reads: kill at calls that only read too, for handlers with effects outside of the table.
+        part: the process that is killed: the worker, or what `Harness.operate` runs.
+        sample: play only this number of stops; all if the environment sets EVERY_CALL=1.
+        seed: chooses the sample.
 
     Yields:
-        The number of the call, after the scenario has passed its last stop there.
+        The number of the call, after the scenario has passed all stops there.
     """
     calls, writes = counted(scenario, make, part)
     numbers = range(calls) if reads else writes
@@ -114,19 +115,19 @@ def every_freeze(
     sample: int | None = None,
     seed: int = 0,
 ) -> Iterator[Stop]:
-    """Play a scenario for each call, at which its process stands still, and later goes on.
+    """Play a scenario for each call; freeze its process there, and thaw it later.
 
-    It stands still before each call, and after each that writes: the first is also after all that
-    was read before. It thaws after its lease, with the next step of an operation, and after the
-    end; see `stops`. Then no item of the application may change any more, so the scenario has to
-    end with everything processed.
+    The process is frozen before each call, and after each call that writes. A freeze after a read
+    is the same as one before the next call. The process thaws after its lease, with the next step
+    of an operation, and after the end; see `stops`. After the end no item of the application may
+    change any more, so the scenario must end with everything processed.
 
     Args:
         scenario: what to do, and what must hold at the end.
         make: makes the harness, the same each time.
-        part: who is frozen: the worker, or what `Harness.operate` runs.
-        sample: so many stops only; all if the environment says EVERY_CALL=1.
-        seed: chooses them.
+        part: the process that is frozen: the worker, or what `Harness.operate` runs.
+        sample: play only this number of stops; all if the environment sets EVERY_CALL=1.
+        seed: chooses the sample.
 
     Yields:
         The stop that the scenario has passed.
@@ -142,7 +143,7 @@ def every_freeze(
 def counted(scenario: Scenario, make: Make, part: Part) -> tuple[int, list[int]]:
     """Play a scenario without a stop; return how many calls there are, and those that write."""
     with repeatable(_SEED), make() as harness:
-        harness.freeze(at=_NEVER, part=part)  # a worker begins before the scenario, as for a stop
+        harness.freeze(at=_NEVER, part=part)  # starts a worker before the scenario, as a stop does
         scenario(harness)
         if part == "worker":
             return harness.calls, harness.writes
@@ -150,7 +151,7 @@ def counted(scenario: Scenario, make: Make, part: Part) -> tuple[int, list[int]]
 
 
 def chosen(stops: Sequence[T], sample: int | None, seed: int) -> list[T]:
-    """Return so many of these, chosen by a seed; all if the environment says so."""
+    """Return `sample` of these, chosen by a seed; all if the environment says so."""
     if sample is None or sample >= len(stops) or os.environ.get(EVERY_CALL):
         return list(stops)
     numbers = random.Random(seed).sample(range(len(stops)), sample)

@@ -1,7 +1,7 @@
-"""Faults: what a network and a service do to calls, by rate or by plan.
+"""Faults: failures of the network and the service that calls meet, by rate or by plan.
 
-`Faults` gives each kind a rate; `PlannedFaults` names the calls that meet one. Both count what was
-met in `taken`, so that a test can tell whether a kind was reached at all. A *late* call is the
+`Faults` gives each kind a rate; `PlannedFaults` names the calls that meet a fault. Both count the
+faults in `taken`, so that a test can check whether a kind was met at all. A *late* call is the
 worst: the caller sees a broken connection, and the request arrives seconds afterwards.
 """
 
@@ -30,11 +30,12 @@ KINDS = (
     "expired",
     "slow",
 )
-"""Every kind of fault; `Faults` says what each is."""
+"""Every kind of fault; `Faults` explains each."""
 
 LATE_KINDS = ("overdue", "late_reply")
-"""What a plan may have beside them: a write that arrives minutes later, by when its client token is
-mostly forgotten, so that it is a new request; and one whose reply comes too late for its caller."""
+"""A plan may have two more kinds. `overdue` is a write that arrives minutes later, mostly after its
+client token is forgotten, so that it is a new request. With `late_reply`, the reply of a write
+comes too late for its caller."""
 _AMBIGUOUS = ("lost_reply", "late", *LATE_KINDS)
 OVERDUE_SECONDS = 900.0
 """How late an overdue write arrives at most."""
@@ -48,15 +49,15 @@ _LATE_SECONDS = 20.0
 
 
 class Interceptor(Protocol):
-    """Stands between a process and the engine."""
+    """An object that stands between a process and the engine."""
 
     async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
-        """Answer a call, with `apply` or without."""
+        """Answer a call, by calling `apply` or without it."""
         ...
 
 
 def fits(kind: str, call: Call) -> bool:
-    """Return whether a call can meet a fault of this kind: some are answers of one operation."""
+    """Return whether a call can meet this kind of fault; some kinds belong to one operation."""
     if kind in LATE_KINDS:
         return call.operation in WRITES
     return _ONLY.get(kind, call.operation) == call.operation
@@ -65,7 +66,7 @@ def fits(kind: str, call: Call) -> bool:
 async def inflict(
     kind: str, call: Call, apply: Callable[[], Response], rng: random.Random
 ) -> Response:
-    """Let one call meet one fault.
+    """Carry out one call with one fault.
 
     Raises:
         TimeoutError, ConnectionResetError: the caller cannot know whether it was applied.
@@ -115,13 +116,13 @@ class Faults:
     """Rates from 0 to 1 of each kind of fault, while `active`; a call meets at most one.
 
     Attributes:
-        throttle: the service answers that it is asked too often.
-        server_error: it answers 500, and has done nothing.
+        throttle: the service answers that there are too many requests.
+        server_error: the service answers 500, and has done nothing.
         lost_request: the connection breaks before the call is applied.
         lost_reply: the call is applied, and the connection breaks.
         late: the connection breaks, and the call is applied seconds later.
-        conflict: a transaction is cancelled because another one holds an item.
-        expired: a `GetRecords` finds its iterator expired.
+        conflict: a transaction is cancelled because another transaction holds an item.
+        expired: a `GetRecords` is refused because its iterator has expired.
         slow: the call takes up to a second.
     """
 
@@ -161,16 +162,16 @@ class Faults:
 
 @dataclass(slots=True)
 class LateCalls:
-    """Writes whose requests or replies are on their way for up to a quarter of an hour.
+    """Delay the requests or replies of writes by up to a quarter of an hour.
 
-    Longer than a client token lasts: what arrives then is a new request to the service, and who
-    sent it may be dead, or have been replaced. Of a late request the caller sees a broken
-    connection; for a late reply it waits.
+    That is longer than a client token lasts: a request that arrives then is new to the service, and
+    its sender may be dead or replaced. For a late request the caller sees a broken connection; for
+    a late reply the caller waits.
 
     Attributes:
         request: the share of writes that arrive late.
-        reply: the share of those that are applied at once and answered late.
-        seconds: how late at most.
+        reply: the share of writes that are applied at once and answered late.
+        seconds: the longest delay.
     """
 
     rng: random.Random
@@ -181,7 +182,7 @@ class LateCalls:
     taken: Counter[str] = field(default_factory=Counter)
 
     async def intercept(self, call: Call, apply: Callable[[], Response]) -> Response:
-        """Let the call through now, or later."""
+        """Pass the call on now, or later."""
         dice = self.rng.random()
         if not self.active or call.operation not in WRITES or dice >= self.request + self.reply:
             return apply()
@@ -201,9 +202,9 @@ class PlannedFaults:
 
     Args:
         planned: a call's number, from 0, a kind, and the only operation that shall meet it, or
-            None. What this call cannot meet waits for the next one that can.
-        rng: chooses between time-outs and broken connections, and how long things take.
-        taken: counts what was met; several processes may share it.
+            None. A fault that does not fit the call waits for the next call that it fits.
+        rng: chooses between time-outs and broken connections, and durations.
+        taken: counts the faults met; several processes may share it.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Final: what is in the tables at the end of a run, and comparisons with what must be there.
+"""Final: the contents of the tables at the end of a run, and comparisons with what must be there.
 
-In: items as they are stored, the application's writes, what went to sinks. Out: entities by type,
-and `Comparison`s that list differences in words. Nothing is raised for a difference; whoever runs
-the comparisons does that.
+In: items in wire form, the application's writes, the deliveries to sinks. Out: entities by type,
+and `Comparison`s that list differences in words. A difference raises nothing here; the code that
+runs the comparisons does.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ Items = Sequence[Mapping[str, Any]]
 
 @dataclass
 class Comparison:
-    """How many things were compared, and what was not as it must be."""
+    """The number of things that were compared, and the differences."""
 
     title: str
     compared: int = 0
@@ -37,7 +37,7 @@ class Comparison:
 
     @classmethod
     def of(cls, title: str, found: Mapping[Any, Any], wanted: Mapping[Any, Any]) -> "Comparison":
-        """Compare two mappings, key by key; what is missing counts as None."""
+        """Compare two mappings, key by key; a missing key counts as None."""
         comparison = cls(title)
         for key in sorted(found.keys() | wanted.keys(), key=str):
             comparison.compare(str(key), found.get(key), wanted.get(key))
@@ -45,7 +45,7 @@ class Comparison:
 
     @property
     def holds(self) -> bool:
-        """Whether something was compared and nothing differs: of nothing, nothing was shown."""
+        """Return True if nothing differs and at least one thing was compared."""
         return self.compared > 0 and not self.differences
 
     def compare(self, what: str, found: object, wanted: object) -> None:
@@ -60,9 +60,9 @@ class Final:
     """The end of a run.
 
     Attributes:
-        now: when expired items were last swept away: what expires by then is gone.
+        now: when expired items were last deleted; items that expire by then are gone.
         log: the application's writes, in order.
-        sent: what went to each sink, by its name.
+        sent: the recorder of each sink, by the sink's name.
     """
 
     now: datetime
@@ -99,10 +99,10 @@ class Final:
         Items of an aggregate whose every measure is as in an empty group count as missing.
 
         Args:
-            entity: which items.
-            wanted: all of them, as they must be.
-            title: what they are, for people; by default the entity's name.
-            table: where they are, if not in the app's table.
+            entity: the entity whose items are compared.
+            wanted: all items that must be there.
+            title: a name for the output; by default the entity's name.
+            table: the table of the items, if it is not the app's.
             ignore: fields that are not compared.
         """
         found = self[entity] if table is None else self.of(table, entity)
@@ -111,7 +111,7 @@ class Final:
         )
 
     async def read(self, entities: Iterable[type[Entity]]) -> "Final":
-        """Tell the items of each entity apart, in every table.
+        """Decode the items of each entity, in every table.
 
         Raises:
             DecodeError: an item does not fit its entity.
@@ -126,7 +126,7 @@ class Final:
 
 
 class _Kept:
-    """Answers scans from what was read before."""
+    """A client that answers scans from items that were read before."""
 
     def __init__(self, items: Items) -> None:
         self._items = items

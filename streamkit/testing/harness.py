@@ -6,9 +6,9 @@
         harness.settle()
         assert harness.get(BrandLikes.key(brand="APPLE")).likes == 1
 
-The real worker runs, through the real AWS client. Calls are plain and synchronous; between them
-time stands still, and in them it costs next to nothing: `advance("25h")` takes a second. One seed
-is one order of events.
+The real worker runs, through the real AWS client. The harness is plain and synchronous. Time stands
+still between its calls, and within a call it passes at next to no cost: `advance("25h")` takes a
+second. One seed gives one order of events.
 """
 
 import asyncio
@@ -40,9 +40,10 @@ E = TypeVar("E", bound=Entity)
 T = TypeVar("T")
 
 _PATIENT = Settings(poll_ceiling=120, heartbeat=60, lease=150, list_interval=300, look_interval=120)
-"""Virtual waiting costs nothing, but each poll does: a day is some thousand calls, a second."""
+"""Virtual waiting costs nothing, but each poll does. With these settings a day has some thousand
+calls, and takes a second."""
 _SETTLE_SECONDS = 4 * 3600.0
-"""Virtual seconds that `settle` waits at most: longer than any retry, lease or listing takes."""
+"""`settle` waits at most this many virtual seconds, longer than any retry, lease or listing."""
 _PAGES = 3
 _IDLE_STEP = 1.0
 
@@ -52,17 +53,17 @@ class NotSettledError(AssertionError):
 
 
 class Harness:
-    """Runs one app. Use it as a context manager, or through the pytest fixture `harness_of`.
+    """Run one app. Use it as a context manager, or through the pytest fixture `harness_of`.
 
     Args:
-        app: what to run.
+        app: the app to run.
         create_table: a `CreateTable` request, with a stream, if `shape` is not enough.
-        shape: of the app's table, where it is not called `PK` and `SK`, or items expire.
-        others: `CreateTable` requests of other tables. Those in `App(tables=[...])` that are not
-            among them have the keys `PK` and `SK`.
+        shape: the shape of the app's table, if its keys are not `PK` and `SK`, or items expire.
+        others: `CreateTable` requests of other tables. Tables in `App(tables=[...])` that are not
+            among them get the keys `PK` and `SK`.
         seed: chooses the order of events.
         shards: how many shards the stream begins with.
-        settings: of the worker; by default it polls seldom, so that days pass quickly.
+        settings: the worker's settings; by default it polls seldom, so that days pass quickly.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Harness:
         self.close()
 
     def close(self) -> None:
-        """End the worker without waiting, and free the loop."""
+        """End the worker without waiting, and close the loop."""
         self._drop_worker()
         for task in self._zombies.close():
             with suppress(asyncio.CancelledError, Exception):
@@ -126,7 +127,7 @@ class Harness:
         self._run(self._aws.dynamodb.delete_item(TableName=self.app.table, Key=wire))
 
     def get(self, key: Key[E], *, table: str | None = None) -> E | None:
-        """Read one item, of the app's table or of another that it knows."""
+        """Read one item of the app's table, or of another table that it knows."""
         return self._run((self.table if table is None else self.table.of(table)).get(key))
 
     def query(self, query: Query[E]) -> list[E]:
@@ -146,27 +147,27 @@ class Harness:
         return self._run(collect())
 
     def items(self) -> list[dict[str, Any]]:
-        """Return the application's items of all its tables, in wire form."""
+        """Return the application's items in all its tables, in wire form."""
         items = [i for name in (self.app.table, *self.app.tables) for i in self.world.items(name)]
         return [item for item in items if CONTROL_ATTRIBUTE + "kind" not in item]
 
     def expire(self) -> int:
-        """Delete the items whose time to live is over; return how many."""
+        """Delete the items whose time to live has passed; return how many."""
         return self.world.control.expire(self.app.table)
 
     # -- time and the worker -------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Let the worker run until it has processed everything.
+        """Run the worker until it has processed everything.
 
         Raises:
-            NotSettledError: it has not within four hours of virtual time.
-            StreamkitError: what ended the worker.
+            NotSettledError: the worker is not done within four hours of virtual time.
+            StreamkitError: the error that ended the worker.
         """
         self._run(self._settle())
 
     def advance(self, duration: str | float) -> None:
-        """Let time pass: seconds, or `"15m"`, `"25h"`, `"2d"`. The worker, if alive, runs on."""
+        """Let time pass: seconds, or `"15m"`, `"25h"`, `"2d"`. A live worker goes on running."""
         self._run(asyncio.sleep(seconds_of(duration)))
 
     def crash(
@@ -175,9 +176,9 @@ class Harness:
         """Kill the worker as `kill -9` does; the next `settle` starts another.
 
         Args:
-            at: kill it at its n-th call from now instead, while a later `settle` runs.
+            at: kill it at its n-th call from now (from 0) instead, while a later `settle` runs.
             moment: whether the engine applies that call.
-            part: who is killed; an operation only at a call.
+            part: the process that is killed; an operation can only be killed at a call.
         """
         if at is None:
             self._drop_worker()
@@ -187,15 +188,15 @@ class Harness:
     def freeze(
         self, *, at: int, moment: Moment = "before", thaw: Thaw = "lease", part: Part = "worker"
     ) -> None:
-        """Let the worker, or an operation, stand still at its n-th call from now.
+        """Freeze the worker, or an operation, at its n-th call from now.
 
-        Another one takes its place. What stood still goes on later with what it was about to do.
+        Another one takes its place. The frozen process continues later where it stopped.
 
         Args:
             at: the call, from 0.
-            moment: whether the engine applies that call before, or when it thaws.
-            thaw: when it goes on, see `streamkit.testing.stops`.
-            part: who it is.
+            moment: whether the engine applies the call before the freeze, or when it thaws.
+            thaw: when it thaws, see `streamkit.testing.stops`.
+            part: the process that is frozen.
         """
         self._thaw = thaw
         self._stop_at(CrashPoint(at, moment, freezes=True), part)
@@ -214,21 +215,21 @@ class Harness:
 
             harness.operate(lambda aws: pause_consumer(app, aws))
 
-        Where its process is stopped by `crash` or `freeze`, it is run again in another one.
+        If `crash` or `freeze` stops its process, the operation runs again in another process.
 
         Returns:
-            What the operation returns.
+            The result of the operation.
 
         Raises:
-            Exception: what it raises.
+            Exception: the error of the operation.
         """
         return self._run(self.operations.run(work))
 
     def outlive(self) -> None:
-        """Let everything that stands still go on to its end.
+        """Thaw every frozen process and run it to its end.
 
         Raises:
-            TimeoutError: an operation goes on for hours.
+            TimeoutError: an operation runs for hours of virtual time.
         """
         self._zombies.thaw()
         self._run(self._zombies.wait(_SETTLE_SECONDS))
@@ -243,17 +244,17 @@ class Harness:
 
     @property
     def calls(self) -> int:
-        """How many calls the worker's process has made."""
+        """Return how many calls the worker's process has made."""
         return self._process.calls
 
     @property
     def is_dead(self) -> bool:
-        """Return whether the worker's process was killed, and no other started since."""
+        """Return whether the worker's process was killed, and none was started since."""
         return self._process.dead.is_set()
 
     @property
     def writes(self) -> list[int]:
-        """Which calls of the worker's process may have written something, by number."""
+        """Return the numbers of the calls in which the worker's process may have written."""
         return self._process.writes
 
     # -- the stream ----------------------------------------------------------------------------
@@ -263,13 +264,13 @@ class Harness:
         self.world.control.split(self.app.table)
 
     def roll(self) -> None:
-        """Let every open shard end and go on in another."""
+        """Close every open shard, each followed by one child."""
         self.world.control.roll(self.app.table)
 
     # -- parked changes ------------------------------------------------------------------------
 
     def parked(self) -> list[Parked]:
-        """Return the parked changes, each lane in order."""
+        """Return the parked changes, each parked queue (lane in the code) in order."""
         store = CursorStore(self._aws.dynamodb, self.around.space(self.app))
         return self._run(list_parked(store))
 
@@ -311,14 +312,14 @@ class Harness:
         self._zombies.thaw("phase")
 
     def _replace_frozen(self, task: "asyncio.Task[bool]") -> None:
-        """Start another worker beside one that stands still."""
+        """Start another worker beside a frozen one."""
         self._zombies.add(Zombie("worker", self._process, task, self._thaw, self._workers))
         self._task = None
         self.restarts += 1
         self._ensure_worker()
 
     def _revive(self) -> None:
-        """Start another worker after a kill; an error of the worker's own is raised."""
+        """Start another worker after a kill; raise the worker's own error, if it has one."""
         if self._task is not None and not self._process.dead.is_set():
             self._task.result()
         self._drop_worker()
@@ -367,16 +368,16 @@ class Harness:
 
 
 def table_of(app: App, shape: TableShape | None = None) -> dict[str, Any]:
-    """Return the `CreateTable` request of a table that an app and its listeners fit.
+    """Return the `CreateTable` request of a table that fits an app and its listeners.
 
-    By default its keys are `PK` and `SK`, with the indexes that the entities declare and, where
-    they do not name attributes, `<index>PK` and `<index>SK`; the stream carries both images.
+    By default its keys are `PK` and `SK`. It has the indexes that the entities declare; where they
+    do not name attributes, these are `<index>PK` and `<index>SK`. The stream carries both images.
     """
     return (shape or TableShape()).create_table(app.table, entities_of(app))
 
 
 def _others(app: App, given: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the requests of all tables but the app's own."""
+    """Return the `CreateTable` requests of all tables but the app's own."""
     known = {request["TableName"] for request in given} | {app.table}
     plain = TableShape().create_table(app.table, (), stream=False)
     return [*given, *({**plain, "TableName": name} for name in app.tables if name not in known)]

@@ -1,13 +1,13 @@
-"""Hosts: an app in a trial as Lambda functions, and not as workers.
+"""Hosts: in a trial, Lambda functions run an app in place of workers.
 
     trial(app, traffic, host=Functions)
 
-Functions have an event source mapping, which repeats, halves and abandons batches, several
-execution environments, which may be killed at any call, and a schedule for what is in lanes.
-Another host is a class with the methods of `crew.Host`.
+Functions have an event source mapping, which repeats, halves and abandons batches; several
+execution environments, which may be killed at any call; and a schedule for parked queues (called
+lanes in the code). Another host is a class with the methods of `crew.Host`.
 
-In: an app and a world. Out: functions that live, die, and come to rest. On failure: what a function
-raises again and again ends `settle`, as does one that never rests.
+In: an app and a world. Out: functions that live, die, and come to rest. On failure: `settle` ends
+with an error that a function raises again and again, or when a function never rests.
 """
 
 import random
@@ -33,15 +33,15 @@ T = TypeVar("T")
 _POLL_SECONDS = 1.0
 _SCHEDULE_SECONDS = 60.0
 _LASTS_SECONDS = 60.0
-"""What an invocation may take."""
+"""An invocation may take this long."""
 _QUIET_ROUNDS = 2
 _FAILURES_MAX = 50
-"""Failed invocations in a row, none of them killed, after which something is wrong for good."""
+"""After this many failed invocations in a row, none of them killed, the error counts as lasting."""
 _SETTLE_SECONDS = 6 * 3600.0
 
 
 class Functions:
-    """Lambda functions: one with a mapping for each consumer, and its schedule."""
+    """Lambda functions: for each consumer one function, with its mapping and its schedule."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Functions:
         ]
 
     def start(self, group: anyio.abc.TaskGroup, workers: int) -> None:  # noqa: ARG002
-        """Enable the mappings; Lambda itself says how many environments there are."""
+        """Enable the mappings; Lambda itself decides how many environments there are."""
         for function in self._functions:
             group.start_soon(function.live)
 
@@ -66,7 +66,7 @@ class Functions:
         rng.choice(self._functions).crash(rng)
 
     async def settle(self) -> None:
-        """Wait until everything is delivered, and no lane is due."""
+        """Wait until everything is delivered and no parked queue is due."""
         for function in self._functions:
             function.quiet = 0
         with anyio.fail_after(_SETTLE_SECONDS):
@@ -83,7 +83,7 @@ class Functions:
 
 @dataclass
 class Function:
-    """One function with its mapping; `quiet` counts rounds in a row in which there was nothing."""
+    """One function with its mapping; `quiet` counts the last rounds without any record."""
 
     app: App
     world: World
@@ -98,14 +98,14 @@ class Function:
     _busy: list["Instance"] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Create the mapping, at the oldest record."""
+        """Create the mapping; it starts at the oldest record."""
         self._rng = random.Random(self.world.rng.random())
         self.mapping = EventSourceMapping(
             self.world, self.app.table, self.invoke, self._rng, self.habits
         )
 
     async def live(self) -> None:
-        """Deliver what comes, until `close`."""
+        """Deliver new records until `close`."""
         async with anyio.create_task_group() as self._group:
             self._group.start_soon(self._go_on_with_lanes)
             while not self.closed:
@@ -143,20 +143,20 @@ class Function:
             process.crash = CrashPoint(process.calls + rng.randrange(1, 20), moment)
 
     async def rests(self) -> bool:
-        """Return whether everything is delivered and nothing in a lane is due.
+        """Return whether everything is delivered and no parked queue is due.
 
         Raises:
-            Exception: what the function raises again and again.
+            Exception: the error that the function raises again and again.
         """
         if self._failure is not None and self._failures > _FAILURES_MAX:
             raise self._failure
         try:
             return self.quiet >= _QUIET_ROUNDS and not await self._within(self._is_due)
-        except Killed:  # the environment that was asked: another one will be
+        except Killed:  # the environment that was asked died; the next round asks another one
             return False
 
     def close(self) -> None:
-        """Let nobody call any more."""
+        """Kill all processes of the function, so that no call is made any more."""
         self.closed = True
         for instance in (*self._free, *self._busy):
             instance.process.kill()
@@ -175,7 +175,7 @@ class Function:
         return any(not lane.stuck and lane.due <= self.world.clock.time() for lane in lanes)
 
     async def _within(self, work: Callable[[Environment], Awaitable[T]]) -> T:
-        """Do something in an environment that is free, or in a new one."""
+        """Run work in an environment that is free, or in a new one."""
         instance = self._free.pop() if self._free else await self._start()
         self._busy.append(instance)
         try:
@@ -196,7 +196,7 @@ class Function:
 
 
 class Killed(RuntimeError):
-    """The function was killed; it has reported nothing."""
+    """The function was killed and has reported nothing."""
 
 
 @dataclass
@@ -209,7 +209,7 @@ class Instance:
     _environment: Environment | None = None
 
     async def live(self) -> None:
-        """Hold the environment open; its clean-up reaches nothing once the process is dead."""
+        """Hold the environment open. Once the process is dead, its clean-up has no effect."""
         world = self.function.world
         try:
             await self._unless_dead(self._hold(world))
@@ -218,10 +218,10 @@ class Instance:
             self.opened.set()
 
     async def run(self, work: Callable[[Environment], Awaitable[T]]) -> T:
-        """Do something in the environment.
+        """Run work in the environment.
 
         Raises:
-            Killed: the process died meanwhile.
+            Killed: the process died during the work.
         """
         results: list[T] = []
 

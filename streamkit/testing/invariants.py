@@ -1,18 +1,18 @@
-"""Invariants: what must hold at every call of every run, checked on sightings alone.
+"""Invariants: rules that hold at every call of every run, checked on sightings alone.
 
 In: `Sighting`s, one after the other, from a `World` or made up by a test. Out: `Violation`s, each
-with the name of the invariant, when and what. A `Referee` asks all of them; nothing here asks a
-worker what it believes. `Lineage` and `Readers` also want to know the stream's shards.
+with the name of the invariant, the time and a text. A `Referee` asks all invariants; none of them
+asks a worker what it believes. `Lineage` and `Readers` also need to know the stream's shards.
 
     Fencing      a commit is accepted only from the process and under the lease that owns the cursor
-    Positions    positions only grow, over all owners, and each commit follows another one
-    Leases       each take has the next epoch, and nobody gives up the lease of another
+    Positions    positions only grow, over all owners, and no two commits follow the same one
+    Leases       each take has the next epoch, and no process releases another one's lease
     Lineage      no record of a child is read before its parent is finished or gone
     Readers      at most two processes read a shard at the same time
     Limits       100 actions, 4 MB, 400 KB, ten `DescribeStream` a second
     HotLoop      the calls of a process per second are bounded
 
-Where readers open is judged by `iterators.Iterators`, what is trimmed by `retention.Retention`.
+`iterators.Iterators` checks where readers open shards, `retention.Retention` what is trimmed.
 """
 
 from collections import defaultdict, deque
@@ -33,7 +33,7 @@ _READERS_MAX = 2
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant that did not hold: its name, the time by the engine's clock, and what it was."""
+    """An invariant that did not hold: its name, the time by the engine's clock, and a text."""
 
     invariant: str
     at: float
@@ -44,7 +44,7 @@ class Violation:
 
 
 class Invariant(Protocol):
-    """Looks at one sighting after the other; yields a text for each violation."""
+    """A rule that is shown every sighting in order, and yields a text for each violation."""
 
     def see(self, sighting: Sighting) -> Iterator[str]:
         """Check one sighting."""
@@ -52,7 +52,7 @@ class Invariant(Protocol):
 
 
 class Referee:
-    """Shows every sighting to all invariants, and keeps what they say; a watcher of a `World`."""
+    """Show every sighting to all invariants, and keep the violations; a watcher of a `World`."""
 
     def __init__(self, *invariants: Invariant) -> None:
         self.invariants = invariants
@@ -128,7 +128,7 @@ def _number(cursor: Cursor) -> int:
 
 @dataclass
 class Leases:
-    """Each take has the next epoch, the generation never falls, and nobody frees another's lease.
+    """Each take has the next epoch, the generation never falls, and only owners release leases.
 
     `takes` counts the takes of each cursor.
     """
@@ -162,7 +162,7 @@ class Lineage:
     """No record of a child is read before its parent is finished, or gone from the stream.
 
     Args:
-        parent: names the parent of a shard that still exists in the stream, or None.
+        parent: returns the parent of a shard if it still exists in the stream, else None.
     """
 
     parent: Callable[[str], str | None]
@@ -186,9 +186,9 @@ class Lineage:
 class Readers:
     """At most two processes read a shard at the same time.
 
-    Within any second, a process reads from its first call to its last; owners one after the other
-    are not at the same time. A call that was held up on its way counts for nobody: its sender
-    cannot take it back.
+    Within any second, a process counts as a reader from its first call to its last, so owners that
+    follow each other do not count as simultaneous. A call that was delayed on its way is not
+    counted, because its sender cannot take it back.
     """
 
     _reads: dict[str, deque[tuple[float, str]]] = field(default_factory=lambda: defaultdict(deque))
@@ -216,7 +216,7 @@ class Readers:
 
 @dataclass
 class Limits:
-    """What DynamoDB refuses, or charges the whole fleet for, is not asked of it."""
+    """No call asks for more than DynamoDB's limits, or uses up a limit of the whole fleet."""
 
     _describes: deque[float] = field(default_factory=deque)
 
@@ -246,7 +246,7 @@ class Limits:
 
 @dataclass
 class HotLoop:
-    """No process makes more than so many calls within ten seconds.
+    """No process makes more than `most` calls within ten seconds.
 
     Args:
         most: calls of one process that are allowed within any ten seconds.
@@ -271,12 +271,12 @@ class HotLoop:
 def usual(
     leases: Leases, parent: Callable[[str], str | None], calls_max: int
 ) -> tuple[Invariant, ...]:
-    """Return what holds of every fleet, whatever its app does.
+    """Return the invariants of every fleet, whatever its app does.
 
     Args:
-        leases: one of them, for who wants to ask it how often leases were taken.
-        parent: for `Lineage`.
-        calls_max: for `HotLoop`.
+        leases: one of the invariants; the caller can ask it how often leases were taken.
+        parent: the argument of `Lineage`.
+        calls_max: the argument of `HotLoop`.
     """
     return (
         Fencing(), Positions(), leases, Iterators(), Lineage(parent), Readers(), Limits(),

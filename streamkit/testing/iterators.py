@@ -1,10 +1,10 @@
-"""Iterators: where readers open their shards, told from the log of calls alone.
+"""Iterators: a check of where readers open their shards, from the log of calls alone.
 
-A reader opens after the last record that it has read, or after its cursor's position when it has
-just taken the shard; at the horizon if there is neither; never at the tip. What a process has read
-is not quite known from outside, because a reply may be lost on its way. It has read all pages
-before the iterator that it used last, and perhaps those that it was served since: so it may go on
-behind any of these, but neither before the first nor past the last.
+A reader opens a shard after the last record that it has read, or after its cursor's position when
+it has just taken the shard, or at the horizon if it has neither; never at the tip. From outside it
+is not quite known what a process has read, because a reply may be lost on its way. The process has
+read all pages before the iterator that it used last, and perhaps the pages served since. So it may
+continue after any of these pages, but neither before the first nor past the last.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from streamkit.testing.sightings import Sighting, taken
 
 @dataclass
 class _Reader:
-    """What one process has read of one shard: up to `sure`, and perhaps up to one of `served`."""
+    """A process's progress in a shard: it has read up to `sure`, perhaps up to one of `served`."""
 
     sure: int
     served: set[int] = field(default_factory=set)
 
     def reached(self, number: int) -> None:
-        """The process shows that it has read to the end of a page."""
+        """Note that the process has shown that it has read to the end of a page."""
         if number in self.served:
             self.sure = number
             self.served = {later for later in self.served if later > number}
@@ -83,7 +83,7 @@ class Iterators:
         self._trimmed.discard(place)
 
     def _knows(self, place: tuple[str, str], cursor: Cursor) -> bool:
-        """Return whether a process knows a position; whose lease was taken, its own alone."""
+        """Return whether a process knows a position; one that lost its lease knows only its own."""
         reader = self._readers.get(place)
         if reader is not None and self._takers.get(cursor.name) != place[0]:
             return reader.sure > 0

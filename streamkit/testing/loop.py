@@ -1,8 +1,8 @@
-"""A virtual-time event loop: sleeping costs nothing, and one seed is one order of events.
+"""A virtual-time event loop: sleeping costs nothing, and one seed gives one order of events.
 
 When nothing is ready, the clock jumps to the next timer. Ready callbacks run in an order shuffled
-by a seeded generator, so that a seed explores one interleaving and repeats it exactly. No sockets
-and no threads: with both, time would run ahead of what they do.
+by a seeded generator, so that a seed explores one interleaving and repeats it exactly. Sockets and
+threads are not supported: virtual time would run ahead of them.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ import anyio
 T = TypeVar("T")
 
 EPOCH = 1_800_000_000.0
-"""The wall clock at the start of a run, in epoch seconds; any fixed moment will do."""
+"""The wall clock at the start of a run, in epoch seconds; any fixed time is suitable."""
 
 
 _COLLECTED_AFTER = 50_000
-"""New objects after which Python looks for cyclic garbage during a run."""
+"""During a run, Python looks for cyclic garbage after this many new objects."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class _VirtualSelector(selectors.SelectSelector):
-    """Instead of waiting, moves the loop's clock on."""
+    """A selector that moves the loop's clock on instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class _VirtualSelector(selectors.SelectSelector):
         if timeout is None:
             raise DeadlockError("nothing is ready and no timer is set: every task waits for ever")
         if timeout <= 0:
-            return []  # what sockets and threads there are wait for a pause
+            return []  # sockets and threads are looked at only when the loop pauses
         self.now += timeout
         return super().select(0)
 
@@ -61,7 +61,7 @@ def _number(handle: asyncio.Handle) -> int:
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time only moves when nobody has anything to do."""
+    """An event loop whose time moves only when no task is ready."""
 
     def __init__(self, seed: int) -> None:
         self._virtual = _VirtualSelector()
@@ -83,15 +83,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.now
 
     def spend(self, seconds: float) -> None:
-        """Let time pass as in a call that keeps the loop busy: nothing else runs meanwhile."""
+        """Let time pass as in a call that blocks the loop: nothing else runs meanwhile."""
         self._virtual.now += seconds
 
     def _run_once(self) -> None:
-        # CPython's own: the queue of callbacks that run in this turn.
+        # An attribute private to CPython: the queue of callbacks that run in this turn.
         ready: Any = self._ready  # type: ignore[attr-defined]
         if len(ready) > 1:
-            # A cancelled group wakes its tasks in the order of a set, which is that of their
-            # addresses in memory: by number it is the same in every run.
+            # A cancelled group wakes its tasks in the order of a set, which follows their
+            # addresses in memory. Sorted by number, the order is the same in every run.
             callbacks = sorted(ready, key=_number)
             self._shuffle(callbacks)
             ready.clear()
@@ -102,7 +102,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class VirtualClock:
     """The wall clock of a virtual-time run: a loop's time, counted from `EPOCH`.
 
-    Without a loop it is that of whichever runs when it is asked.
+    Without a given loop, the clock reads the loop that runs at the time of the call.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -118,11 +118,11 @@ class VirtualClock:
 
 
 class SkewedClock(VirtualClock):
-    """The clock of one process, whose time of day is wrong by up to some seconds, and steps.
+    """The clock of one process, whose time of day is wrong by some seconds, and steps.
 
     Args:
-        rng: says how wrong it is, and anew after each step.
-        most: seconds that it is ahead or behind at most.
+        rng: chooses the error, and again after each step.
+        most: the largest error in seconds, ahead or behind.
         every: seconds between two steps.
     """
 
@@ -132,7 +132,7 @@ class SkewedClock(VirtualClock):
         self._step, self._wrong = -1, 0.0
 
     def time(self) -> float:
-        """Return epoch seconds, as this clock has them."""
+        """Return epoch seconds by this clock."""
         step = int(self.monotonic() // self._every)
         if step != self._step:
             wrong = random.Random(f"{self._seed}/{step}").uniform(-1, 1) * self._most
@@ -152,10 +152,10 @@ def run_virtually(main: Callable[..., Awaitable[T]], *args: Any, seed: int = 0) 
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
-    """Let Python look for cyclic garbage less often until the end of the block.
+    """Make Python look for cyclic garbage less often until the end of the block.
 
-    A run keeps nearly all that it makes: its records, its calls. To look through them for garbage
-    after every 700 objects, as Python does by itself, takes a fifth of a run's processor time.
+    A run keeps nearly all objects that it makes: its records, its calls. By default Python looks
+    through them for garbage after every 700 objects, which takes a fifth of a run's processor time.
     """
     before = gc.get_threshold()
     gc.set_threshold(max(before[0], _COLLECTED_AFTER), *before[1:])
@@ -166,10 +166,10 @@ def rarely_collected() -> Iterator[None]:
 
 
 def seconds_of(duration: str | float) -> float:
-    """Read a duration such as `"90s"`, `"15m"`, `"25h"` or `"2d"`; a number is seconds.
+    """Return the seconds of a duration such as `"90s"`, `"15m"`, `"25h"`, `"2d"` or a number.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the duration has none of these forms.
     """
     if not isinstance(duration, str):
         return float(duration)

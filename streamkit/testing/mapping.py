@@ -1,9 +1,10 @@
-"""A Lambda event source mapping, as far as it matters to what its function does to the table.
+"""A Lambda event source mapping, as far as it matters for what its function does to the table.
 
-It reads a stream's shards, parents first, cuts batches per shard and lane of items, and invokes:
-in order, again after a failure or from the record that the function reports, halved if it says so;
-now and then it delivers again what was done long ago, or believes that a function has timed out
-that still works. See AWS's Lambda guide on DynamoDB streams for each of these.
+It reads a stream's shards, parents first, cuts batches for each shard and lane of items, and
+invokes the function in order. After a failure it invokes again, from the record that the function
+reports, or with half of the batch if it is set so. Now and then it delivers old batches again, or
+takes a function as timed out that still works. See AWS's Lambda guide on DynamoDB streams for each
+of these.
 """
 
 import random
@@ -19,19 +20,19 @@ from streamkit.testing.world import World
 
 Event = dict[str, Any]
 Invoke = Callable[[Event], Awaitable[dict[str, Any]]]
-"""Calls the function; raising means that the invocation failed."""
+"""A function that invokes the Lambda function; it raises if the invocation failed."""
 
 
 _TOO_OFTEN_SECONDS = 0.2
 
 
 class _TooOften(RuntimeError):
-    """A call is refused for a moment."""
+    """A call was refused because of its rate; a later one may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How a mapping is set up, and how often what goes wrong (a share of invocations)."""
+    """The settings of a mapping, and how often things go wrong (a share of invocations)."""
 
     batch: int = 10
     lanes: int = 1
@@ -50,7 +51,7 @@ class _Lane:
 
 @dataclass
 class EventSourceMapping:
-    """Invokes a function for the records of one table's stream."""
+    """Invoke a function for the records of one table's stream."""
 
     world: World
     table: str
@@ -63,7 +64,7 @@ class EventSourceMapping:
     _ended: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
-        """Deliver everything that is in the stream now, to the end of each shard's lineage."""
+        """Deliver every record now in the stream, shard by shard along the lineage."""
         shards = await self._shards_in_time()
         done: set[str] = set()
         async with anyio.create_task_group() as late:
@@ -89,7 +90,7 @@ class EventSourceMapping:
         return str(stream["StreamArn"])
 
     async def _shards_in_time(self) -> list[Event]:
-        """Return the shards; all who ask for them share ten answers a second."""
+        """Return the shards; all callers of `DescribeStream` share ten calls a second."""
         while True:
             try:
                 return self._shards()
@@ -108,7 +109,7 @@ class EventSourceMapping:
             request["ExclusiveStartShardId"] = last
 
     def _records(self, shard: str) -> list[Event]:
-        """Read a shard on from where it was read to, to its end or to where it is now."""
+        """Return the next records of a shard, up to its end or its present tip."""
         if shard in self._ended:
             return []
         arn = self._arn
@@ -116,7 +117,7 @@ class EventSourceMapping:
         iterator = self._call("GetShardIterator", request)["ShardIterator"]
         found: list[Event] = []
         empty = 0
-        # One empty page is an end, except where a stream makes some up.
+        # One empty page means the tip, unless the stream returns empty pages by chance.
         enough = 10 if self.world.engine.streams.settings.empty_page_chance else 1
         while iterator and empty < enough:
             page = self._call("GetRecords", {"ShardIterator": iterator})
@@ -130,7 +131,7 @@ class EventSourceMapping:
         return found
 
     def _where(self, shard: str) -> Event:
-        """Say where a shard is read on: the first time at its oldest record."""
+        """Return where to continue in a shard; the first time at its oldest record."""
         if shard not in self._after:
             return {"ShardIteratorType": "TRIM_HORIZON"}
         number = self._after[shard]
@@ -152,7 +153,7 @@ class EventSourceMapping:
             if self._delivered and self.rng.random() < self.habits.repeated:
                 await self._quietly(self.rng.choice(self._delivered))
             if self.rng.random() < self.habits.abandoned:
-                late.start_soon(self._quietly, batch)  # it works on, and nobody waits for it
+                late.start_soon(self._quietly, batch)  # it works on, but nothing waits for it
                 await anyio.sleep(self.rng.random())
                 continue
             done = await self._invoke(batch)
@@ -166,11 +167,11 @@ class EventSourceMapping:
             del lane.records[:done]
 
     async def _invoke(self, batch: Sequence[Event]) -> int | None:
-        """Return how many of a batch are done; None if the invocation failed."""
+        """Return how many records of a batch are done; None if the invocation failed."""
         self.invocations += 1
         try:
             response = await self.invoke({"Records": list(batch)})
-        except Exception:  # noqa: BLE001 - whatever a function raises is a failed batch
+        except Exception:  # noqa: BLE001 - any error of a function means a failed batch
             return None
         failures = [entry["itemIdentifier"] for entry in response["batchItemFailures"]]
         if not failures:

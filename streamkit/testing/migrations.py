@@ -1,14 +1,14 @@
-"""Migrations under fire: a migration in virtual time, with writers, several processes, and deaths.
+"""Migrations under fire: a migration in virtual time, with writers, processes and deaths.
 
     ran = migrate(app, "0003", Orders(), seed=3)
     for item in ran.items(Order): ...
 
-Processes run the migration, die at some call, which the engine has applied or not, and come again;
-shards split and roll, and an application writes all the while. One seed is one run. When the
-migration rests, what was written meanwhile is processed, and the table can be compared.
+Several processes run the migration. They die at some call, which the engine has applied or not, and
+are started again. Shards split and roll, and an application writes all the time. One seed gives one
+run. When the migration rests and all writes are processed, the table can be compared.
 
-The application may be an old one, that knows nothing of the new shape, and it may read what it is
-about to change: `Writer` is in `streamkit.testing.traffic`.
+The application may be old code that does not know the new shape, and it may read items before it
+changes them: `Writer` is in `streamkit.testing.traffic`.
 """
 
 import random
@@ -54,10 +54,10 @@ _ACTS_AT_REST = 10
 
 
 class Application(Protocol):
-    """What the writers of a run do."""
+    """The writers of a run."""
 
     async def open(self, aws: Aws, schema: TableSchema, rng: random.Random) -> None:
-        """Write what is there before the migration begins."""
+        """Write the items that are there before the migration begins."""
 
     async def act(self, aws: Aws, schema: TableSchema, rng: random.Random, phase: str) -> None:
         """Write something while the migration is in this phase."""
@@ -65,17 +65,17 @@ class Application(Protocol):
 
 @dataclass(frozen=True)
 class Fire:
-    """What happens meanwhile, for each act of the application; 0 to 1.
+    """The chance, from 0 to 1, that something happens at each act of the application.
 
     Attributes:
         crash: a process that runs the migration is told to die at one of its next calls.
-        freeze: one stands still for a minute, and then goes on.
+        freeze: a process is frozen for a minute.
         split: a shard splits.
-        roll: every shard ends and goes on in another.
+        roll: every shard is closed and followed by a child.
         pause: seconds between two acts, at most.
         slow: how often a call takes up to a second.
         broken: how often a call's connection breaks, before or after it is applied.
-        acts: after so many acts of a step nobody dies or stands still any more.
+        acts: after this number of acts in a step, no process dies or is frozen any more.
     """
 
     crash: float = 0.1
@@ -90,7 +90,7 @@ class Fire:
 
 @dataclass
 class Ran:
-    """The end of a run: the tables, the migration's states, and what it met."""
+    """The end of a run: the tables, the migration's states, and what the run met."""
 
     world: World
     schema: TableSchema
@@ -99,7 +99,7 @@ class Ran:
     met: Counter[str] = field(default_factory=Counter)
 
     def raw(self, entity: type[Entity] | None = None, *, table: str = "") -> list[dict[str, Any]]:
-        """Return items in wire form, streamkit's own attributes included, but not its items."""
+        """Return items in wire form, with streamkit's own attributes but without its own items."""
         items = self.tables[table or self.schema.name]
         pk = self.schema.pk
         items = [i for i in items if not str(i[pk].get("S", "")).startswith(CONTROL_PREFIX)]
@@ -109,12 +109,12 @@ class Ran:
         return [item for item in items if matcher.matches(item)]
 
     def items(self, entity: type[E]) -> list[E]:
-        """Return the items of an entity, as such."""
+        """Return the items of an entity, decoded."""
         table = Table(None, self.schema)
         return [table.entity_of(entity, visible(item)) for item in self.raw(entity)]
 
 
-def migrate(  # noqa: PLR0913 - each says one thing of the run
+def migrate(  # noqa: PLR0913 - each sets one thing of the run
     app: App,
     number: str,
     application: Application,
@@ -131,24 +131,24 @@ def migrate(  # noqa: PLR0913 - each says one thing of the run
     worker: bool = False,
     applied: Sequence[str] = (),
 ) -> Ran:
-    """Run a migration step by step while an application writes, and return what is there then.
+    """Run a migration step by step while an application writes, and return the end of the run.
 
     Args:
-        app: whose migration.
-        number: of the migration.
-        application: what writes.
-        steps: what operators do, one after the other, each once the migration rests.
-        seed: of everything that is chance.
-        acts: how often the application acts in each step, at least; ten times, or so often if
-            that is less, while the migration rests.
-        processes: how many run the migration.
-        segments: of the table.
-        page: items of a page.
-        fire: what happens meanwhile.
-        shape: of the app's table.
+        app: the app of the migration.
+        number: the migration's number.
+        application: the application that writes.
+        steps: the commands of operators, in order; each begins when the migration rests.
+        seed: the seed of all chance.
+        acts: how often the application acts in each step, at least; ten of these acts, or all if
+            there are fewer, come while the migration rests.
+        processes: how many processes run the migration.
+        segments: the number of segments of the table.
+        page: the number of items in a page.
+        fire: the trouble meanwhile.
+        shape: the shape of the app's table.
         others: other tables, and their shapes.
-        worker: run the app's own handlers as well.
-        applied: migrations of before that are through already.
+        worker: whether to run the app's own handlers as well.
+        applied: earlier migrations that are done already.
 
     Raises:
         TimeoutError: the migration does not rest within hours of virtual time.
@@ -223,7 +223,7 @@ class _Blaze:
                     process.thaw()
                     process.crash = None
                 self._start(group)
-                await anyio.sleep(_LAST_SECONDS)  # what was written last is processed, too
+                await anyio.sleep(_LAST_SECONDS)  # the last writes are processed too
                 for process in self._alive.values():
                     process.kill()
                 group.cancel_scope.cancel()
@@ -246,9 +246,9 @@ class _Blaze:
         return await (await commands.open_book(self.app, self.aws)).read(self.number)
 
     async def _act(self, group: anyio.abc.TaskGroup, acts: int, processes: int) -> None:
-        """Write and make trouble until the migration rests, and so many times at least.
+        """Write and make trouble until the migration rests, at least `acts` times.
 
-        Some of the writes come while it rests: what is written then must not be lost either.
+        Some of the writes come while it rests, because these must not be lost either.
         """
         self._troubles = 0
         acted = rested = 0
@@ -296,7 +296,7 @@ class _Blaze:
         group.start_soon(self._live, process)
 
     async def _live(self, process: Process) -> None:
-        """Run the migration in one process, again and again, until the process dies."""
+        """Run the migration in one process repeatedly, until the process dies."""
         migration = commands.migration_of(self.app, self.number)
         try:
             async with self.ran.world.clients(process) as aws, anyio.create_task_group() as group:
@@ -323,7 +323,7 @@ class _Blaze:
 async def _open(
     app: App, aws: Aws, shapes: Mapping[str, TableShape], numbers: Sequence[str]
 ) -> Surroundings:
-    """Create the tables, and write down that these migrations are through."""
+    """Create the tables, and record that these migrations are done."""
     for name, shape in shapes.items():
         own = name == app.table
         streamed = own or any(one.to == name for one in app.migrations.values())

@@ -1,4 +1,4 @@
-"""Plans: everything that happens to a run, as data, and the smallest plan that still fails.
+"""Plans: all events of a run, as data, and the search for a smaller plan that still fails.
 
 A run that follows from a seed and a plan can be repeated, printed, kept as a test, and made
 smaller: `shrunk` leaves out events, by halves and then one by one, while the run still fails.
@@ -12,7 +12,7 @@ Value: TypeAlias = int | float | str | bool | None
 
 
 class Event:
-    """One thing that happens: what, and when, to whom or how, as the driver of the run reads it.
+    """One event of a run, with details such as time and target, in the form of the run's driver.
 
     Event("split", at=12.3, shard=1), Event("kill", worker=2, call=113, moment="after")
     """
@@ -42,9 +42,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run but for its seed: what the world is like, and what happens in it.
+    """A run without its seed: the shape of the world, and the events in it.
 
-    `shape` is for the driver; an event has the form that the driver reads.
+    The driver of the run defines the form of `shape` and of the events.
     """
 
     shape: Mapping[str, Any] = field(default_factory=dict)
@@ -62,11 +62,11 @@ class Plan:
 
 
 def shrunk(plan: Plan, fails: Callable[[Plan], bool], *, runs: int = 100) -> Plan:
-    """Return a smaller plan that still fails: leave out events while it does.
+    """Return a smaller plan that still fails, found by leaving out events.
 
     Args:
-        plan: one that fails.
-        fails: runs a plan, and says whether it fails in the same way.
+        plan: a plan that fails.
+        fails: runs a plan, and returns whether it fails in the same way.
         runs: how often `fails` is called at most.
     """
     size = max(len(plan.events) // 2, 1)

@@ -16,7 +16,7 @@ from streamkit.testing.harness import Harness
 def harness_of() -> Iterator[Callable[..., Harness]]:
     """Make a `Harness` of an app; it is closed when the test ends.
 
-    Takes what `Harness` takes: `harness_of(app, shards=4, seed=7)`.
+    The arguments are those of `Harness`: `harness_of(app, shards=4, seed=7)`.
     """
     with ExitStack() as stack:
 

@@ -1,10 +1,10 @@
-"""Recording: stand-ins for an app's sinks, that write down what they are given.
+"""Recording: recorders replace an app's sinks and keep the deliveries.
 
     with recording(app) as sent:
         ...
     assert [delivery.body for delivery in sent["orders"].once] == [...]
 
-A recorder takes what its sink takes, at the same limits, and refuses now and then if it is told so.
+A recorder takes what its sink takes, with the same limits, and can fail now and then on request.
 """
 
 import random
@@ -20,12 +20,12 @@ from streamkit.sinks.sink import Delivery, Limits
 
 @dataclass
 class Recorder:
-    """A sink that keeps what it is given.
+    """A sink that keeps its deliveries.
 
     Attributes:
-        name: of the sink that it stands for.
-        trouble: how often a delivery fails, 0 to 1; half of those arrive all the same.
-        deliveries: what has arrived, in order, repetitions included.
+        name: the name of the sink that it replaces.
+        trouble: how often a delivery fails, 0 to 1; half of the failed ones arrive nevertheless.
+        deliveries: the deliveries that arrived, in order, repetitions included.
     """
 
     name: str
@@ -36,16 +36,16 @@ class Recorder:
 
     @property
     def once(self) -> list[Delivery]:
-        """What has arrived, each thing once: those with the same key are repetitions."""
+        """Return the deliveries without repetitions, which have the same key."""
         return list({delivery.key: delivery for delivery in self.deliveries}.values())
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:
-        """Be open."""
+        """Yield the recorder itself; there is nothing to open."""
         yield self
 
     async def deliver(self, deliveries: Sequence[Delivery]) -> Sequence[Exception | None]:
-        """Keep them, or fail."""
+        """Keep the deliveries, or fail."""
         return [self._one(delivery) for delivery in deliveries]
 
     def _one(self, delivery: Delivery) -> Exception | None:
@@ -59,7 +59,7 @@ class Recorder:
 def recording(
     app: App, *, trouble: float = 0.0, rng: random.Random | None = None
 ) -> Iterator[dict[str, Recorder]]:
-    """Let recorders stand for the sinks of an app and its listeners; yield them by name."""
+    """Replace the sinks of an app and its listeners by recorders; yield these by name."""
     consumers = [app, *app.listeners.values()]
     before = [list(one.sinks) for one in consumers]
     known: dict[str, Recorder] = {}

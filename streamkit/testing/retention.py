@@ -1,22 +1,22 @@
-"""Retention: a record is passed over exactly if it was trimmed unread, and never in silence.
+"""Retention: a check that only trimmed records are passed over, and never without a report.
 
-In: sightings, and the engine, which alone knows what it has trimmed. Out: texts of violations; what
-was lost; and what was met, in `counts`:
+In: sightings, and the engine, which alone knows what it has trimmed. Out: texts of violations; the
+lost records; and what was met, in `counts`:
 
     loss            a cursor says that records may be lost, and some of its shard are
     possible_loss   it says so, and none are
     shard_gone      it says so of a shard that is not there any more
 
-A *report* is a write of `lost` into a cursor, made before its shard is read on. Every record
+A *report* is a write of `lost` into a cursor, made before its shard is read further. Every record
 that a position passes was served to the process that commits, or is trimmed and under a report.
-The other way round there is no such rule, because what is gone cannot be looked at. A report of a
-shard that lost nothing is sound where nobody can know that, and that is in two cases alone:
+The reverse is not a rule, because trimmed records cannot be looked at. A report of a shard that
+lost nothing is allowed where no process can know that, which is so in two cases only:
 
-    the shard is gone, and no reader was ever told that it had come to its end
-    nothing says that the shard was read to its tip, or any record of it, within the retention less
+    the shard is gone, and no reader was ever told that it had reached its end
+    nothing shows that the shard was read to its tip, or any record of it, within the retention less
     the hour that a reader keeps as a margin
 
-A *certain* loss says that a record is gone which was begun; it may never be false.
+A *certain* loss means that a record is gone whose processing had begun; it must never be false.
 """
 
 from collections import Counter, defaultdict, deque
@@ -31,7 +31,7 @@ from streamkit.testing.sightings import Sighting, Write, shard_read, taken
 
 _KNOWN_SECONDS = RETENTION_SECONDS - 3600
 _SECOND = 1.0
-"""What streamkit writes down is cut to the second."""
+"""Times that streamkit stores are cut to the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Report:
 
 
 class Retention:
-    """Judges what becomes of the records of a consumer that starts at the oldest one."""
+    """Check the records of a consumer that starts at the oldest record."""
 
     def __init__(self, engine: Engine, counts: Counter[str] | None = None) -> None:
         self.counts: Counter[str] = Counter() if counts is None else counts
@@ -56,26 +56,26 @@ class Retention:
         self._reports: list[_Report] = []
         self._missed: dict[tuple[str, int], Write] = {}
 
-    # -- what came of it -----------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------
 
     def is_missed(self, write: Write) -> bool:
         """Return whether a position has passed a record that was not processed."""
         return (write.shard, write.sequence) in self._missed
 
     def lost(self) -> list[Write]:
-        """Return the records that were trimmed and never processed, passed over or not yet."""
+        """Return the records that were trimmed and never processed, passed by a position or not."""
         return [*self._missed.values(), *self._trimmed(*self._unread)]
 
     def silent(self) -> list[str]:
-        """Say what is lost by now without a report: of shards that came and went unread, too."""
+        """Return the losses without a report, including those of shards that were never read."""
         lost = self._trimmed(*self._unread)
         return [f"{_text(write)} is lost in silence" for write in lost if not self._told(write)]
 
     def certain(self, shard: str) -> list[str]:
-        """Check that a record of a shard is lost, because a worker says that it is certain."""
+        """Check that a record of a shard is lost, as a worker reports a certain loss."""
         return [] if self._trimmed(shard) else [f"{shard}: a certain loss, and nothing is lost"]
 
-    # -- what is seen --------------------------------------------------------------------------
+    # -- sightings -----------------------------------------------------------------------------
 
     def see(self, sighting: Sighting) -> Iterator[str]:
         """Check one sighting."""
@@ -96,7 +96,7 @@ class Retention:
             self._founded = write.at
 
     def _learn(self, name: str) -> None:
-        """Keep a shard's hashes: later it may be gone."""
+        """Keep a shard's hashes, because the shard may be gone later."""
         if name not in self._hashes and (shard := self._shard(name)) is not None:
             self._hashes[name] = shard.hashes
 
@@ -112,7 +112,7 @@ class Retention:
     def _judge(self, sighting: Sighting, before: Cursor, after: Cursor) -> Iterator[str]:
         if taken(before, after):
             self._readers[after.name] = sighting.actor
-            self._served[after.name] = {}  # what was read and not committed is dropped
+            self._served[after.name] = {}  # records that were read and not committed are dropped
         if after.lost != before.lost:
             yield from self._report(sighting, before, after)
         position = 0 if after.position == START else int(after.position)
@@ -151,7 +151,7 @@ class Retention:
         return next((shard for shard in found if shard is not None), None)
 
     def _trimmed(self, *names: str) -> list[Write]:
-        """Return the application's records that are trimmed, and neither committed nor at hand."""
+        """Return the application's trimmed records that are neither committed nor with a reader."""
         return [
             write
             for name in names

@@ -1,8 +1,8 @@
-"""Sightings: every call that reached the engine, with who made it and what it wrote.
+"""Sightings: every call that reached the engine, with its process and its writes.
 
-This is what invariants are checked on: the engine's own log, not what a client believes. Writes are
-read from the stream's own records, control items among them, so a sighting shows each item as it
-was before and after the call.
+Invariants are checked on sightings: on the engine's own log, not on what a client believes. Writes
+are read from the stream's own records, control items among them, so a sighting shows each item
+before and after the call.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ WRITES = frozenset(
         "UpdateItem",
     }
 )
-"""Operations that may change items."""
+"""The operations that may change items."""
 
 _MANY = 1 << 40
 _EVER = float("inf")
@@ -33,15 +33,15 @@ _EVER = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One change of one item, as the stream has it.
+    """One change of one item, from its stream record.
 
     Attributes:
         shard: the shard that its record is in.
         sequence: its sequence number there.
-        at: when it was, by the engine's clock.
-        keys: of the item, in wire form.
+        at: the time of the change, by the engine's clock.
+        keys: the item's key, in wire form.
         old, new: the images, in wire form.
-        size: bytes of the item afterwards, by DynamoDB's rules.
+        size: the bytes of the item afterwards, by DynamoDB's rules.
     """
 
     shard: str
@@ -66,12 +66,12 @@ class Write:
 
     @property
     def before(self) -> Cursor | None:
-        """Return the cursor before, if the item is one and was there."""
+        """Return the cursor before the change, if the item is a cursor and was there."""
         return _cursor(self.old)
 
     @property
     def after(self) -> Cursor | None:
-        """Return the cursor afterwards, if the item is one and is there."""
+        """Return the cursor after the change, if the item is a cursor and is there."""
         return _cursor(self.new)
 
 
@@ -83,14 +83,14 @@ def _cursor(image: dict[str, Any] | None) -> Cursor | None:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One call, when the engine carried it out.
+    """One call, at the time when the engine carried it out.
 
     Attributes:
         actor: the process that made it; empty for the world outside.
         sent: when the process sent it, by the engine's clock: earlier than `call.at` if the call
             was slow, late or frozen on its way.
-        call: what was asked and answered.
-        writes: what it changed.
+        call: the request and the reply.
+        writes: the changes that the call made.
     """
 
     actor: str
@@ -99,7 +99,7 @@ class Sighting:
     writes: tuple[Write, ...] = ()
 
     def cursors(self) -> list[tuple[Cursor | None, Cursor | None]]:
-        """Return each cursor that it wrote, before and after."""
+        """Return each cursor that the call wrote, before and after."""
         return [(w.before, w.after) for w in self.writes if w.kind == "cursor"]
 
 
@@ -121,7 +121,7 @@ def taken(before: Cursor | None, after: Cursor | None) -> bool:
 
 
 def shard_read(sighting: Sighting) -> str | None:
-    """Name the shard that a `GetRecords` reads; None if its iterator is not one."""
+    """Return the shard that a `GetRecords` reads; None if its iterator is not valid."""
     try:
         return ShardIterator.parse(sighting.call.payload["ShardIterator"]).shard_id
     except ApiError:
@@ -130,12 +130,12 @@ def shard_read(sighting: Sighting) -> str | None:
 
 @dataclass
 class RecordLog:
-    """Finds the records that an engine's streams have taken since it was last asked."""
+    """Find the records that an engine's streams have taken since the last call."""
 
     _last: dict[str, int] = field(default_factory=dict)
 
     def new(self, engine: Engine) -> tuple[Write, ...]:
-        """Return what was written since the last call, shard by shard."""
+        """Return the writes since the last call, shard by shard."""
         found: list[Write] = []
         for stream in engine.streams.all():
             for shard in stream.open_shards():

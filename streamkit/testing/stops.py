@@ -1,15 +1,15 @@
-"""Stops: processes that are killed or stand still at one of their calls, and go on as zombies.
+"""Stops: processes are killed or frozen at one of their calls; frozen ones go on as zombies.
 
-A process that stands still holds what it has read and what it was about to write. Others take its
-place meanwhile; then it thaws, and runs the rest of its code on what it still believes:
+A frozen process holds what it has read and what it was about to write. Another process takes its
+place meanwhile. Then the first one thaws, and runs the rest of its code on what it still believes:
 
-    lease   after its lease: who comes second is at work
-    phase   with the next step that somebody takes of what both do: a write of the consumer's item,
-            or of a migration's; at the latest when the one that took its place is done
-    end     when all is done, and nobody looks any more
+    lease   after its lease, while its successor works
+    phase   with the next step of the work that both do: a write of the consumer's item or of a
+            migration's by another process; at the latest when the successor is done
+    end     when all is done
 
-In: a world, and what stood still. Out: it goes on in its time. On failure: an error that a zombie
-ends with and that is not streamkit's own is raised.
+In: a world, and the frozen processes. Out: they go on at their time. On failure: a zombie's error
+is raised if it is not one of streamkit's own errors.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ T = TypeVar("T")
 Moment = Literal["before", "after"]
 """Whether the engine applies the call that a process stops at: after it has stopped, or before."""
 Part = Literal["worker", "operation"]
-"""Who is stopped: the harness's worker, or what `Harness.operate` runs beside it."""
+"""The process that is stopped: the harness's worker, or what `Harness.operate` runs beside it."""
 Thaw = Literal["lease", "phase", "end"]
-"""When a process that stands still goes on, see above."""
+"""When a frozen process thaws, see above."""
 
 THAWS: tuple[Thaw, ...] = get_args(Thaw)
 _PHASES = frozenset({"consumer", "migration"})
-"""The kinds of control items whose writes are steps."""
+"""Writes of these kinds of control items are steps."""
 
 
 @dataclass
 class Zombie:
-    """A process that stood still; `workers` are those that run in it, if it is one of these."""
+    """A frozen process; `workers` are the workers that run in it, if it runs any."""
 
     part: Part
     process: Process
@@ -48,20 +48,20 @@ class Zombie:
     workers: list[Any] = field(default_factory=list)
 
     def is_busy(self, pages: int) -> bool:
-        """Return whether it has thawed, and has something to do."""
+        """Return whether the process has thawed and has something to do."""
         runs = self.process.frozen is None and not self.task.done()
         return runs and not all(worker.is_idle(pages) for worker in self.workers)
 
 
 class Zombies:
-    """Those that stood still in one world. `lease_seconds` is what a lease counts for there."""
+    """The frozen processes of one world, in which a lease lasts `lease_seconds`."""
 
     def __init__(self, world: World, lease_seconds: float) -> None:
         self._world, self._lease_seconds = world, lease_seconds
         self._all: list[Zombie] = []
 
     def add(self, zombie: Zombie) -> None:
-        """Let somebody stand still until its time has come."""
+        """Keep a process frozen until its time has come."""
         self._all.append(zombie)
         if zombie.thaw == "lease":
             loop = asyncio.get_running_loop()
@@ -76,27 +76,27 @@ class Zombies:
                     zombie.process.thaw()
 
     def thaw(self, *when: Thaw) -> None:
-        """Let those go on whose time this is; without one, all."""
+        """Thaw the processes that wait for one of these times; without arguments, all."""
         for zombie in self._all:
             if not when or zombie.thaw in when:
                 zombie.process.thaw()
 
     def count_anew(self) -> None:
-        """Let only pages that those who have thawed read from now on count for `is_busy`."""
+        """Make `is_busy` count only the pages that thawed processes read from now on."""
         for zombie in self._all:
             for worker in zombie.workers:
                 worker.count_anew()
 
     def is_busy(self, pages: int) -> bool:
-        """Return whether one of them has thawed, and has something to do."""
+        """Return whether one of the processes has thawed and has something to do."""
         return any(zombie.is_busy(pages) for zombie in self._all)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the operations among them have ended.
+        """Wait until the operations among the processes have ended.
 
         Raises:
-            TimeoutError: one has not within these seconds.
-            Exception: what a zombie ended with, if that is not one of streamkit's errors.
+            TimeoutError: an operation has not ended within these seconds.
+            Exception: the error of a zombie, if it is not one of streamkit's errors.
         """
         operations = {zombie.task for zombie in self._all if zombie.part == "operation"}
         if operations:
@@ -105,11 +105,11 @@ class Zombies:
                 raise TimeoutError(f"what stood still goes on after {seconds:.0f} seconds")
         for zombie in self._all:
             if zombie.task.done() and not zombie.process.dead.is_set():
-                with suppress(StreamkitError):  # it was refused, and says so
+                with suppress(StreamkitError):  # the zombie was refused, as it should be
                     zombie.task.result()
 
     def close(self) -> list["asyncio.Task[Any]"]:
-        """Kill them all; return what has to be waited for."""
+        """Kill all processes; return the tasks to wait for."""
         for zombie in self._all:
             zombie.process.kill()
             zombie.task.cancel()
@@ -117,10 +117,10 @@ class Zombies:
 
 
 class Operations:
-    """Runs operations beside a worker, each in a process with clients of its own.
+    """Run operations beside a worker, each in a process with clients of its own.
 
-    One of their calls, counted over all of them, may be the last of its process, or the last before
-    it stands still. Then the same operation is begun again in another process, as a person does.
+    A process may be killed or frozen at one of the calls, which are counted over all operations.
+    Then the same operation is started again in another process, as an operator would do.
     """
 
     def __init__(self, world: World, zombies: Zombies) -> None:
@@ -131,12 +131,12 @@ class Operations:
 
     @property
     def calls(self) -> int:
-        """How many calls they have made."""
+        """Return how many calls the operations have made."""
         return sum(process.calls for process in self._all)
 
     @property
     def writes(self) -> list[int]:
-        """Which of their calls may have written something, by number."""
+        """Return the numbers of the calls that may have written something."""
         found: list[int] = []
         before = 0
         for process in self._all:
@@ -145,14 +145,14 @@ class Operations:
         return found
 
     def stop_at(self, point: CrashPoint, thaw: Thaw) -> None:
-        """Let whichever of them makes this call stop there."""
+        """Stop the process that makes this call."""
         self._point, self._thaw = point, thaw
 
     async def run(self, work: Callable[[Aws], Awaitable[T]]) -> T:
-        """Run one, again if its process stops; return what it does.
+        """Run an operation, again if its process stops; return its result.
 
         Raises:
-            Exception: what it raises.
+            Exception: the error of the operation.
         """
         process = Process("operation", self._point_from(self.calls))
         self._all.append(process)

@@ -1,4 +1,4 @@
-"""Traffic: an application that plays users of a table, and knows what must follow from it.
+"""Traffic: an application that acts for the users of a table, and knows what must follow.
 
     class Likes:
         async def open(self, writer: Writer) -> None:
@@ -12,9 +12,9 @@
             counts = Counter(like.brand for like in final[BrandLike]).items()
             yield final.compare(BrandLikes, [BrandLikes(brand=b, likes=n) for b, n in counts])
 
-`open` fills the table before anything else, `act` is one small thing that a user does, `expected`
-computes what handlers keep from what the application wrote. A `Writer` makes plain requests, as an
-application does that knows nothing of streamkit; effects are only their words.
+`open` fills the table before anything else, `act` is one small action of a user, `expected`
+computes from the application's writes what handlers must keep. A `Writer` makes plain requests, as
+an application without streamkit does; effects only describe them.
 """
 
 import random
@@ -39,7 +39,7 @@ _REFUSED = frozenset({"ConditionalCheckFailedException", "TransactionCanceledExc
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One write of the application that the table has taken."""
+    """One write of the application that succeeded."""
 
     effect: Effect
     at: datetime
@@ -50,10 +50,10 @@ class Writer:
     """One writer of the application.
 
     Attributes:
-        table: for reads.
-        rng: chance, from a seed.
-        time: epoch seconds.
-        log: what was written, in order, by all writers that share it.
+        table: the table, for reads.
+        rng: seeded chance.
+        time: a function that returns epoch seconds.
+        log: the writes, in order, of all writers that share it.
     """
 
     table: Table
@@ -68,14 +68,14 @@ class Writer:
         return datetime.fromtimestamp(self.time(), UTC)
 
     async def write(self, *effects: Effect) -> bool:
-        """Make writes one by one; say whether the conditions (`only_if`) of all of them held.
+        """Make writes one by one; return whether the conditions (`only_if`) of all writes held.
 
-        `otherwise` means nothing here: what is refused is left out.
+        `otherwise` has no effect here: a refused write is left out.
         """
         return all([await self._one(effect) for effect in effects])
 
     async def transact(self, *effects: Effect) -> bool:
-        """Make writes in one transaction; say whether its conditions held."""
+        """Make writes in one transaction; return whether its conditions held."""
         entries = [self._rendered(effect) for effect in effects]
         return await self._call("transact_write_items", {"TransactItems": entries}, effects)
 
@@ -115,13 +115,13 @@ class Writer:
 
 
 class Traffic(Protocol):
-    """An application that writes, and what must follow; one object for one run."""
+    """An application that writes, and knows what must follow; one object serves one run."""
 
     async def open(self, writer: Writer) -> None:
-        """Write what is there before anything else happens."""
+        """Write the items that are there before anything else happens."""
 
     async def act(self, writer: Writer) -> None:
-        """Do one small thing: some reads, one or a few writes."""
+        """Do one small action: some reads, one or a few writes."""
 
     def expected(self, final: Final) -> Iterable[Comparison]:
         """Compare what handlers keep with what it must be, computed in plain Python."""

@@ -1,12 +1,12 @@
-"""Trial: an app under traffic and trouble in virtual time, compared with what it must come to.
+"""Trial: an app runs under traffic and trouble in virtual time, and its result is checked.
 
     @pytest.mark.parametrize("seed", range(5))
     def test_likes_are_exact_whatever_happens(seed):
         trial(app, Likes(), seed=seed)
 
-One seed is one run. Meanwhile shards split and roll, items expire, workers die at some call, which
-the engine has applied or not, and come again. At the end everything that has expired is swept away,
-the workers come to rest, and the table is compared with what the traffic says it must be.
+One seed gives one run. During it shards split and roll, items expire, and workers die at some call,
+which the engine has applied or not, and are replaced. At the end all expired items are deleted, the
+workers come to rest, and the table is compared with what the traffic says must be there.
 """
 
 import random
@@ -36,7 +36,7 @@ from streamkit.testing.traffic import Traffic, Writer
 from streamkit.testing.world import World
 
 _SUSPECTED = ("WorkerKilled", "FunctionKilled")
-"""Why changes are parked that were run when somebody was killed by chance."""
+"""Changes that ran when a process was killed by chance are parked with these errors."""
 
 
 class Different(AssertionError):
@@ -45,19 +45,19 @@ class Different(AssertionError):
 
 @dataclass(frozen=True)
 class Trouble:
-    """How often, for each act of the application, something happens; 0 to 1.
+    """The chance, from 0 to 1, that something happens at each act of the application.
 
-    A crash, a split and a roll happen at least once each, unless they never shall.
+    A crash, a split and a roll happen at least once each, unless their chance is 0.
 
     Attributes:
         crash: a worker is told to die at one of its next calls, or in its next commit.
         split: a shard splits.
-        roll: every shard ends and goes on in another.
+        roll: every shard is closed and followed by a child.
         sweep: items that have expired are deleted.
         pause: seconds that pass between two acts, at most; often none.
-        slow: how often a worker's call takes up to a second, of all its calls.
-        broken: how often a call's connection breaks, before or after it is applied, likewise.
-        sinks: how often a delivery to a sink fails, of all deliveries.
+        slow: the share of a worker's calls that take up to a second.
+        broken: the share of its calls whose connection breaks, before or after they are applied.
+        sinks: the share of deliveries to sinks that fail.
     """
 
     crash: float = 0.03
@@ -72,7 +72,7 @@ class Trouble:
 
 @dataclass
 class Ran:
-    """What a trial met and compared, by name, and the end; for tests that claim to have met it."""
+    """What a trial met and compared, by name, and its end; tests check that they met an event."""
 
     met: Counter[str] = field(default_factory=Counter)
     comparisons: list[Comparison] = field(default_factory=list)
@@ -94,14 +94,14 @@ def trial(
     """Run an app under traffic, and compare the table at the end.
 
     Args:
-        app: what to run; its listeners run along.
+        app: the app to run; its listeners run along.
         traffic: the application.
-        shape: of the app's table.
+        shape: the shape of the app's table.
         others: the shapes of other tables, by name.
-        seed: of everything that is chance.
+        seed: the seed of all chance.
         acts: how often the application acts.
-        workers: how many run at a time.
-        trouble: what happens meanwhile.
+        workers: how many workers run at a time.
+        trouble: the trouble during the run.
         host: what runs the app: workers, or `Functions` for Lambda.
 
     Raises:
@@ -169,7 +169,7 @@ class _Play:
         return self.ran
 
     async def _happen(self, crew: Host, quarter: int) -> None:
-        """Let happen what may after an act; and each thing once, at the end of a `quarter`."""
+        """Make trouble by chance after an act; each kind for certain at the end of a `quarter`."""
         control, table = self.world.control, self.app.table
 
         dice = self.rng.random
@@ -191,9 +191,9 @@ class _Play:
             await anyio.sleep(dice() * self.trouble.pause)
 
     async def _end(self, crew: Host) -> None:
-        """Come to rest, with nothing left that has expired, and nothing that waits for a person.
+        """Bring the run to rest: no expired items are left, and no change waits for an operator.
 
-        A change under which workers were killed by chance is suspected, and parked unrun.
+        A change that ran when workers were killed by chance is suspected, and parked without a run.
         """
         for recorder in self.sent.values():
             recorder.trouble = 0.0
@@ -218,10 +218,10 @@ def open_shards(world: World, table: str) -> list[str]:
 
 
 def require_same(comparisons: list[Comparison], most: int = 20) -> None:
-    """Stop at differences.
+    """Raise an error if there are differences.
 
     Raises:
-        Different: there are any; the message lists the first ones.
+        Different: there are differences; the message lists the first ones.
     """
     lines = [f"{c.title}: {text}" for c in comparisons for text in c.differences]
     if lines:

@@ -1,10 +1,10 @@
 """A world in one process: the local engine, a virtual clock, and processes that die and freeze.
 
-A *process* here is an actor with clients of its own. Killing one means that its transport is dead:
-a call on the wire is applied or not, no call after it ever returns, and no clean-up of it reaches
-the table. That is what `kill -9` does; cancelling a task would run its `finally` blocks. Freezing
-one means that none of its calls gets through until it thaws; then all go on, and what was asked
-long ago is applied now: a zombie.
+A *process* here is an actor with clients of its own. Killing a process makes its transport dead: a
+call on the wire is applied or not, no later call ever returns, and none of its clean-up reaches the
+table. That is what `kill -9` does; cancelling a task would run its `finally` blocks. While a
+process is frozen, none of its calls gets through. When it thaws, all calls go on, and old requests
+are applied now: the process is a zombie.
 """
 
 import random
@@ -36,9 +36,9 @@ _STEPS = (7.0, 60.0, 300.0)
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """When a process stops: at its n-th call (from 0), before or after the engine applies it.
+    """The point where a process stops: its n-th call (from 0), before or after it is applied.
 
-    It dies there or, if it `freezes`, stands still until somebody thaws it.
+    The process dies there or, if it `freezes`, is frozen until `thaw` is called.
     """
 
     call: int
@@ -51,12 +51,12 @@ class Process:
     """One actor: its calls are counted, and it may be told to die at one of them.
 
     Attributes:
-        clock: its own time of day, which is wrong and steps; None until a worker is run in it.
-        frozen: calls of before a freeze that are still on the wire are applied, their replies and
-            all later calls wait. None while it runs.
+        clock: its own time of day, which is wrong and steps; None until a worker runs in it.
+        frozen: None while it runs. While it is set, calls on the wire since before the freeze are
+            applied; their replies and all later calls wait.
         stood: how often calls had to wait for a thaw.
-        writes: which of its calls may have written something, by number.
-        stopped: set once it has died or frozen at the call it was told to.
+        writes: the numbers of its calls that may have written something.
+        stopped: set once it has died or frozen at the call that it was told.
     """
 
     name: str
@@ -71,16 +71,16 @@ class Process:
     stopped: anyio.Event = field(default_factory=anyio.Event)
 
     def kill(self) -> None:
-        """Let no further call return."""
+        """Kill the process: no further call returns."""
         self.dead.set()
 
     def freeze(self) -> None:
-        """Let no call through and no reply back until `thaw`."""
+        """Freeze the process: no call and no reply gets through until `thaw`."""
         if self.frozen is None:
             self.frozen = anyio.Event()
 
     def thaw(self) -> None:
-        """Let everything go on that was held back."""
+        """Thaw the process: all waiting calls and replies go on."""
         if self.frozen is not None:
             self.frozen.set()
             self.frozen = None
@@ -103,14 +103,14 @@ class Process:
         return await self._pass(call, apply) if reply is None else reply
 
     async def _pass(self, call: Call, apply: Callable[[], Response]) -> Response:
-        """Let a call through, with the faults of the process; its reply waits out a freeze."""
+        """Pass a call on, with the process's faults; while frozen, its reply waits."""
         try:
             return apply() if self.faults is None else await self.faults.intercept(call, apply)
         finally:
             await self._runs()
 
     async def _runs(self) -> None:
-        """Wait while the process stands still: for ever if it is dead."""
+        """Wait while the process is frozen; wait for ever if it is dead."""
         while self.frozen is not None and not self.dead.is_set():
             self.stood += 1
             await self.frozen.wait()
@@ -122,8 +122,8 @@ class Process:
 class World:
     """The engine with its controls, and a record of every call.
 
-    `watchers` are told of each call that reached the engine: who made it, when it was sent, and
-    what it wrote.
+    `watchers` are functions that get a `Sighting` of each call that reached the engine: its
+    process, when it was sent, and what it wrote.
     """
 
     engine: Engine
@@ -140,7 +140,7 @@ class World:
     def create(
         cls, seed: int = 0, *, shards: int = 2, clock: VirtualClock | None = None
     ) -> "World":
-        """Make a world; the same seed makes the same one."""
+        """Make a world; the same seed makes the same world."""
         clock, rng = clock or VirtualClock(), random.Random(seed)
         engine = Engine(clock=clock.time, rng=random.Random(seed), shards=shards)
         world = cls(engine, Control(engine), clock, rng, _clocks=random.Random(f"clocks {seed}"))
@@ -180,10 +180,10 @@ class World:
         until_idle: bool = True,
         started: Callable[[Any], Coroutine[Any, Any, None]] | None = None,
     ) -> bool:
-        """Run a worker until it ends or its process dies; return whether it lived.
+        """Run a worker until it ends or its process dies; return whether the process survived.
 
-        An app that has listeners runs with them, in one process: then `started` is called with
-        `Workers`, and else with its `Worker`.
+        An app that has listeners runs with them, in one process; then `started` is called with
+        `Workers`, otherwise with its `Worker`.
         """
         process = process or Process("worker")
         async with self.clients(process) as aws:
@@ -207,7 +207,7 @@ class World:
         return not process.dead.is_set()
 
     def clock_of(self, process: Process) -> VirtualClock:
-        """Return a process's own clock; one that has none gets one that is minutes wrong."""
+        """Return a process's own clock; a new clock is wrong by minutes."""
         if process.clock is None:
             process.clock = SkewedClock(self._clocks, every=self._clocks.choice(_STEPS))
         return process.clock
