@@ -1,8 +1,8 @@
-"""Aggregates as migrations: `mode="aggregate"` counts one anew over what its table holds already.
+"""Run aggregates as migrations: `mode="aggregate"` counts one over what its table holds already.
 
-In: an app, and a migration that was begun. Out: its state, `done` when everything is counted. The
-work is that of `rebuilding`, which keeps its own place in the table, so that any process goes on
-with it; this follows what people want of the migration, and writes down that it is done.
+In: an app, and a migration that was begun. Out: its state, `done` when everything is counted.
+`rebuilding` does the work and keeps its own state in the table, so that any process continues it;
+this module follows what operators want of the migration, and writes down that it is done.
 
 On failure: as a rebuild; the migration stays where it was.
 """
@@ -38,17 +38,17 @@ async def run_aggregate(
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> State:
-    """Count an aggregate anew, or go on with that, until it is done or stopped.
+    """Count an aggregate again, or continue with it, until it is done or stopped.
 
-    One that is paused is left alone; one that is paused meanwhile is waited for.
+    A migration that is paused already is left alone; one that is paused meanwhile is waited for.
 
     Args:
-        app: whose migration; its workers have to run.
+        app: the app that declares the migration; its workers have to run.
         aws: open clients.
-        migration: the one.
+        migration: the migration to run.
         at_once: segments that this process scans at a time.
-        stopping: ends it early, in an orderly way.
-        clock: tells when.
+        stopping: an event that ends it early, in order.
+        clock: time, for simulations.
         rng: for simulations.
 
     Returns:
@@ -105,7 +105,7 @@ def _done(clock: Clock, rebuilt: Rebuilt, state: State) -> State:
 async def _while_wanted(
     book: StateBook, number: str, stopping: anyio.Event
 ) -> AsyncIterator[anyio.Event]:
-    """Yield what is set once nobody wants the migration to go on at the moment."""
+    """Yield an event that is set once the migration is stopped, paused or at rest."""
     ending = anyio.Event()
 
     async def follow() -> None:

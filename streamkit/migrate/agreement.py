@@ -1,14 +1,14 @@
-"""Agreement: what both sides of a pair last had in common, and what was written beside it since.
+"""Detect what was written to either side of a pair since both sides last agreed.
 
-When a pair is turned around, its old item takes a digest of itself (`BASE`), and its new one the
-old one's key (`SOURCE`). An update of old code leaves the digest and changes the item; a put takes
-the digest away; a deletion leaves a new item whose old one is gone. So whatever old code does at an
-old key is found by looking at the items, whether or not a process followed the changes. Two sides
-have no common order: what only one of them has is carried over or is an error, and none wins by
-time.
+When a pair is switched, its old item takes a digest of itself (`BASE`), and its new one the old
+one's key (`SOURCE`). An update by old code leaves the digest and changes the item; a put by old
+code removes the digest; a deletion by old code leaves a new item whose old one is gone. So the
+items themselves show everything that old code does at an old key, whether or not a process followed
+the changes. The two sides have no common order: what only one of them has is carried over or is an
+error, and neither wins by time.
 
-In: items as they were read. Out: transactions that check them whole. On failure: `Late` and
-`Deleted`, which only a person's decision on what is there now, or an agreement, takes away.
+In: items as they were read. Out: transactions that check them completely. On failure: `Late` and
+`Deleted`, which only a person's decision on what is there now, or an agreement, removes.
 """
 
 import hashlib
@@ -34,10 +34,10 @@ from streamkit.scanning.places import place_text
 
 
 class Conflict(Exception):
-    """Another item is in a target's place; `kind` is what that is called in the record of it.
+    """Another item is in a target's place; `kind` is the name of that in its record.
 
-    `key` is that of the item it is about, if it is not the one that was attempted; `name` names the
-    record, and `shown` is a digest of what a person would decide about.
+    `key` is the key of the item it is about, if that is not the attempted one; `name` is the
+    record's name, and `shown` is a digest of what a person would decide about.
     """
 
     kind = "conflict"
@@ -52,25 +52,25 @@ class Conflict(Exception):
 
 
 class Late(Conflict):
-    """An old item was written after its pair had been turned around."""
+    """An old item was written after its pair had been switched."""
 
     kind = "late"
 
 
 class Deleted(Conflict):
-    """An old item was deleted after its pair had been turned around."""
+    """An old item was deleted after its pair had been switched."""
 
     kind = "deleted"
 
 
 def is_ours(migration: Migration, source: WireItem) -> bool:
-    """Say whether an old item is one whose pair this migration has turned around."""
+    """Return whether an old item is one whose pair this migration has switched."""
     copy = str(source.get(COPY, {}).get("S", ""))
     return copy.startswith(f"{migration.id}:") or source.get(MOVED) == {"S": migration.id}
 
 
 def digest_of(item: WireItem) -> str:
-    """Return a digest of an item's own attributes, the same however its values are written."""
+    """Return a digest of an item's own attributes, the same for all forms of its values."""
     return image_digest(visible(item))
 
 
@@ -80,7 +80,7 @@ def image_digest(item: WireItem) -> str:
 
 
 def base_of(transform: Transform, source: WireItem, rewrite: Rewrite | None = None) -> str:
-    """Return the digest of what the end takes away of an old item: all, or what was moved out."""
+    """Return the digest of what the end removes of an old item: all, or what was moved out."""
     if transform.migration.mode == "rekey":
         return digest_of(source)
     rewrite = rewrite or transform.of(plain(source))
@@ -98,7 +98,7 @@ def key_of(schema: TableSchema, item: WireItem) -> dict[str, Wire]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The agreements of one migration's pairs. `writer` is its name in marks."""
+    """The agreements of one migration's pairs; `writer` is its name in marks."""
 
     transform: Transform
     calls: Calls
@@ -106,54 +106,54 @@ class Agreement:
     writer: str
 
     def holds(self, source: WireItem) -> bool:
-        """Say whether an old item is exactly what its new ones have taken in."""
+        """Return whether an old item is exactly what its new ones have taken over."""
         if not is_ours(self.transform.migration, source) or BASE not in source:
             return False
         try:
             return source[BASE] == {"S": base_of(self.transform, source)}
-        except Exception:  # noqa: BLE001 - whoever looks closer is told what the function raises
+        except Exception:  # noqa: BLE001 - a later, closer look reports what the function raises
             return False
 
     def is_written(self, source: WireItem) -> bool:
-        """Say whether somebody has written an old item since both sides agreed.
+        """Return whether other code has written an old item since both sides agreed.
 
-        Of one that was turned by a release that kept no digest nobody can tell before the end.
+        For an item that was switched by a release without digests this is not known before the end.
         """
         known = BASE in source or not is_ours(self.transform.migration, source)
         return known and not self.holds(source)
 
     def turned(self, source: WireItem, rewrite: Rewrite) -> dict[str, Wire]:
-        """Return what an old item is given when its new ones count."""
+        """Return the attributes that an old item gets when its new ones become the truth."""
         base = {BASE: {"S": base_of(self.transform, source, rewrite)}}
         if self.transform.migration.mode == "split":
             return {MOVED: {"S": self.transform.migration.id}, **base}
         return {COPY: self._copy(rewrite.targets[0].key), **base}
 
     def of_copy(self, item: WireItem, target: Key) -> dict[str, Wire]:
-        """Return what an old item is given that is written as its new one wants it."""
+        """Return the attributes that an old item gets when it is written as its new one says."""
         return {COPY: self._copy(target), BASE: {"S": digest_of(item)}}
 
     def _copy(self, target: Key) -> Wire:
         return {"S": f"{self.transform.migration.id}:{error_id(target)}"}
 
     def origin(self, source: Key) -> dict[str, Wire]:
-        """Return what the new items of an old one say of it while both are there."""
+        """Return the attributes by which new items name their old one while both exist."""
         mark = mark_of(self.transform.migration, self.transform.schema, source)[1]
         return {FROM: mark, SOURCE: {"S": place_text(source)}}
 
     def comes_from(self, target: WireItem | None, source: Key) -> bool:
-        """Say whether an item says that it comes from an old one."""
+        """Return whether an item says that it comes from an old one."""
         return target is not None and target.get(FROM) == self.origin(source)[FROM]
 
     def stamped(self, source: Key, key: Key, target: WireItem) -> Action:
-        """Return the action that holds a new item to what was read, and has it name its old one."""
+        """Return the action that checks a new item as it was read, and writes its old one's key."""
         schema, origin = self.transform.target, self.origin(source)
         if origin.items() <= target.items():
             return check(schema, key, target)
         return self._mark(schema, key, target, origin)
 
     def unstamped(self, key: Key, target: WireItem) -> Action:
-        """Return the action by which a new item no longer names its old one, which goes."""
+        """Return the action that removes the name of the old one, which goes, from a new item."""
         held, names = [Attr(FROM).eq(target[FROM]["S"])], (FROM, SOURCE)
         return update(self.transform.target, key, held, self.writer, removes=names)
 
@@ -168,16 +168,16 @@ class Agreement:
     async def settle(
         self, key: Key, source: WireItem, rewrite: Rewrite, there: Mapping[str, WireItem | None]
     ) -> Outcome | None:
-        """Take an old item that was written since for agreed, if its new ones say the same.
+        """Accept an old item that was written since the switch, if its new ones say the same.
 
         Args:
-            key: of the old item.
+            key: the key of the old item.
             source: the item as it was read.
             rewrite: what the migration makes of it.
-            there: what is where its targets belong, by `place_text` of their keys.
+            there: the items in the places of its targets, by `place_text` of their keys.
 
         Returns:
-            What became of the transaction; None if a person has decided for the new items.
+            The outcome of the transaction; None if a person has decided for the new items.
 
         Raises:
             Late: they differ.
@@ -197,19 +197,19 @@ class Agreement:
         return await self.calls.transact([turned, *actions])
 
     async def report_late(self, key: Key, source: WireItem) -> None:
-        """Do nothing if a person has decided for the new items as the old one is now.
+        """Do nothing if a person has decided for the new items, with the old one as it is now.
 
         Raises:
-            Late: nobody has.
+            Late: no person has decided so.
         """
         if not await self.is_decided(key, source):
             text = "it was written at its old key after the switch, and is not as its new one"
             raise Late(text, key=key, name=error_id(key), shown=digest_of(source))
 
     async def is_decided(self, key: Key, source: WireItem | None) -> bool:
-        """Say whether a person has decided that the new items are kept, and this old one is not.
+        """Return whether a person has decided to keep the new items instead of this old one.
 
-        A decision on what old code wrote is none on its deletion, and the other way around.
+        A decision on what old code wrote does not cover its deletion, and the other way around.
         """
         found = await self.book.get(error_id(key))
         if found is None or not found.waived:
@@ -219,7 +219,7 @@ class Agreement:
         return found.shown == digest_of(source)
 
     async def is_open(self, source: Key) -> bool:
-        """Say whether what old code did to an old item is an error that nobody has decided."""
+        """Return whether what old code did to an old item is an error without a decision."""
         found = await self.book.get(error_id(source))
         return found is not None and found.kind in ("late", "deleted") and not found.waived
 
@@ -227,7 +227,7 @@ class Agreement:
         """Do nothing if a person has decided that a new item stays whose old one was deleted.
 
         Raises:
-            Deleted: nobody has.
+            Deleted: no person has decided so.
         """
         if not await self.is_decided(source, None):
             text = "it was deleted at its old key after the switch, and is still at its new one"
@@ -237,7 +237,7 @@ class Agreement:
         """Look for the new items of an old one that is gone.
 
         Raises:
-            Deleted: one is there; without `reverse` nobody but old code deletes old items.
+            Deleted: one is there; without `reverse` only old code deletes old items.
         """
         migration, schema = self.transform.migration, self.transform.target
         for target in self.transform.of(plain(visible(old))).targets:
@@ -245,28 +245,28 @@ class Agreement:
             if there is None or COPY in there:
                 continue
             if migration.reverse is not None and not self.comes_from(there, key):
-                continue  # it was put anew; what became of it is in its own changes
+                continue  # it was put again; its own changes say what became of it
             gone = await self.calls.get(self.transform.schema.name, key) is None
             if gone and await self.is_as_read(target.key, there):
                 await self.report_deleted(key, target.key)
 
     async def is_as_read(self, key: Key, target: WireItem) -> bool:
-        """Say whether a new item is the one that was read before its old one was found gone.
+        """Return whether a new item is the one that was read before its old one was found gone.
 
-        Both may have gone, and been written anew, in between; a mark is different with each write.
+        Both may have been deleted and written again in between; each write has a different mark.
         """
         now = await self.calls.get(self.transform.target.name, key)
         return now is not None and all(now.get(n) == target.get(n) for n in (FROM, MARK))
 
     async def both_are_gone(self, source: Key) -> None:
-        """Forget that an old item was deleted: its new one is, too."""
+        """Forget that an old item was deleted, because its new one is deleted, too."""
         found = await self.book.get(error_id(source))
         if found is not None and found.kind == "deleted":
             await self.book.remove(found.id)
 
 
 def _canonical(value: Any) -> Any:
-    """Return a value that prints the same for each way of writing it."""
+    """Return a value that prints the same for all forms of it."""
     if isinstance(value, Mapping):
         return [(name, _canonical(value[name])) for name in sorted(value)]
     if isinstance(value, AbstractSet):

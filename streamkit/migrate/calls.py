@@ -1,9 +1,9 @@
-"""Calls: single reads, conditional writes and transactions of a migration, paced and repeated.
+"""Send single reads, conditional writes and transactions of a migration, with a rate and retries.
 
-In: actions with a condition of their own, so that sending one twice does no harm. Out: what became
-of it: `DONE`; `Refused` with the item as it is now, because a condition did not hold; `Invalid`
-with the service's code, because it never will. On failure: throttling and unknown fates are tried
-again for as long as it takes; missing permissions raise `ConfigurationError` and end the run.
+In: actions with a condition of their own, so that sending one twice does no harm. Out: the outcome:
+`DONE`; `Refused` with the item as it is now, because a condition did not hold; `Invalid` with the
+service's code, because it never will. On failure: throttled calls and calls of unknown outcome are
+retried for as long as it takes; missing permissions raise `ConfigurationError` and end the run.
 """
 
 import uuid
@@ -28,7 +28,7 @@ _CONFLICT_SECONDS = 0.05
 
 
 class Fate(Enum):
-    """What else can become of a write than that it is refused."""
+    """The outcome of a write that was not refused."""
 
     DONE = "done"
 
@@ -69,7 +69,7 @@ class Calls:
         return found
 
     async def query(self, **request: Any) -> list[dict[str, Wire]]:
-        """Read a query whole, strongly consistent."""
+        """Read all items of a query, strongly consistent."""
         items: list[dict[str, Wire]] = []
         request = {**request, "ConsistentRead": True}
         while True:
@@ -104,7 +104,7 @@ class Calls:
         return DONE
 
     def _render(self, action: Action) -> dict[str, dict[str, Any]]:
-        """Return the request of an action, which is told what is there if it is refused."""
+        """Return the request of an action; a refusal of it contains the present item."""
         request = render(action, self._schemas[action.ref.table])
         for body in request.values():
             body["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
@@ -123,7 +123,7 @@ class Calls:
     async def _send(
         self, call: Callable[[], Awaitable[dict[str, Any]]], actions: Sequence[Action]
     ) -> dict[str, Any] | Refused | Invalid:
-        """Send a write; one that was on its way while its phase went by is looked at again."""
+        """Send a write; if its phase ended while it was sent, look at its items again."""
         reply, tries = None, 0
 
         async def counted() -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Calls:
             pause = min(2 * pause, longest)
 
     def _verdict(self, error: Exception) -> Refused | Invalid | None:
-        """Return what an error means for good; None means that it is worth another try."""
+        """Return the final meaning of an error; None if another try makes sense."""
         verdict = judge(error)
         if isinstance(verdict, Again):
             if verdict.throttled:
@@ -179,9 +179,10 @@ class Calls:
 
 
 def _left_alone(reply: Any, actions: Sequence[Action]) -> bool:
-    """Say whether a single write was refused, and no earlier try of it wrote what is there.
+    """Return whether a single write was refused, and no earlier try of it wrote what is there.
 
-    Then what is there was written by others, and after the end it is nobody's to bring along.
+    Then other code wrote what is there, and after the end of the phase no process has to migrate
+    it.
     """
     if not isinstance(reply, Refused) or len(actions) > 1:
         return False

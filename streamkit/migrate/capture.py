@@ -1,8 +1,8 @@
-"""Capture: a migration's own consumer of the stream, which sees every change since it began.
+"""Make a migration's own consumer of the stream, which sees every change since it began.
 
 It is a consumer like any other: positions, shards shared among processes, parked changes, and a
-beginning that is in the table before the first pass reads anything. Each run of a migration has one
-of its own. What it does with a change is what a pass does with an item; see `work`.
+start that is in the table before the first pass reads anything. Each run of a migration has a
+consumer of its own. It does with a change what a pass does with an item; see `work`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.state import State
 
 _MARGIN = timedelta(minutes=10)
-"""Changes are stamped by a clock that is not ours; seeing some twice does no harm."""
+"""AWS's clock stamps the changes; seeing some changes twice does no harm."""
 _POLICY = Policy(
     timeout_seconds=120.0, attempts=3, retry_seconds=2.0, retry_seconds_max=60.0, retry_limit=50
 )
@@ -28,7 +28,7 @@ Live = Callable[[Change[Any]], Awaitable[None]]
 
 
 def capture_app(app: App, migration: Migration, state: State, live: Live) -> App:
-    """Make the app that a migration's consumer is."""
+    """Make the app of a migration's consumer."""
     entities = [migration.entity]
     if migration.target is not None and migration.to is None and migration.is_pairs:
         entities.append(migration.target)
@@ -69,7 +69,7 @@ def _app(
 
     for number, entity in enumerate(dict.fromkeys(entities)):
         if number and _alike(entity, entities[0], typed=typed):
-            continue  # routed as the source; what it is is told from the item
+            continue  # it is routed as the source; the item itself shows which of the two it is
         capture.add_handler(_handler(migration, state, entity, number, run))
     return capture
 
@@ -95,7 +95,7 @@ def _handler(
 
 
 def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Entity]]:
-    """Return the entities whose items fit the templates of our own, but are none of ours."""
+    """Return the entities that are not ours, but whose items fit the templates of ours."""
 
     def is_own(entity: type[Entity]) -> bool:
         return any(_alike(entity, one, typed=t) for one in own for t in {typed, False})
@@ -108,7 +108,7 @@ def _others(app: App, own: list[type[Entity]], *, typed: bool) -> list[type[Enti
 
 
 def _alike(one: Any, other: Any, *, typed: bool) -> bool:
-    """Say whether routing could not tell two entities apart."""
+    """Return whether routing could not tell two entities apart."""
     first, second = one.__entity__, other.__entity__
     if typed:
         return bool(first.type == second.type)

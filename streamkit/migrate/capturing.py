@@ -1,11 +1,11 @@
-"""Capturing: the workers of one process that follow what is written while a migration runs.
+"""Run the workers of one process that follow what is written while a migration runs.
 
 Sources are followed from the beginning to the end; so are targets in another table, if `reverse`
 says how their sources follow them: that has to run before the switch, and it needs that table's
 stream. The control items of both are where the app's are.
 
-In: an app, its migration, and what to do with a change. Out: workers of the migration's own
-consumers, for as long as they are wanted. On failure: `RetentionLost` if changes may be lost.
+In: an app, its migration, and the functions that take a change. Out: workers of the migration's own
+consumers, until they are stopped. On failure: `RetentionLost` if changes may be lost.
 """
 
 import random
@@ -32,7 +32,7 @@ from streamkit.settings import Settings
 from streamkit.worker import Worker
 
 CATCH_UP_SECONDS = 30.0
-"""How long `caught_up` waits at most."""
+"""How long in seconds `caught_up` waits at most."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Side:
 
 @dataclass
 class Capturing:
-    """Follows the changes of one migration. `control` is where its control items are."""
+    """Follows the changes of one migration; `control` is the table of its control items."""
 
     app: App
     aws: Aws
@@ -59,7 +59,7 @@ class Capturing:
     _workers: list[Worker] = field(default_factory=list)
 
     def sides(self, state: State) -> list[Side]:
-        """Return what is followed in a run."""
+        """Return the tables that are followed in a run."""
         own = capture_app(self.app, self.migration, state, self.live)
         found = [self._side(own, self.schemas.source)]
         if self.migration.follows_target:
@@ -75,14 +75,14 @@ class Capturing:
     # -- what is in the table ------------------------------------------------------------------
 
     async def is_live(self, state: State) -> bool:
-        """Say whether every consumer's beginning, and a cursor for its shards, are in the table."""
+        """Return whether the table holds every consumer's start, and a cursor for its shards."""
         for side in self.sides(state):
             if await newest_generation(side.store) is None or not await side.store.names():
                 return False
         return True
 
     async def caught_up(self, state: State, patience: float = CATCH_UP_SECONDS) -> bool:
-        """Wait until all that was written before is processed; say whether it is."""
+        """Wait until all that was written before is processed; return whether it is."""
         for side in self.sides(state):
             catch_up = CatchUp(side.app, self.aws, side.store, side.table, patience, self.clock)
             if not await catch_up.with_all_until_now():
@@ -91,7 +91,7 @@ class Capturing:
 
     @property
     def worker(self) -> str:
-        """The name of the worker that follows the migration's own table; empty while none does."""
+        """The name of the worker that follows the migration's own table; empty without one."""
         return self._workers[0].name if self._workers else ""
 
     async def processes(self, state: State) -> int:
@@ -127,6 +127,6 @@ class Capturing:
         return Worker(side.app, self.aws, settings, clock=self.clock, rng=own)
 
     def stop(self) -> None:
-        """Let the workers that run end."""
+        """Stop the workers that run."""
         for worker in self._workers:
             worker.stop()

@@ -1,9 +1,9 @@
-"""Commands: what people do with migrations, from any terminal: to list them, and to begin one.
+"""List migrations and begin one: the commands of operators, from any terminal.
 
-What they do with one that was begun is in `steps`. In: an app whose migrations are declared, and
-clients. Out: states, as they are then. Each is one conditional change of a migration's state, with
-a line in its audit trail; the processes that run the migration follow it. On failure:
-`ConfigurationError` says what is in the way.
+`steps` has the commands for one that was begun. In: an app whose migrations are declared, and
+clients. Out: states, as they are then. Each command is one conditional change of a migration's
+state, with an entry in its audit; the processes that run the migration follow it. On failure:
+`ConfigurationError` says what prevents it.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from streamkit.operation import operator
 from streamkit.surroundings import survey
 
 SEGMENT_BYTES = 64 * 1024 * 1024
-"""Of a table, for each segment: half a minute at 1,000 units a second."""
+"""Bytes of a table for each segment: half a minute at 1,000 units a second."""
 SEGMENTS_MIN, SEGMENTS_MAX = 16, 4096
 
 Standing = Literal["pending", "running", "applied", "changed", "rolled back"]
-"""What `check` says of a migration. `changed`: not what was applied under this number."""
+"""The state of a migration for `check`; `changed`: its number was applied with other code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One migration of an app, and how it stands."""
+    """One migration of an app, with its state."""
 
     id: str
     name: str
@@ -41,22 +41,22 @@ class Listed:
     declared: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Units a second that a migration may take; None leaves a limit as it is, 0 lifts it."""
+    """Units a second that a migration may use; None leaves a limit as it is, 0 removes it."""
 
     max_reads: float | None = None
     max_writes: float | None = None
 
 
 async def share_of(app: App, aws: Aws, share: float) -> Limit:
-    """Return the limits that are a share of what a table and its indexes are provisioned with.
+    """Return the limits that are a share of the provisioned capacity of a table and its indexes.
 
-    Each of them is held to the limit, so the smallest counts.
+    The limit holds for each of them, so the smallest capacity counts.
 
     Raises:
         ConfigurationError: it has no provisioned capacity, but is paid for on demand.
@@ -75,7 +75,7 @@ async def share_of(app: App, aws: Aws, share: float) -> Limit:
 
 
 class AlreadyBegun(ConfigurationError):
-    """A migration was begun before; `state` is where it is."""
+    """A migration was begun before; `state` is its present state."""
 
     def __init__(self, state: State) -> None:
         super().__init__(
@@ -109,7 +109,7 @@ async def open_book(app: App, aws: Aws) -> StateBook:
 
 
 async def list_migrations(app: App, aws: Aws) -> list[Listed]:
-    """Return the app's migrations in order, and how each one stands."""
+    """Return the app's migrations in order, each with its state."""
     book = await open_book(app, aws)
     found = []
     for number, migration in sorted(app.migrations.items()):
@@ -130,7 +130,7 @@ async def list_migrations(app: App, aws: Aws) -> list[Listed]:
 
 
 def standing_of(migration: Migration, state: State) -> Standing:
-    """Say how a migration stands."""
+    """Return the state of a migration as `check` shows it."""
     if state.phase == "new":
         return "pending"
     if state.digest != migration.digest:
@@ -154,18 +154,18 @@ async def begin(
     """Begin a migration; the processes that join it do the work.
 
     Args:
-        app: whose migration.
+        app: the app that declares the migration.
         aws: open clients.
-        migration: the one.
+        migration: the migration to begin.
         limit: units a second.
         segments: of the table, a power of two; by default one for 64 MB. It never changes later.
-        again: begin one once more that was rolled back.
-        by: who says so, for the audit trail.
-        clock: tells when.
+        again: begin a migration once more that was rolled back.
+        by: the operator's name, for the audit.
+        clock: time, for simulations.
 
     Raises:
         AlreadyBegun: it was begun before, and nothing was changed.
-        ConfigurationError: it is not its turn, or it was rolled back.
+        ConfigurationError: another migration comes first, or it was rolled back.
     """
     clock, who = clock or SystemClock(), by or operator()
     book = await open_book(app, aws)
@@ -199,11 +199,11 @@ async def begin(
 
 
 def require_free(state: State, *, again: bool) -> None:
-    """See that a migration can be begun: it never was, or is to be once more.
+    """Refuse to begin a migration twice, unless it was rolled back and is to be begun again.
 
     Raises:
-        AlreadyBegun: it is on its way, or done.
-        ConfigurationError: it was rolled back, and nobody has said that it is to be begun again.
+        AlreadyBegun: it is under way, or done.
+        ConfigurationError: it was rolled back, and the operator did not ask to begin it again.
     """
     if state.phase not in ("new", "rolled back"):
         raise AlreadyBegun(state)
@@ -215,10 +215,10 @@ def require_free(state: State, *, again: bool) -> None:
 
 
 def require_begun(state: State) -> State:
-    """Return a state that is not that of a migration which was never begun.
+    """Return the state of a migration, if it was begun.
 
     Raises:
-        NotBegun: it is.
+        NotBegun: it was never begun.
     """
     if state.phase == "new":
         raise NotBegun(f"migration {state.id} was never begun; `streamkit migrate begin` begins it")
@@ -226,7 +226,7 @@ def require_begun(state: State) -> State:
 
 
 def limited(state: State, limit: Limit | None) -> State:
-    """Return a state with other limits; what a limit says nothing of stays."""
+    """Return a state with other limits; a limit of None stays as it was."""
     if limit is None:
         return state
     reads = state.max_reads if limit.max_reads is None else limit.max_reads or None
@@ -235,7 +235,7 @@ def limited(state: State, limit: Limit | None) -> State:
 
 
 def require_same(migration: Migration, state: State, *, accept_change: bool) -> None:
-    """See that a migration is the one that was begun.
+    """Refuse a migration whose definition is not the one that was begun.
 
     Raises:
         ConfigurationError: its definition was changed since.

@@ -1,7 +1,7 @@
-"""Course: what comes after a pass, and where a migration stops and leaves it to people. Pure.
+"""Decide what comes after a pass, and where a migration stops and waits for people. Pure.
 
-In: the state in which a pass has ended. Out: a `Turn`: the next phase, a line for the audit trail,
-and what else changes of the state.
+In: the state in which a pass has ended. Out: a `Turn`: the next phase, a line for the audit, and
+the other fields of the state that change.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def after_pass(state: State, *, other_table: bool) -> Turn:
     """Return the step that comes after a pass that left nothing to do.
 
     Args:
-        state: of the pass.
+        state: the state of the pass.
         other_table: whether targets are in another table than sources.
     """
     facts: dict[str, Any] = {"note": ""}
@@ -56,7 +56,7 @@ def after_pass(state: State, *, other_table: bool) -> Turn:
 def given_up(state: State, note: str) -> Turn:
     """Return the step that leaves a migration to people.
 
-    While pairs are turned the phase stays: a rollback must know it.
+    While pairs are switched the phase stays: a rollback must know it.
     """
     if state.phase in ("scanning", "verifying"):
         return Turn("blocked", note, {"note": note})

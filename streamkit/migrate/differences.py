@@ -1,6 +1,6 @@
-"""Differences: what is wrong with an item, as a migration sees it.
+"""Find what is wrong with an item, from a migration's view.
 
-In: items of a table, as they are read. Out: a `Difference` each, or None; and, of a pass over
+In: items of a table, as they are read. Out: a `Difference` each, or None; and, after a pass over
 everything, which copies may have no source: see `orphans`. On failure: what the function raises is
 a difference, too.
 """
@@ -35,10 +35,13 @@ Kind = Literal[
     "behind",
     "orphan",
 ]
-"""`unmigrated`: the function would change it. `fails`: it raises. `check`: the migration's own
-check says no. Of targets: `missing`, `differs`, `taken` by another item; `late`: the source was
-written at its old key after the switch; `deleted`: it was deleted there; `behind`: the old item
-does not follow the new one. `orphan`: a copy of nothing."""
+"""The kinds of differences.
+
+`unmigrated`: the function would change it. `fails`: the function raises. `check`: the migration's
+own check returns no. For targets: `missing`, `differs`, `taken` by another item; `late`: the source
+was written at its old key after the switch; `deleted`: it was deleted there; `behind`: the old item
+does not follow the new one. `orphan`: a copy without a source.
+"""
 
 _TEXTS: dict[Kind, str] = {
     "unmigrated": "it is not in the new shape",
@@ -55,7 +58,7 @@ _TEXTS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One item that is wrong. `key` is for whoever looks again, and never printed.
+    """One item that is wrong; `key` is for a later look at it, and never printed.
 
     `image` is a digest of the item as it was read.
     """
@@ -68,12 +71,12 @@ class Difference:
     can_be_repaired: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types, without item data."""
+        """Return the fields as JSON types, without item data."""
         return {"id": self.id, "kind": self.kind, "text": self.text}
 
 
 class Inspection:
-    """Looks at items one by one. Call `begin` before each pass over the table."""
+    """Looks at items one by one; call `begin` before each pass over the table."""
 
     def __init__(self, migration: Migration, work: Work, calls: Calls) -> None:
         self.calls = calls
@@ -84,7 +87,7 @@ class Inspection:
 
     @property
     def knows_orphans(self) -> bool:
-        """Whether copies are what only this migration makes, and can be told from the truth."""
+        """Whether only this migration makes copies, and copies can be told from the truth."""
         if not self._migration.is_pairs or self._migration.owner is not None:
             return False
         return not self._ended and self._work.state.phase not in (*SWITCHED, "returning")
@@ -124,7 +127,7 @@ class Inspection:
             return Difference(error_id(key), "fails", text, key, image_digest(item))
 
     def trace(self, table: str, item: Mapping[str, Wire], search: Search[Difference]) -> None:
-        """Let an item be a copy in a search, a source of copies, or both."""
+        """Count an item in a search as a copy, as a source of copies, or as both."""
         if table == self._work.transform.target.name:
             pair = self._pair_of_copy(item)
             if pair is not None and search.wanted(pair):
@@ -179,19 +182,19 @@ class Inspection:
         return None
 
     async def _is_bereft(self, item: Mapping[str, Wire]) -> bool:
-        """Say whether an item that counts names an old one that is gone."""
+        """Return whether an item that counts names an old one that is gone."""
         mine = str(item.get(FROM, {}).get("S", "")).startswith(f"{self._migration.id}:")
         source = place_of(item[SOURCE]["S"])
         return mine and await self.calls.get(self._work.schema.name, source) is None
 
     def _is_source(self, item: Mapping[str, Wire]) -> bool:
-        """Say whether an item may lead to copies of this migration."""
+        """Return whether an item may lead to copies of this migration."""
         if self._taken_back or not self._work.transform.matches(item):
             return False
         return COPY not in item or str(item[COPY]["S"]).startswith(f"{self._migration.id}:")
 
     def _pair_of_copy(self, item: Mapping[str, Wire]) -> int | None:
-        """Return the digest of an item and its source, if it says whose copy it is."""
+        """Return the digest of an item and its source, if the item names its source."""
         name = COPY if self._migration.moves else FROM
         owner, _, source = str(item.get(name, {}).get("S", "")).partition(":")
         if owner != self._migration.id:

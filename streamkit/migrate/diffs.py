@@ -1,7 +1,7 @@
-"""Diffs: what a migration would change in one item, attribute by attribute. Pure.
+"""Show what a migration would change in one item, attribute by attribute. Pure.
 
-In: a trial of an item. Out: lines with a sign, `-` for what goes and `+` for what comes. They hold
-item data, and are for the terminal of whoever asked for them.
+In: a dry run of an item. Out: lines with a sign, `-` for what goes and `+` for what comes. They
+contain item data, and are only for the terminal of the operator that asked for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,18 +21,18 @@ _WIDE = 120
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What would change of one item, which is named by its key or a hash of it."""
+    """The change of one item, which is named by its key or a hash of it."""
 
     item: str
     lines: tuple[Line, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {"item": self.item, "lines": [f"{sign} {text}" for sign, text in self.lines]}
 
 
 def diff_of(item: str, trial: Trial, there: Sequence[Mapping[str, Wire] | None]) -> Diff:
-    """Return what a trial changes; `there` is what is where its targets belong."""
+    """Return what a dry run changes; `there` are the items in the places of its targets."""
     lines: list[Line] = []
     if trial.rewrite is not None and trial.rewrite.changes_item:
         lines += _lines(trial.before, trial.after or {})

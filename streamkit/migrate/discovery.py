@@ -1,12 +1,12 @@
-"""Discovery: the files of a folder `migrations/` beside the app, run in the order of their numbers.
+"""Run the files of the folder `migrations/` beside the app, in the order of their numbers.
 
     deals/app.py                          app = App("deals", table="BigTimeDeals")
     deals/migrations/0001_status_date.py  from deals.app import app
                                           @app.migration("0001", Order) ...
 
 In: an app. Out: `app.migrations` holds what the files declare. A file that the app's own code has
-imported is not run again; migrations that are declared elsewhere are fine. On failure:
-`DiscoveryError`; of a file that raises, with the part of the traceback that is the file's own.
+imported is not run again; migrations may also be declared elsewhere. On failure: `DiscoveryError`;
+for a file that raises, with the file's own part of the traceback.
 """
 
 import importlib.util
@@ -22,17 +22,17 @@ from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import FILE
 
 FOLDER = "migrations"
-"""Where files of migrations are, beside the module that declares the app."""
+"""The folder of migrations, beside the module that declares the app."""
 
 _NUMBERED = re.compile(r"\d.*\.py")
 
 
 class DiscoveryError(ConfigurationError):
-    """A file of a migration does not do what it should; the text says which and why."""
+    """A file of a migration is wrong; the text names the file and the reason."""
 
 
 def folder_of(app: App) -> Path:
-    """Return where the files of an app's migrations belong, whether there are any or not."""
+    """Return the folder of an app's migrations, whether it has any or not."""
     return Path(app.declared.file).resolve().parent / FOLDER
 
 
@@ -82,7 +82,7 @@ def discover(app: App) -> dict[str, Path]:
 
 
 def _is_anothers(app: App, number: str, module: ModuleType) -> bool:
-    """Say whether a file has declared its migration on another app, which shares the folder."""
+    """Return whether a file has declared its migration on another app, which shares the folder."""
     apps = (one for one in vars(module).values() if isinstance(one, App) and one is not app)
     return any(number in one.migrations for one in apps)
 
@@ -109,7 +109,7 @@ def _run(path: Path) -> ModuleType:
 
 
 def _require_own(app: App, number: str, path: Path, before: set[str]) -> None:
-    """Hold what a file has declared against its name.
+    """Check that a file has declared the migration that its name says.
 
     Raises:
         DiscoveryError: it declares another migration, or none of this app.
@@ -130,7 +130,7 @@ def _require_own(app: App, number: str, path: Path, before: set[str]) -> None:
 
 
 def _traceback(path: Path, error: Exception) -> str:
-    """Return an error's traceback from the file on."""
+    """Return an error's traceback, beginning in the file."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != str(path):
         frames = frames.tb_next

@@ -1,11 +1,11 @@
-"""Ending: how the old items of pairs go at the end, and what has to be seen before.
+"""Delete the old items of pairs at the end, after a check of what old code wrote.
 
-    compare    nobody has written an old item that its new ones do not know of
+    compare    old code has written no old item whose new ones do not know of it
     contract   an old item, or what was moved out of it, goes IF it is exactly what was carried
-    close      afterwards: a new item that still names its old one was bereft of it by old code
+    close      afterwards: old code deleted the old item of a new one that still names it
 
-An old item goes in one transaction with the name of it in its new ones, so that a deletion of old
-code can be told from ours at any time, by looking. In: items as they were read. Out: what was done,
+An old item and its name in its new ones are removed in one transaction, so that the items always
+show whether old code or the migration deleted it. In: items as they were read. Out: what was done,
 in a `Tally`. On failure: what old code wrote is an error; see `agreement`.
 """
 
@@ -32,7 +32,7 @@ class Ending:
         return self.pairs.agreement
 
     async def compare(self, item: WireItem, tally: Tally) -> None:
-        """See that nobody has written a source that its targets know nothing of."""
+        """Check that no code has written a source without its targets."""
         schema = self.pairs.transform.schema
         if self._leads_somewhere(item) and not self._agreement.holds(item):
             await self.pairs.forward(key_of(schema, item), tally, switch=True, carry=False)
@@ -44,7 +44,7 @@ class Ending:
         source = place_of(target[SOURCE]["S"])
         there = await self.pairs.calls.get(self.pairs.transform.schema.name, source)
         if there is not None and not self._leads_somewhere(there):
-            await self._agreement.report_late(source, there)  # put anew, without what was moved
+            await self._agreement.report_late(source, there)  # put again, without what was moved
         elif there is None and await self._agreement.is_as_read(key, target):
             await self._agreement.report_deleted(source, key)
 
@@ -68,7 +68,7 @@ class Ending:
         }
         if not self._agreement.holds(source):
             if not rewrite.targets and BASE not in source:
-                return None  # it leads nowhere, or is a target that looks like a source
+                return None  # it has no targets, or is a target that looks like a source
             if not await self._agreement.is_decided(key, source):
                 return await self._agreement.settle(key, source, rewrite, there)
         stamps = [
@@ -86,7 +86,7 @@ class Ending:
         return await pairs.calls.transact([gone, *stamps])
 
     async def close(self, target: WireItem, tally: Tally) -> None:
-        """See that a target which still names its source was not bereft of it by old code."""
+        """Check that old code has not deleted the source that a target still names."""
         if SOURCE in target and self._is_mine(target, FROM):
             key = key_of(self.pairs.transform.target, target)
             await self.pairs.persist(key, tally, lambda: self._close(key))
@@ -108,13 +108,13 @@ class Ending:
         return await pairs.calls.transact([held, self._agreement.unstamped(key, target)])
 
     def _leads_somewhere(self, item: WireItem) -> bool:
-        """Say whether an item is one that moves, or has moved; if that cannot be told, too."""
+        """Return whether an item moves, or has moved; also True if that cannot be told."""
         transform = self.pairs.transform
         if not transform.matches(item) or is_ours(transform.migration, item):
             return transform.matches(item)
         try:
             return bool(transform.of(plain(item)).targets)
-        except Exception:  # noqa: BLE001 - whoever looks closer is told what the function raises
+        except Exception:  # noqa: BLE001 - a later, closer look reports what the function raises
             return True
 
     def _is_mine(self, item: WireItem, name: str) -> bool:

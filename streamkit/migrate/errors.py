@@ -1,8 +1,8 @@
-"""Errors: items that a migration could not bring into the new shape, one record for each.
+"""Keep one record for each item that a migration could not bring into the new shape.
 
 In: an item's key and what went wrong. Out: records, listed by their number in sixteen directories.
-A record goes away when its item is right, or is kept as *waived* when a person said so. The text
-never holds item data; the key is needed to try again, and is kept as control items are: in the
+A record is deleted when its item is right, or is kept as *waived* when a person said so. The text
+never contains item data; the key is needed to try again, and is stored as control items are: in the
 table itself.
 """
 
@@ -25,14 +25,14 @@ from streamkit.scanning.places import place_of, place_text
 class ItemError:
     """One item that is not in the new shape: `kind` for programs, `text` for people.
 
-    `kind`: `transform` (the function raised, or returned what cannot be), `conflict` (another item
-    is in a target's place), `invalid` (DynamoDB refuses the item), `contended` (it changed each
-    time), `ping_pong` (each rewrite is turned back; people say when that is over), `late` (it was
-    written at its old key after the switch), `deleted` (its old item was deleted after the switch;
-    `key` is the new one's).
+    `kind`: `transform` (the function raised, or returned something impossible), `conflict` (another
+    item is in a target's place), `invalid` (DynamoDB refuses the item), `contended` (it changed
+    each time), `ping_pong` (other code reverts each rewrite; people say when that is over), `late`
+    (it was written at its old key after the switch), `deleted` (its old item was deleted after the
+    switch; `key` is the new one's).
 
-    `shown` is a digest of what a person decides about: a waiver is of that, and of nothing that is
-    written later.
+    `shown` is a digest of what a person decides about: a waiver covers only that, and nothing that
+    is written later.
     """
 
     id: str
@@ -44,7 +44,7 @@ class ItemError:
     shown: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types, without the key."""
+        """Return the fields as JSON types, without the key."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -87,14 +87,14 @@ class ErrorBook:
         name: str = "",
         shown: str = "",
     ) -> bool:
-        """Write down that an item failed; return whether a waiver of what is shown stands.
+        """Write down that an item failed; return whether a waiver covers what is shown.
 
         Args:
-            key: of the item.
-            kind: for programs.
-            text: for people.
+            key: the key of the item.
+            kind: the kind of error, for programs.
+            text: the error, for people.
             at: when, in epoch seconds.
-            name: of the record; by default the hash of the key.
+            name: the name of the record; by default the hash of the key.
             shown: a digest of what a person would decide about.
         """
         name = name or error_id(key)
@@ -111,18 +111,18 @@ class ErrorBook:
         return bool(_read(await self._store.write(action)).waived)
 
     async def clear(self, key: Mapping[str, Wire]) -> None:
-        """Take away an item's record: it is right now."""
+        """Delete an item's record, because it is right now."""
         await self.remove(error_id(key))
 
     async def remove(self, name: str) -> None:
-        """Take away a record, by its name."""
+        """Delete a record, by its name."""
         await self._store.write(self._space.delete("error", self._migration, name))
         action = self._space.update("errors", self._migration, self._directory(name))
         action.subtractions["names"] = {"SS": [name]}
         await self._store.write(action)
 
     async def waive(self, name: str, reason: str) -> bool:
-        """Let an item stay as it is shown now; return whether there is such a record."""
+        """Waive an item as it is shown now; return whether there is such a record."""
         found = await self.get(name)
         if found is None:
             return False
@@ -145,7 +145,7 @@ class ErrorBook:
         return sorted((_read(item) for item in items if "item" in item), key=lambda e: e.at)
 
     async def open(self) -> list[ItemError]:
-        """Return those that nobody has waived."""
+        """Return the records that are not waived."""
         return [error for error in await self.all() if not error.waived]
 
     # -- writes at old keys --------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Estimates: units, money and time of a whole migration, from those of a sample. Pure.
+"""Estimate units, money and time of a whole migration from those of a sample. Pure.
 
 In: what the parts of a sample take. Out: a `Forecast`, step by step. Money is that of on-demand
-tables; one with provisioned capacity pays for what it has, and takes the time that the budget says.
+tables; a provisioned table pays for its capacity, and takes the time that the budget says.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ _TOGETHER: dict[Step, tuple[Step, ...]] = {
     "scan": ("scan", "rewrite"),
     "verify": ("verify",),
 }
-"""The steps that go on at the same time, after each other, until the migration rests."""
+"""The steps that run at the same time, group after group, until the migration rests."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """What one step takes, in units; `writes` by index, "" is the table."""
+    """The units of one step; `writes` by index, "" is the table."""
 
     step: Step
     reads: Estimate
@@ -38,7 +38,7 @@ class StepCost:
     dollars: Estimate
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {
             "step": self.step,
             "reads": self.reads.to_dict(),
@@ -49,14 +49,14 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What all of it takes. `seconds` is None where no budget limits it."""
+    """The units, money and time of a migration; `seconds` is None if no budget limits it."""
 
     steps: tuple[StepCost, ...]
     dollars: Estimate
     seconds: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {
             "steps": [step.to_dict() for step in self.steps],
             "dollars": self.dollars.to_dict(),
@@ -75,16 +75,16 @@ def forecast(
     reads: float | None,
     writes: float | None,
 ) -> Forecast:
-    """Say what a migration takes.
+    """Return what a migration takes.
 
     Args:
-        migration: the one.
-        sample: what was looked at.
+        migration: the migration.
+        sample: the sample that was read.
         pass_reads: read units of one pass over each part, strongly consistent.
         scanned: items of each part.
-        spent: what its items take beside that.
-        reads: units a second that it may take.
-        writes: the same, of the table and of each index.
+        spent: what its items take in addition.
+        reads: read units a second that it may use.
+        writes: write units a second, of the table and of each index.
     """
     parts = [one.copy() for one in spent]
     passes = (*PASSES, *turning(migration))
@@ -116,7 +116,7 @@ def _dollars(part: Spent, step: Step | None = None) -> float:
 
 
 def _seconds(steps: Sequence[StepCost], reads: float | None, writes: float | None) -> float | None:
-    """Return how long the passes up to the first rest take: the scarcest kind of units decides."""
+    """Return how long the passes before the first rest take; the scarcest kind of units decides."""
     if not (reads or writes):
         return None
     total = 0.0

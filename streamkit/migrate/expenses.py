@@ -1,13 +1,13 @@
-"""Expenses: the capacity units that a migration takes for one item, step by step. Pure.
+"""Compute the capacity units that a migration takes for one item, step by step. Pure.
 
-In: an item and what is to become of it. Out: units by step, kind and index. The rules are
-DynamoDB's: a write costs a unit for each KB of the larger image, in a transaction two, and so does
-each index entry that changes; one whose key changes is two writes. A strongly consistent read costs
-a unit for each 4 KB. Every write of a migration leaves its mark in the item, so that indexes that
+In: an item and what it becomes. Out: units by step, kind and index. The rules are DynamoDB's: a
+write costs a unit for each KB of the larger image, two in a transaction, and so does each index
+entry that changes; an index entry whose key changes is two writes. A strongly consistent read costs
+a unit for each 4 KB. Every write of a migration changes its mark in the item, so that indexes that
 project all attributes are written each time.
 
 The steps: `scan` and `verify` read the table, `rewrite` is what an item needs that is not right,
-`switch` and `contract` come for items that move.
+`switch` and `contract` are for items that move.
 """
 
 from collections import defaultdict
@@ -42,8 +42,9 @@ Item = Mapping[str, Wire]
 def turning(migration: Migration) -> tuple[Step, ...]:
     """Return the passes over the table of a migration that moves items.
 
-    What turns or deletes items is repeated until a pass finds none; items are compared before they
-    are deleted, and new ones are looked at afterwards, in the other table if they are there.
+    A pass that switches or deletes items is repeated until one finds none; items are compared
+    before they are deleted, and new ones are looked at afterwards, in the other table if they are
+    there.
     """
     if not migration.moves:
         return ()
@@ -74,9 +75,9 @@ class Expenses:
         """Return what one item takes, beside the pages that it is read in.
 
         Args:
-            item: as it is stored.
-            rewrite: what is to become of it.
-            there: what is where each of its targets belongs.
+            item: the item as it is stored.
+            rewrite: what it becomes.
+            there: the items in the places of its targets.
         """
         spent: Spent = defaultdict(float)
         if self._migration.is_pairs:
@@ -132,7 +133,8 @@ class Expenses:
         passes = turning(self._migration)
         for step in passes:
             self._reread(spent, step, wanted)
-        # It is compared and deleted with what its targets say of it; they look for it before.
+        # The old item is compared and deleted with its name in its targets; they look for it
+        # before.
         reads = read_units(item_size(turned)) * (1 + len(wanted))
         reads += sum(read_units(item_size(one)) for one in wanted)
         spent["contract", "read", ""] += reads
@@ -149,7 +151,7 @@ class Expenses:
             self._write(spent, "contract", self._target, {**one, **self._copy()}, one, factor=2)
 
     def _reread(self, spent: Spent, step: Step, wanted: Sequence[Item]) -> None:
-        """Count targets as what a pass after the first reads, if they are in the table itself."""
+        """Count targets as later passes read them, if they are in the table itself."""
         if self._target.name == self._schema.name:
             spent[step, "read", ""] += sum(item_size(one) / 4096 for one in wanted)
             spent[step, "write", ""] += PAGE_WRITES * len(wanted) / PAGE_ITEMS

@@ -1,4 +1,4 @@
-"""Findings: what a verification keeps of what differs, and what it says at the end. Pure.
+"""Keep the differences that a verification finds, and report them at the end. Pure.
 
 In: differences, one by one. Out: the first `KEPT_MAX` of them, how many there are beyond, and the
 report for people and programs.
@@ -10,8 +10,10 @@ from typing import Any
 from streamkit.migrate.differences import Difference
 
 KEPT_MAX = 10_000
-"""Items that differ, of which each is looked at again, named and perhaps repaired; those beyond are
-counted. What a person has waived does not count."""
+"""How many differing items are looked at again, named and perhaps repaired.
+
+Further ones are only counted. Items that a person has waived do not count.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,9 @@ class Verified:
     """What a verification has found.
 
     `looked_at` items were read, `matching` of them are the migration's. `waived` differ, and a
-    person has said that they may. `repaired` are right now. `orphans` says whether all copies
-    without a source were looked for; None where nothing is copied. So many `beyond` those that are
-    named differed when they were read, and were not looked at again.
+    person has accepted it. `repaired` are right now. `orphans` says whether all copies without a
+    source were looked for; None where nothing is copied. `beyond` counts further items that
+    differed when they were read, and were not looked at again.
     """
 
     migration: str
@@ -38,11 +40,11 @@ class Verified:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong that nobody has waived, as far as all was looked at."""
+        """Whether nothing is wrong that is not waived, as far as all was read."""
         return not self.different and not self.beyond
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {
             "migration": self.migration,
             "phase": self.phase,
@@ -70,7 +72,7 @@ class Found:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more is kept."""
+        """Whether no more differences are kept."""
         return self._counted >= KEPT_MAX
 
     def add(self, one: Difference) -> None:

@@ -1,17 +1,18 @@
-"""In place: one item brought into the new shape, IF all that was read of it still holds.
+"""Bring one item into the new shape in its place, IF all that was read of it still holds.
 
     reconcile(image):  T(image) = image: done
                        update the item IF what T read, sets and removes is as in the image
                        refused: the reply holds the item as it is now; reconcile that
 
-The pass and the stream both call this, so that whoever comes first does the work, and nothing that
-an application writes meanwhile is lost: what its write did to the attributes that T reads makes the
-condition fail, and the others are not touched. So does what it wrote to those that T sets: a
-process that stood still would overwrite it after the end, and nobody would bring it back. The
-condition is on what was read and not on a version, because an old writer leaves a version as it is.
+The pass and the stream both call this: the first one does the work, and nothing that an application
+writes meanwhile is lost: if its write changed attributes that T reads, the condition fails; other
+attributes are not touched. The condition also covers the attributes that T sets: otherwise a
+process that stood still would overwrite them after the end, and no process would restore them. The
+condition is on what was read and not on a version, because an old writer does not change the
+version.
 
 In: an item. Out: what was done, as a count in a `Tally`. On failure: what the function raises, and
-what DynamoDB finds invalid, is written down as an error of the item; it is in nobody's way.
+what DynamoDB finds invalid, is written down as an error of the item; other items continue.
 """
 
 from collections import Counter, OrderedDict
@@ -37,13 +38,13 @@ from streamkit.processing.verdicts import Invalid, Refused
 log = get_logger("streamkit.migrate")
 
 _TRIES = 20
-"""Of one item that changes each time; its last change is in the stream, too."""
+"""Tries of one item that changes each time; its last change is in the stream, too."""
 _REWRITES, _WINDOW_SECONDS = 30, 60.0
-"""Rewrites of one item by the stream within the window: more, and each may be turned back."""
+"""Rewrites of one item by the stream in the window; after more, other code may revert each one."""
 _HOLD_SECONDS = 5.0
-"""For which such an item is left alone; what answers rewrites as fast as that is faster."""
+"""Seconds that such an item is left alone; code that answers rewrites that fast is faster."""
 _SILENCES = 3
-"""Holds in a row in which nothing wrote it: it is written in answer to rewrites."""
+"""So many holds in a row without a write prove that other code writes in answer to rewrites."""
 _REMEMBERED = 10_000
 
 
@@ -51,7 +52,7 @@ _REMEMBERED = 10_000
 class Tally:
     """What was done, in items: `scanned` were read, `changed` were rewritten.
 
-    Of the `errors` so many are of items that are `waived`.
+    `waived` of the `errors` are of items that are waived.
     """
 
     scanned: int = 0
@@ -63,7 +64,7 @@ class Tally:
     waived: int = 0
 
     def add(self, other: "Tally") -> None:
-        """Add another's numbers."""
+        """Add the numbers of another tally."""
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
@@ -73,7 +74,7 @@ class Tally:
 
 
 class Budget:
-    """How often the stream has made one rewrite one item, so that a ping-pong ends."""
+    """Counts how often the stream made us rewrite an item, so that a ping-pong ends."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -95,7 +96,7 @@ class Budget:
         return self._silences[name] >= _SILENCES
 
     def forget(self, name: str) -> None:
-        """Begin anew with an item."""
+        """Forget the counts of an item."""
         self._seen.pop(name, None)
         self._silences.pop(name, None)
 
@@ -117,9 +118,9 @@ class InPlace:
         """Bring one item, as it was read, into the new shape.
 
         Args:
-            item: in wire form.
-            tally: is added to.
-            live: it comes from the stream, and is not read for the first time.
+            item: the item in wire form.
+            tally: the counts to add to.
+            live: the item comes from the stream, and is not read for the first time.
         """
         key = {name: item[name] for name in self.transform.schema.key_attributes}
         image: Image = plain(item)
@@ -153,10 +154,10 @@ class InPlace:
         await self._fail(key, tally, "contended", f"it changed {_TRIES} times in a row")
 
     async def _is_turned_back(self, key: Mapping[str, Wire]) -> bool:
-        """Say whether each rewrite of an item is answered by one that turns it back.
+        """Return whether other code answers each rewrite of an item with one that reverts it.
 
-        An item that is only written often looks the same, until it is left alone for a while: what
-        answers rewrites has nothing to answer then, and what writes by itself goes on.
+        An item that is only written often looks the same, until it is left alone for a while: code
+        that answers rewrites has nothing to answer then, and code that writes by itself continues.
         """
         name, table = error_id(key), self.transform.schema.name
         if not self._budget.spent(name):
@@ -169,7 +170,7 @@ class InPlace:
         return self._budget.is_silent_again(name)
 
     async def stays(self, keys: Sequence[Mapping[str, Wire]]) -> list[bool]:
-        """Say for each item whether it stays in the new shape, and is not brought there again."""
+        """Return for each item whether it stays in the new shape without being rewritten."""
         table = self.transform.schema.name
         before = [await self._calls.get(table, key) for key in keys]
         await anyio.sleep(_HOLD_SECONDS)
@@ -205,15 +206,15 @@ async def delete_marked(
     *,
     first: Sequence[Condition] = (),
 ) -> Outcome:
-    """Delete an item, which says in its last image that a migration did it.
+    """Delete an item, after its last image says that a migration deletes it.
 
     Args:
         calls: send the two writes.
-        schema: of its table.
-        key: of the item.
-        held: what holds when it is marked, and still when it is deleted.
+        schema: the schema of its table.
+        key: the key of the item.
+        held: conditions that hold when it is marked, and still when it is deleted.
         writer: the migration's name in marks.
-        first: what holds in addition when it is marked.
+        first: further conditions that hold when it is marked.
     """
     text = mark_text(writer, deleting=True)
     marked = await calls.write(update(schema, key, [*held, *first], writer, mark=text))
@@ -223,11 +224,11 @@ async def delete_marked(
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's class, and its text if it is one of ours, which never hold item data."""
+    """Return an error's class, and its text if it is one of ours, which never contain item data."""
     own = type(error).__module__.startswith("streamkit.")
     return f"{type(error).__name__}: {error}" if own else type(error).__name__
 
 
 def ends_run(error: BaseException) -> bool:
-    """Say whether an error ends the run: it is not about this item."""
+    """Return whether an error ends the run, because it is not about this item."""
     return isinstance(error, ConfigurationError | LeaseLost | Unavailable)

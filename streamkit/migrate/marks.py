@@ -1,7 +1,7 @@
-"""Marks: how an item that a migration has made says whose it is, and what else may be in its place.
+"""Mark an item that a migration has made with its source, and judge what is in its place. Pure.
 
-In: a migration, a source's key, and what is where a target belongs. Out: the mark, and what is the
-matter with the place. Pure.
+In: a migration, a source's key, and the item in a target's place. Out: the mark, and what is wrong
+with the place.
 """
 
 import json
@@ -17,8 +17,11 @@ from streamkit.model.copies import COPY, FROM
 from streamkit.model.schema import TableSchema
 
 Place = Literal["right", "missing", "differs", "taken", "late"]
-"""What is where a target belongs: the target; nothing; another of ours; somebody else's item; the
-target, which counts by now, while its source was written to once more."""
+"""What is in a target's place.
+
+`right`: the target; `missing`: nothing; `differs`: another of ours; `taken`: an item that is not
+ours; `late`: the target, which counts by now, while its source was written once more.
+"""
 
 Item = Mapping[str, Wire]
 
@@ -34,7 +37,7 @@ def mark_of(migration: Migration, schema: TableSchema, key: Item) -> tuple[str, 
 def place_is(
     migration: Migration, mark: tuple[str, Wire], target: Target, there: Item | None
 ) -> Place:
-    """Say what is where a target belongs."""
+    """Return what is in a target's place."""
     if there is None:
         return "missing"
     name, value = mark

@@ -1,8 +1,8 @@
-"""Mending: what people do about items that a migration could not bring into the new shape.
+"""Retry or waive the items that a migration could not bring into the new shape.
 
-In: an app, a migration's number, and which items, by the names that their records have. Out: how
-many are right now. What is waived stays as it is, and no verification minds it; the audit trail
-says who waived what, and the record why.
+In: an app, a migration's number, and which items, by the names of their records. Out: how many are
+right now. A waived item stays as it is, and verifications ignore it; the audit says who waived
+what, and the record why.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -28,7 +28,7 @@ from streamkit.migrate.work import Work
 from streamkit.operation import operator
 
 _NAMED = 5
-"""Items that a line of the audit trail names at most."""
+"""Items that a line of the audit names at most."""
 _FOLLOW_SECONDS = 2.0
 
 
@@ -46,9 +46,9 @@ async def retry_errors(
     *,
     clock: Clock | None = None,
 ) -> tuple[int, int]:
-    """Try failed items again, all or these; return how many are right now, and how many not.
+    """Retry failed items, all or these; return how many are right now, and how many not.
 
-    One that was turned back each time is looked at again after some seconds.
+    An item whose rewrites were reverted each time is looked at again after some seconds.
     """
     clock = clock or SystemClock()
     async with open_work(app, aws, migration_of(app, number), clock) as (opened, work):
@@ -83,7 +83,7 @@ async def waive_errors(
     *,
     clock: Clock | None = None,
 ) -> int:
-    """Let items stay as they are, these or all that have failed, for a reason; return how many.
+    """Waive items, these or all that have failed, for a reason; return how many.
 
     Raises:
         ConfigurationError: no reason was given.
@@ -108,7 +108,7 @@ async def waive_errors(
 async def open_work(
     app: App, aws: Aws, migration: Migration, clock: Clock, *, most: Limits | None = None
 ) -> AsyncIterator[tuple[Opened, Work]]:
-    """Let a migration's work on single items be done, as its state is now.
+    """Open a migration's work on single items, in its present state.
 
     Meanwhile it takes its share of the migration's limits, beside the processes that run it, and
     `most` at most.

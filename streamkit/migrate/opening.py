@@ -1,8 +1,8 @@
-"""Opening: what a process needs of one migration, whether it runs it or mends single items.
+"""Open what a process needs of one migration, to run it or to repair single items.
 
-In: an app, a migration, clients, and a rate. Out: `Opened`: its tables, its records, clients that
-the rate is charged for, and the work of a phase. On failure: `ConfigurationError` names the table
-that is missing or may not be described.
+In: an app, a migration, clients, and a rate. Out: `Opened`: its tables, its records, clients whose
+calls are charged to the rate, and the work of a phase. On failure: `ConfigurationError` names the
+table that is missing or may not be described.
 """
 
 from dataclasses import dataclass, replace
@@ -24,9 +24,9 @@ from streamkit.surroundings import Surroundings, describe, survey
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """One migration, as one process has it open.
+    """One migration, opened by one process.
 
-    What goes through `aws` is charged to `rate`; what goes through `dynamodb` charges it itself.
+    Calls of `aws` are charged to `rate`; callers of `dynamodb` charge it themselves.
     """
 
     app: App
@@ -42,12 +42,12 @@ class Opened:
     shares: Shares
 
     def adopt(self, view: View, state: State, asked: float) -> None:
-        """Take up a state and its limits; `asked` is when it was asked for."""
+        """Take over a state and its limits; `asked` is when the read of it was sent."""
         view.adopt(state, asked)
         self.rate.limit(Limits(state.max_reads, state.max_writes))
 
     def work_under(self, view: View, state: State) -> Work:
-        """Return the work on single items under a state; it writes nothing once that is over."""
+        """Return the work on single items in a state; it writes nothing once that state is over."""
         tables = self.schemas.source, self.schemas.target, self.around.control
         calls = Calls(self.dynamodb, self.rate, tables, view.permit(state))
         parts = self.schemas, calls, self.errors, self.clock
@@ -55,7 +55,7 @@ class Opened:
 
 
 async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[Surroundings, Schemas]:
-    """Ask what the tables look like that a migration reads and writes.
+    """Read the schemas of the tables that a migration reads and writes.
 
     Raises:
         ConfigurationError: a table is missing, or may not be described.
@@ -70,7 +70,7 @@ async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[Surround
 async def open_migration(
     app: App, aws: Aws, migration: Migration, rate: Rate, clock: Clock, owner: str
 ) -> Opened:
-    """Open a migration for the process that is called `owner`.
+    """Open a migration for the process with the name `owner`.
 
     Raises:
         ConfigurationError: a table is missing, or may not be described.

@@ -1,8 +1,8 @@
-"""Order: migrations that are about the same items are begun by number, and rolled back in reverse.
+"""Order migrations of the same items: begin them by number, roll them back in reverse.
 
 Two migrations are about the same items if one of them reads or makes items that may be the other's:
 by entity, or by keys of one shape. In: an app's migrations, and their states. Out: nothing; on
-failure `ConfigurationError` names the migrations that are in the way.
+failure `ConfigurationError` names the migrations that come first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def related(app: App, migration: Migration) -> list[Migration]:
 
 
 def require_turn(migration: Migration, others: Sequence[State]) -> None:
-    """See that it is a migration's turn to be begun; `others` are about the same items.
+    """Refuse to begin a migration out of order; `others` are about the same items.
 
     Raises:
         ConfigurationError: an earlier one is not done, or a later one was begun before.
@@ -55,7 +55,7 @@ def require_turn(migration: Migration, others: Sequence[State]) -> None:
 
 
 def require_last(migration: Migration, others: Sequence[State]) -> None:
-    """See that no migration builds on one that is to be rolled back.
+    """Refuse to roll back a migration on which a later one builds.
 
     Raises:
         ConfigurationError: a later one, about the same items, was begun.

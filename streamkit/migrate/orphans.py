@@ -1,14 +1,14 @@
-"""Orphans: copies whose source is gone, found in a table of any size without remembering copies.
+"""Find copies whose source is gone, in a table of any size, without remembering all copies. Pure.
 
     first pass    a copy adds the digest of its key and its source to the sum of its bucket; a
-                  source that leads to that copy takes the same off
-    later passes  look only at buckets whose sum is not zero: a copy is held until its source comes
-                  by, and what is held at the end of the pass has none
+                  source that leads to that copy subtracts the same
+    later passes  look only at buckets whose sum is not zero: a copy is held until its source is
+                  read, and copies that are held at the end of the pass have none
 
-So what is held depends on how much is wrong, and on `HELD_MAX`, not on how many items there are. A
-write between two reads makes a bucket unequal for nothing, which costs a pass and finds nothing.
+So the number of held copies depends on how much is wrong, and on `HELD_MAX`, not on the number of
+items. A write between two reads can make a bucket unequal without an orphan; that costs a pass.
 
-In: copies and what sources lead to, in any order. Out: copies without a source. Pure.
+In: copies and what sources lead to, in any order. Out: copies without a source.
 """
 
 import hashlib
@@ -28,23 +28,23 @@ def pair_digest(copy: str, source: str) -> int:
 
 
 class Balance:
-    """The sums of one pass over everything: copies add, sources take off."""
+    """The sums of one pass over everything: copies add, sources subtract."""
 
     def __init__(self) -> None:
         self._sums = [0] * BUCKETS
         self._copies = [0] * BUCKETS
 
     def there(self, pair: int) -> None:
-        """Add a copy that is there."""
+        """Add a copy that exists."""
         self._sums[pair % BUCKETS] += pair
         self._copies[pair % BUCKETS] += 1
 
     def led_to(self, pair: int) -> None:
-        """Take off a copy that a source leads to, and that was there."""
+        """Subtract a copy that a source leads to, and that existed."""
         self._sums[pair % BUCKETS] -= pair
 
     def rounds(self) -> Iterator[frozenset[int]]:
-        """Yield the buckets that are unequal, as many at once as one pass may hold copies of."""
+        """Yield the unequal buckets, as many at once as one pass may hold copies of."""
         buckets, held = set[int](), 0
         for bucket, count in enumerate(self._copies):
             if not self._sums[bucket]:
@@ -67,14 +67,14 @@ class Search(Generic[T]):
         self._led_to: set[int] = set()
 
     def there(self, pair: int, copy: T) -> None:
-        """Hold a copy, unless its source has come by."""
+        """Hold a copy, unless its source was read before."""
         if pair in self._led_to:
             self._led_to.remove(pair)
         else:
             self.left[pair] = copy
 
     def led_to(self, pair: int) -> None:
-        """Let go of a copy: its source has come by, perhaps before it."""
+        """Release a copy, because its source was read, perhaps before the copy."""
         if not self.wanted(pair):
             return
         if self.left.pop(pair, None) is None:

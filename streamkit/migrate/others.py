@@ -1,8 +1,8 @@
-"""Others: how far the table's other consumers are behind, while a migration writes.
+"""Measure how far the table's other consumers are behind while a migration writes.
 
 A migration's writes are changes that every consumer of the stream has to read; so while one of them
-is some minutes behind, its rate shrinks. In: an app's table. Out: the longest lag among them, in
-seconds, as far as their cursors tell.
+is some minutes behind, the migration's rate shrinks. In: an app's table. Out: the longest lag among
+them, in seconds, as far as their cursors tell.
 """
 
 from collections.abc import Callable
@@ -22,20 +22,20 @@ from streamkit.surroundings import Surroundings
 
 _LOOK_SECONDS = 15.0
 _LAG_MAX = 150.0
-"""Seconds that other consumers may fall behind before a migration holds back.
+"""Seconds that other consumers may fall behind before a migration slows down.
 
 Of these 60 are no lag: a position without effects is written once a minute, by default.
 """
 
 
 class Others:
-    """Looks at the consumers of one table, but for the migration's own."""
+    """Looks at the consumers of one table, except the migration's own."""
 
     def __init__(self, app: App, aws: Aws, around: Surroundings, clock: Clock) -> None:
         self._app, self._aws, self._around, self._clock = app, aws, around, clock
 
     async def heed(self, rate: Rate, state: Callable[[], State]) -> None:
-        """Let a rate shrink while others are behind; for ever, until it is cancelled."""
+        """Shrink a rate while other consumers are behind; run until it is cancelled."""
         while True:
             await anyio.sleep(_LOOK_SECONDS)
             if state().phase in PASSES and await self.lag(state()) > _LAG_MAX:

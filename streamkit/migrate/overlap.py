@@ -1,4 +1,4 @@
-"""Overlap: what speaks against deleting old items while old code may still write at their keys.
+"""Find reasons against deleting old items while old code may still write at their keys.
 
 In: a migration's errors, and the time. Out: a sentence that names the items and the command that
 shows them, or None.
@@ -7,16 +7,16 @@ shows them, or None.
 from streamkit.migrate.errors import ErrorBook
 
 QUIET_SECONDS = 24 * 3600.0
-"""Since the last write at an old key, before old items are deleted: longer than any deploy."""
+"""Seconds since the last write at an old key before deleting old items: longer than any deploy."""
 _NAMED = 5
 
 
 async def objection(errors: ErrorBook, now: float) -> str | None:
-    """Return what speaks against deleting old items, if anything does.
+    """Return the reason against deleting old items, if there is one.
 
     Args:
-        errors: of the migration.
-        now: in epoch seconds.
+        errors: the errors of the migration.
+        now: the time in epoch seconds.
     """
     number = errors.migration
     found = await errors.open()

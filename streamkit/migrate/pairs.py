@@ -1,18 +1,19 @@
-"""Pairs: other items that follow from an item, while both may be written.
+"""Keep other items that follow from an item in step with it, while both may be written.
 
-    reconcile(key):  read the source, strongly consistent, and what is where its targets belong
+    reconcile(key):  read the source, strongly consistent, and what is in its targets' places
                      one transaction: the source is as it was read,
                                       put each target   IF the place is free, or mine
                                       delete each stale IF it is mine
                      refused by the source: read again; place taken: a conflict, written down
 
-The image of a change is never written, only what is read now, so that repeated and late changes,
-and a process that froze, cannot install an old value. Stale targets are those that the change's old
-image led to.
+Only what is read now is written, never the image of a change: so repeated and late changes, and a
+process that froze, cannot install an old value. Stale targets are those that the change's old image
+led to.
 
-Until the switch sources are the truth and targets are copies (see `copies`); the switch turns each
-pair around, in one transaction. From then on a change of a target goes back to its source, so that
-a rollback loses nothing; and a change of a source that its target does not have is an error.
+Until the switch sources are the truth and targets are copies (see `copies`); the switch makes the
+target of each pair the truth, in one transaction. From then on a change of a target goes back to
+its source, so that a rollback loses nothing; and a change of a source that its target does not have
+is an error.
 
 In: a key. Out: what was done, in a `Tally`. On failure: as `in_place`; in addition `conflict` where
 another item is in a target's place, and what old code wrote after the switch; see `agreement`.
@@ -58,8 +59,8 @@ _TRIES = 20
 class Pairs:
     """Keeps targets in step with their sources.
 
-    `switched` says which side is the truth, `phase` the phase in which it is. `writer` is the
-    migration's name in marks.
+    `switched` says whether targets are the truth, in the phase `phase`. `writer` is the migration's
+    name in marks.
     """
 
     transform: Transform
@@ -92,24 +93,24 @@ class Pairs:
         """Bring the targets of a source in step with it.
 
         Args:
-            key: of the source.
-            tally: is added to.
-            old: what the source was before, whose targets may be stale.
-            switch: turn the pair around, too.
-            carry: make targets that are not there; without the change that led to it nobody knows
-                after the switch whether new code has deleted them.
+            key: the key of the source.
+            tally: the counts to add to.
+            old: the source before its change; its targets may be stale.
+            switch: switch the pair, too.
+            carry: make targets that do not exist; after the switch, without the change that led to
+                it, it is not known whether new code has deleted them.
         """
         switch = switch or (self.switched and self.transform.migration.moves)
         attempt = partial(self.attempt, key, old, switch=switch, carry=carry)
         await self.persist(key, tally, attempt)
 
     async def persist(self, key: Key, tally: Tally, attempt: Callable[[], Awaitable[Any]]) -> None:
-        """Attempt something with an item until it is done; what fails for good is written down.
+        """Attempt something with an item until it is done; write down a final failure.
 
         Args:
-            key: of the item.
-            tally: is added to.
-            attempt: reads and writes; returns what came of it, None if there was nothing to do.
+            key: the key of the item.
+            tally: the counts to add to.
+            attempt: reads and writes; returns the outcome, None if there was nothing to do.
         """
         invalid = False
         for _ in range(_TRIES):
@@ -139,7 +140,8 @@ class Pairs:
             if isinstance(outcome, Invalid) and invalid:
                 await self.fail(key, tally, "invalid", outcome.text)
                 return
-            # Of a transaction with an invalid action nobody says whether the item had changed.
+            # DynamoDB does not say of a transaction with an invalid action whether the item had
+            # changed.
             invalid = isinstance(outcome, Invalid)
             tally.conflicts += 1
         await self.fail(key, tally, "contended", f"it changed {_TRIES} times in a row")
@@ -147,10 +149,10 @@ class Pairs:
     async def attempt(
         self, key: Key, old: WireItem | None, *, switch: bool, carry: bool = True
     ) -> Any:
-        """Send one transaction; None if there is nothing to do.
+        """Send one transaction; return None if there is nothing to do.
 
         Raises:
-            Conflict: what there is does not fit together.
+            Conflict: the items that exist do not fit together.
         """
         source = await self.calls.get(self.transform.schema.name, key)
         if source is not None and self.is_turned(source):
@@ -188,10 +190,10 @@ class Pairs:
         return await self.calls.transact([guard, *actions])
 
     def is_turned(self, source: WireItem) -> bool:
-        """Say whether a source is a copy that holds nothing but what its target has taken in.
+        """Return whether a source is a copy of which its target has taken over everything.
 
-        Copies of another migration are nobody's business here, nor those of this one that are
-        targets, and look like sources; they have no digest.
+        Copies of another migration do not matter here, nor do copies of this one that are targets
+        and look like sources; they have no digest.
         """
         if BASE in source:
             return self.agreement.holds(source)
@@ -207,20 +209,21 @@ class Pairs:
             return ()
         try:
             return self.transform.of(plain(old)).targets
-        except Exception:  # noqa: BLE001 - then there never were any of it
+        except Exception:  # noqa: BLE001 - then it never had any targets
             return ()
 
     def _guard(self, key: Key, image: Image | None, rewrite: Rewrite, *, turns: bool) -> Action:
-        """Return the action that holds the source to what was read."""
+        """Return the action that checks the source against what was read."""
         schema = self.transform.schema
         if image is None:
             return check(schema, key, None)
-        # A source that becomes a copy must be whole: an old writer may have touched any attribute.
+        # A source that becomes a copy is checked completely: old code may have changed any
+        # attribute.
         entire = turns and self.transform.migration.mode == "rekey"
         touched = rewrite.reads | rewrite.removes | rewrite.sets.keys() if turns else rewrite.reads
         held = unchanged(schema, image, frozenset(image if entire else touched))
         held.append(Attr(COPY).not_exists())
-        if MOVED not in rewrite.reads and not entire:  # nobody has turned it since
+        if MOVED not in rewrite.reads and not entire:  # it was not switched since
             held += as_it_was((MOVED,), image)
         if not turns:
             return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(held))
@@ -236,11 +239,11 @@ class Pairs:
         *,
         switch: bool,
     ) -> list[Action]:
-        """Return what puts a target, nothing if it is right.
+        """Return the actions that put a target, none if it is right.
 
         Raises:
             Conflict: another item is in its place.
-            Late: its pair was turned since.
+            Late: its pair was switched since.
         """
         schema, (name, value) = self.transform.target, mark
         place = place_is(self.transform.migration, mark, target, there)

@@ -1,8 +1,8 @@
-"""Passing: the pages of a segment, and the items of a page.
+"""Visit the pages of a segment, and the items of a page.
 
-In: a segment under lease. Out: every item is visited as the phase asks for, and its page is added
-to the tally of the pass in the commit that moves the segment. A crash repeats a page. On failure:
-an item's failure is counted; too many of them end the pass.
+In: a segment under lease. Out: every item is visited as the phase requires, and the numbers of its
+page are added to the tally of the pass in the commit that moves the segment. A crash repeats a
+page. On failure: an item's failure is counted; too many failures end the pass.
 """
 
 import random
@@ -20,12 +20,14 @@ from streamkit.scanning.pages import Pages, Reply
 from streamkit.scanning.segment import LeasedSegment
 
 ERRORS_MAX = 1000
-"""Items that may fail in one process before the migration stops: something is wrong with it. Those
-that are waived do not count, so that it ends however many there are."""
+"""Items that may fail in one process before the migration stops: something is wrong with it.
+
+Waived items do not count, so that the pass ends however many there are.
+"""
 
 
 class TooManyErrors(Exception):
-    """So many items failed that it is not about the items."""
+    """So many items failed that the cause is not in the items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Pace:
 
 @dataclass
 class Passing:
-    """One process's part of one pass. `errors` are the items that failed here and nobody waived."""
+    """One process's part of one pass; `errors` counts items that failed here and are not waived."""
 
     work: Work
     tallies: TallyBook
@@ -48,10 +50,10 @@ class Passing:
     errors: int = 0
 
     async def visit(self, segment: LeasedSegment, reply: Reply) -> None:
-        """Bring the items of a page into the new shape, and move its segment afterwards.
+        """Bring the items of a page into the new shape, and then move its segment.
 
         Raises:
-            TooManyErrors: so many items failed that it is not about the items.
+            TooManyErrors: so many items failed that the cause is not in the items.
         """
         work = self.work
         tally = Tally(scanned=reply.get("ScannedCount", len(reply["Items"])))
@@ -65,7 +67,7 @@ class Passing:
 
     @property
     def pages(self) -> Pages:
-        """How the pass reads the table, or the index that it sees keys of."""
+        """How the pass reads the table, or the index in which it sees keys only."""
         work = self.work
         request: dict[str, Any] = {}
         if self._is_blind:
@@ -76,7 +78,7 @@ class Passing:
 
     @property
     def _is_blind(self) -> bool:
-        """Whether the pass sees keys alone."""
+        """Whether the pass sees keys only."""
         return self.work.migration.index is not None and self.work.state.phase == "scanning"
 
     async def _items(self, items: list[dict[str, Any]], tally: Tally) -> None:
@@ -102,7 +104,7 @@ class Passing:
             raise first_error(errors) from None
 
     def _shuffled(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Spread the writes of a page over partitions: a scan reads one after the other."""
+        """Return items in random order: a scan reads partitions in turn; writes should spread."""
         items = list(items)
         self.rng.shuffle(items)
         return items

@@ -1,9 +1,9 @@
-"""Planning: what a migration would do, take and break, from a sample; nothing is written.
+"""Plan a migration: what it would do, use and break, from a sample; nothing is written.
 
-In: an app, one of its migrations, and how much of the table to look at. Out: a `Plan`: how many
-items it concerns and how many are not right yet, units and money by step, the time that takes at a
-budget, and problems: of the table, of the function (see `trials`), and targets whose places are
-taken or that two items would both become. Of numbers from a sample the error is told.
+In: an app, one of its migrations, and how much of the table to read. Out: a `Plan`: how many items
+it concerns and how many are not right yet, units and money by step, the time with a budget, and
+problems: of the table, of the function (see `trials`), and targets whose places are taken or that
+two items would both become. Numbers from a sample have an error.
 """
 
 import json
@@ -41,13 +41,13 @@ from streamkit.relations.matching import Matcher
 from streamkit.scanning.places import place_text
 
 SAMPLE = Wanted(items=1000)
-"""What is looked at unless it is said."""
+"""The sample that is read by default."""
 _READS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Units a second, as `apply` would be given them; None is without a limit."""
+    """Units a second, as `apply` would get them; None is without a limit."""
 
     max_reads: float | None = None
     max_writes: float | None = None
@@ -76,11 +76,11 @@ class Plan:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether there is no reason against it."""
         return not any(problem.severity == "error" for problem in self.problems)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {
             "migration": self.migration,
             "mode": self.mode,
@@ -109,17 +109,17 @@ async def plan_migration(
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> Plan:
-    """Say what a migration would do.
+    """Return what a migration would do.
 
     Args:
-        app: whose migration.
+        app: the app that declares the migration.
         aws: open clients.
-        migration: the one.
-        sample: how much of the table to look at.
-        budget: for the time that it takes.
-        diffs: of how many items to show what changes; item data, so for whoever may see it.
-        show_keys: name the items in them by their keys, and not by a hash.
-        clock: tells which items wait for their deletion.
+        migration: the migration to plan.
+        sample: how much of the table to read.
+        budget: the limits to compute the time with.
+        diffs: of how many items to show what changes; this is item data, for people who may see it.
+        show_keys: name the items in diffs by their keys, not by a hash.
+        clock: tells which items are expired and not deleted yet.
         rng: chooses the sample.
 
     Raises:
@@ -151,7 +151,7 @@ async def plan_migration(
 
 
 async def _note_state(app: App, aws: Aws, migration: Migration, problems: Problems) -> None:
-    """Note what of the sample may be otherwise when the migration runs."""
+    """Note what may be different from the sample when the migration runs."""
     book = await open_book(app, aws)
     state = await book.read(migration.id)
     if state.phase != "new":
@@ -175,7 +175,7 @@ class _Seen:
 
 @dataclass
 class _Look:
-    """Goes through a sample."""
+    """Reads the items of a sample, and collects what it finds."""
 
     migration: Migration
     schemas: Schemas
@@ -189,7 +189,7 @@ class _Look:
     targets: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Prepare what every item goes through; an aggregate has no function."""
+        """Prepare the checks of an item; an aggregate has no function."""
         schemas = self.schemas
         self.trials: Trials | None = None
         if self.migration.function is not None:
@@ -252,7 +252,7 @@ class _Look:
     def _needs(
         self, key: Mapping[str, Wire], trial: Trial, there: list[dict[str, Wire] | None]
     ) -> bool:
-        """Say whether an item is not right yet, and look at what is in its targets' places."""
+        """Return whether an item is not right yet; check what is in its targets' places."""
         rewrite = trial.rewrite
         assert rewrite is not None  # noqa: S101 - the caller has looked
         if not self.migration.is_pairs:
@@ -269,7 +269,7 @@ class _Look:
         return needs
 
     def _key(self, item: Mapping[str, Wire], name: str) -> None:
-        """Look whether it may be an item of another type, or its fields build another key."""
+        """Check whether it may be an item of another type, or its fields build another key."""
         assert self.trials is not None  # noqa: S101 - the caller has looked
         try:
             trouble = trouble_of_key(self.trials.transform.entity(item), self.schemas.source)
@@ -289,11 +289,11 @@ class _Look:
             self.problems.fault("expiry", f"when it expires changes, by {ttl}", name)
 
     def plan(self, sample: Sample, budget: Budget) -> Plan:
-        """Put everything together."""
+        """Return the plan from everything that was found."""
         seen = self.seen
         scanned = [float(one.scanned) for one in seen]
         matching = [float(one.matching) for one in seen]
-        passes = 2.0  # what is read at half the price here is read strongly consistent then
+        passes = 2.0  # a plan reads at half the price; a pass reads strongly consistent
         units = [passes * one.units for one in seen]
         found = forecast(
             self.migration,

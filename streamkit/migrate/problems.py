@@ -1,8 +1,8 @@
-"""Problems: what speaks against a migration, of its table and of items that were looked at.
+"""Collect reasons against a migration, in its table and in the items that were read.
 
-In: what was found, item by item. Out: a list, errors first, each kind once with how many items it
-is about and a few of them, by the hash that `errors` uses. On failure: what may not be asked of the
-table is a warning.
+In: what was found, item by item. Out: a list, errors first, each kind once with the number of its
+items and a few of them, by the hash that `errors` uses. On failure: a question that AWS does not
+allow about the table becomes a warning.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong. `items` of the sample have it, `share` of those it concerns."""
+    """One problem; `items` of the sample have it, a `share` of those it concerns."""
 
     severity: Severity
     kind: str
@@ -31,7 +31,7 @@ class Problem:
     examples: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {
             "severity": self.severity,
             "kind": self.kind,
@@ -50,7 +50,7 @@ class Problems:
         self._faults: dict[tuple[str, str], Problem] = {}
 
     def note(self, severity: Severity, kind: str, text: str) -> None:
-        """Note something that is not about an item."""
+        """Note a problem that is not about an item."""
         self._noted.append(Problem(severity, kind, text))
 
     def fault(self, kind: str, text: str, item: str) -> None:

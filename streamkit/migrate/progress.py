@@ -1,9 +1,9 @@
-"""Progress: how far a migration is, how fast, what holds it up, and when its pass will end.
+"""Measure how far a migration is, how fast, what slows it down, and when its pass will end.
 
-In: the states, tallies, segments and reports in the table. Out: a `Progress`. How far a pass is
-follows from its finished segments: how many items a table has is not known to within hours. So the
-share has an error, and the time that is left has one, from how much the speed has changed lately;
-below one percent there is none.
+In: the states, tallies, segments and reports in the table. Out: a `Progress`. The progress of a
+pass is computed from its finished segments, because AWS updates the number of items in a table only
+every few hours. So the share has an error, and the remaining time has one, from how much the speed
+has changed lately; below one percent there is no estimate.
 """
 
 import math
@@ -33,20 +33,20 @@ from streamkit.scanning.places import strided
 from streamkit.surroundings import Surroundings, survey
 
 SEGMENTS_SEEN = 256
-"""Segments that are looked at; of more than that, so many by chance."""
+"""Segments that are read; if there are more, a random choice of so many."""
 _LEAST_SHARE = 0.01
 _LOOKS_LEAST = 3
 _BEATS_SECONDS = 5.0
-"""In which a worker that lives beats once, by the default of its settings."""
+"""Seconds in which a live worker beats once, by the default of its settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a migration is. Shares are 0 to 1, speeds a second, errors and times in seconds.
+    """The progress of a migration; shares are 0 to 1, speeds a second, errors and times in seconds.
 
     `share` is of the pass, None where there is none, `share_error` how far it may be off. `eta` is
-    until the end of the pass, None while nothing can be said. `writes` are units by index, "" is
-    the table. `lag` is how far its own consumer is behind, None if nobody asked, or it has none.
+    until the end of the pass, None while it is not known. `writes` are units by index, "" is the
+    table. `lag` is how far its own consumer is behind, None if it was not read, or it has none.
     """
 
     migration: str
@@ -74,12 +74,12 @@ class Progress:
     eta_error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
 class ProgressReader:
-    """Reads the progress of an app's migrations; keep one for many looks, which are cheaper then.
+    """Reads the progress of an app's migrations; keep one for many reads, which are cheaper then.
 
     Raises, of its methods:
         ConfigurationError: the table is missing, or may not be described.
@@ -93,7 +93,7 @@ class ProgressReader:
         self._finished: set[str] = set()
 
     async def read(self, migration: str, *, lag: bool = False) -> Progress:
-        """Return how far a migration is; with `lag`, look into the stream, too."""
+        """Return how far a migration is; with `lag`, read the stream, too."""
         if self._around is None:
             self._around = await survey(self._app, self._aws)
         book = StateBook(self._aws.dynamodb, self._around.control, self._app.name)
@@ -127,7 +127,7 @@ class ProgressReader:
         return with_pass(found, state, tally, segments, longest(reports, state.pass_name))
 
     async def _segments(self, store: CursorStore, state: State) -> list[Cursor | None]:
-        """Read the segments of a pass, or some of them by chance; None is one not made yet."""
+        """Read the segments of a pass, or a random choice of them; None is one not made yet."""
         if self._pass != state.pass_name:
             self._pass, self._finished = state.pass_name, set()
         names = [f"{state.pass_name}.{number}" for number in strided(state.segments)]
@@ -140,9 +140,9 @@ class ProgressReader:
         return [done if name in self._finished else there.get(name) for name in names]
 
     async def _workers(self, state: State, *, wait: bool) -> set[str]:
-        """Return the workers that capture changes, without those that are seen not to beat.
+        """Return the workers that capture changes, without those that were seen not to beat.
 
-        That takes two looks; with `wait` they are taken now, if there was none before.
+        That takes two looks; with `wait` both are taken now, if there was none before.
         """
         roster = Roster(self._capture(state))
         first = not self._members
@@ -177,7 +177,7 @@ class ProgressReader:
 
 
 def with_reports(found: Progress, reports: Sequence[Report]) -> Progress:
-    """Add what the processes say."""
+    """Add what the processes report."""
     names = sorted({name for report in reports for name in report.writes})
     return replace(
         found,
@@ -244,9 +244,9 @@ def eta_of(
     """Return the seconds that a pass has left, and how far that may be off.
 
     Args:
-        share: of the pass that is done.
+        share: the share of the pass that is done.
         error: how far that may be off.
-        scanned: items that it has read.
+        scanned: items that the pass has read.
         speed: items a second, and how far that may be off.
     """
     if share < _LEAST_SHARE or share >= 1 or speed[0] <= 0:

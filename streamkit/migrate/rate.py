@@ -1,13 +1,13 @@
-"""Rate: how much capacity a migration takes, learned from what each call has consumed.
+"""Limit the capacity that a migration uses, learned from what each call has consumed.
 
-Buckets for reads, for writes, and for the writes of every global index. A call waits until its
-buckets are out of debt, sets aside what such a call usually costs, and is charged with what the
-reply says, so that the rate holds whatever items weigh; until the first reply has said that, one
-call goes at a time. When the service throttles, or other consumers of the stream fall behind, the
-rate shrinks by 30 % at once and grows back by 5 % a second.
+Buckets exist for reads, for writes, and for the writes of every global index. A call waits until
+its buckets are out of debt, reserves what such a call usually costs, and is charged with what the
+reply says, so that the rate holds for items of any size; until the first reply, one call is made at
+a time. When the service throttles, or other consumers of the stream fall behind, the rate shrinks
+by 30 % at once and grows back by 5 % a second.
 
 In: `ConsumedCapacity` as DynamoDB returns it for `INDEXES`. Out: pauses. Limits are the whole
-migration's; `share` says which part of them this process may take (see `sharing`).
+migration's; `share` is the part of them that this process may use (see `sharing`).
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -23,35 +23,35 @@ from streamkit.clock import Clock
 
 _SHRINK, _GROW = 0.7, 1.05
 _FLOOR = 0.02
-"""Of its rate, to which a migration shrinks at most."""
+"""The smallest part of its rate to which a migration shrinks."""
 _WEIGHT = 0.2
-"""Of the last call in what one usually costs."""
+"""The weight of the last call in the usual cost of one."""
 _UNITS_MIN = 5.0
 """Units a second that are always left to a migration without a limit."""
 _EASE_SECONDS = 1.0
-"""Between two times that the rate is taken back: many calls fail for one cause."""
+"""Seconds between two reductions of the rate: many calls fail for one cause."""
 _SAVED_SECONDS = 0.05
-"""Of its rate, that a bucket holds at most: a pause is not made up for by a burst."""
+"""Seconds of its rate that a bucket holds at most: no burst makes up for a pause."""
 _BESIDE_SECONDS = 10.0
-"""Of its rate, that is paid off at most for writes that waited for nothing."""
+"""Seconds of its rate that are paid off at most for writes that did not wait."""
 _BUSY_SECONDS = 0.5
-"""After a call, during which more of them are expected."""
+"""Seconds after a call in which more calls are expected."""
 _LOOK_SECONDS = 0.1
 
 _WRITES = frozenset({"delete_item", "put_item", "update_item"})
 _OTHERS = frozenset({"batch_get_item", "get_item", "query", "transact_write_items"})
 _REFUSED = {"CapacityUnits": 1.0}
-"""What a write of a small item takes whose condition does not hold."""
+"""The cost of a write of a small item whose condition does not hold."""
 
 Kind = Literal["read", "write"]
 Reason = Literal["", "limit", "throttled", "lag"]
 Reserved = Mapping[str, float]
-"""Units that are set aside for a call, by index; "" is the table."""
+"""Units that are reserved for a call, by index; "" is the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Units a second that the whole migration may take; None is as much as there is."""
+    """Units a second that the whole migration may use; None is no limit."""
 
     reads: float | None = None
     writes: float | None = None
@@ -64,7 +64,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a process may take of the limits: `part`, 0 to 1, until a moment of its own clock."""
+    """What a process may use of the limits: `part`, 0 to 1, until a moment of its own clock."""
 
     part: float
     until: float
@@ -74,8 +74,8 @@ class Share:
 class _Bucket:
     """Units that may be spent now; below zero they are owed.
 
-    `beside` is owed for writes that waited for nothing. It is paid off with half of what comes in,
-    at most: a limit below what a migration writes of itself would end its work.
+    `beside` is owed for writes that did not wait. At most half of the income pays it off: otherwise
+    a limit below the migration's own writes would stop its work.
     """
 
     tokens: float = 0.0
@@ -107,9 +107,10 @@ class _Bucket:
 
 @dataclass
 class Rate:
-    """Paces one process. `reason` says why it waited last, for people.
+    """Paces one process; `reason` says why it waited last, for people.
 
-    `limits` are the whole migration's, `most` this process's own, whatever its share of those is.
+    `limits` are the whole migration's, `most` this process's own, in addition to its share of
+    those.
     """
 
     clock: Clock
@@ -133,21 +134,21 @@ class Rate:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a call waits, or one was asked for a moment ago."""
+        """Whether a call waits, or one was made a moment ago."""
         return bool(self._waiting) or self.clock.monotonic() - self._asked_at < _BUSY_SECONDS
 
     def limit(self, limits: Limits) -> None:
-        """Keep to these limits of the whole migration from now on."""
+        """Use these limits of the whole migration from now on."""
         self.limits = limits
 
     def take(self, share: Share) -> None:
-        """Take this part of the limits from now on."""
+        """Use this part of the limits from now on."""
         self.share = share
 
     async def ready(self, kind: Kind, units: float | None = None) -> Reserved:
-        """Wait until something of this kind may be spent; return what is set aside for it.
+        """Wait until units of this kind may be spent; return what is reserved for the call.
 
-        That is what such a call usually costs, or so many units.
+        That is what such a call usually costs, or `units`.
         """
         self._waiting += 1
         try:
@@ -157,7 +158,7 @@ class Rate:
             self._asked_at = self.clock.monotonic()
 
     async def _wait(self, kind: Kind, units: float | None) -> Reserved:
-        async with self._turns[kind]:  # one looks at the clock, and the others wait behind it
+        async with self._turns[kind]:  # one task looks at the clock, and the others wait behind it
             while True:
                 now = self.clock.monotonic()
                 self._grow(now)
@@ -177,9 +178,9 @@ class Rate:
                 await anyio.sleep(min(pause, _LOOK_SECONDS))
 
     def _set_aside(self, kind: Kind, limit: float, units: float | None) -> Reserved:
-        """Take what a call is going to cost, or all that waits would go at once.
+        """Reserve what a call will cost, so that not all waiting calls start at once.
 
-        The cost of the first call is not known: the limit of a whole second is set aside for it.
+        The cost of the first call is not known: the limit of a whole second is reserved for it.
         """
         known = {name: cost for (of, name), cost in self._usual.items() if of == kind}
         reserved = (known or {"": limit}) if units is None else {"": units}
@@ -188,10 +189,10 @@ class Rate:
         return reserved
 
     def settle(self, kind: Kind, reserved: Reserved, *, cost: bool = False) -> None:
-        """Give back what was set aside for a call, which is charged with what it has consumed.
+        """Release what was reserved for a call, which is charged with what it has consumed.
 
-        A write whose condition does not hold consumes units, and its reply says not how many; with
-        `cost` what such a call usually costs is kept.
+        A write whose condition does not hold consumes units, but its reply does not say how many;
+        with `cost` the usual cost of such a call is kept.
         """
         for name, units in reserved.items():
             kept = min(units, self._usual.get((kind, name), 1.0)) if cost else 0.0
@@ -199,7 +200,7 @@ class Rate:
 
     @asynccontextmanager
     async def paced(self, units: float = 1.0) -> AsyncIterator[None]:
-        """Wait until so much may be written, by a client that is `Charged`, which is paid so."""
+        """Wait until `units` may be written by a `Charged` client, whose debt this pays."""
         reserved = await self.ready("write", units)
         try:
             yield
@@ -209,9 +210,9 @@ class Rate:
                 bucket.beside = max(bucket.beside - units, 0.0)
 
     def charge(self, consumed: Any, *, usual: bool = True) -> None:
-        """Account for what a reply says was consumed: one entry, a list of them, or None.
+        """Charge what a reply says was consumed: one entry, a list of them, or None.
 
-        With `usual` it says what such a call usually costs.
+        With `usual` the cost also counts for the usual cost of such a call.
         """
         entries = consumed if isinstance(consumed, list) else [consumed]
         costs: dict[tuple[Kind, str], float] = {}
@@ -221,14 +222,14 @@ class Rate:
         self._account(costs, usual=usual)
 
     def charge_write(self, consumed: Any, *, usual: bool = True) -> None:
-        """Account for a single write, whose reply does not tell reads from writes."""
+        """Charge a single write, whose reply does not separate reads from writes."""
         if consumed:
             self._account(
                 {("write", name): units for name, units in _parts_of(consumed)}, usual=usual
             )
 
     def ease(self, reason: Reason, *, hold: float = 0.0) -> None:
-        """Take the rate back: the service throttles, or others fall behind.
+        """Reduce the rate, because the service throttles, or other consumers fall behind.
 
         It grows again after `hold` seconds: until the cause is looked at once more.
         """
@@ -272,7 +273,7 @@ class Rate:
 
     @property
     def _part(self) -> float:
-        """The share of the limits that may be taken now: none on a look that is too old."""
+        """The share of the limits that may be used now: none if the last look is too old."""
         if self.share is None:
             return 1.0
         return self.share.part if self.clock.monotonic() < self.share.until else 0.0
@@ -291,10 +292,10 @@ class Rate:
 
 
 class Charged:
-    """A client of DynamoDB whose calls are charged to a rate, and wait for nothing.
+    """A client of DynamoDB whose calls are charged to a rate, but never wait.
 
-    It is for what a migration writes of its own state and positions: a lease that waited for its
-    turn would be lost.
+    It is for a migration's writes of its own state and positions: a lease whose renewal waited
+    would be lost.
     """
 
     def __init__(self, dynamodb: Any, rate: Rate) -> None:
@@ -319,7 +320,7 @@ class Charged:
 
 
 def _costs(entry: Mapping[str, Any]) -> Iterator[tuple[Kind, str, float]]:
-    """Yield what an entry says of a table and its indexes; what is not told apart are reads."""
+    """Yield the costs of a table and its indexes; units of unknown kind count as reads."""
     parts = [("", entry.get("Table") or entry)]
     parts += list((entry.get("GlobalSecondaryIndexes") or {}).items())
     for name, part in parts:

@@ -1,11 +1,11 @@
-"""Reports: what each process that runs a migration writes down of its speed, for whoever looks.
+"""Report the speed of each process that runs a migration.
 
-Once in a while a process writes one item: what it takes a second, why it waits, and the tallies of
-the pass as it saw them lately, by its own clock. A list of the processes stands beside. What a
-killed process has left is told by its age, and is cleared away by the next that comes.
+Every few seconds a process writes one item: what it uses a second, why it waits, and the recent
+tallies of the pass as it saw them, by its own clock. A list of the processes is stored beside. The
+report of a killed process is recognised by its age, and the next process that joins deletes it.
 
-In: a `Runner`. Out: items, and `Report` for those who read them. On failure: whatever the table
-refuses ends the reports, not the migration.
+In: a `Runner`. Out: items, and `Report` for those who read them. On failure: an error of the table
+ends the reports, not the migration.
 """
 
 import json
@@ -25,9 +25,9 @@ from streamkit.observe.logger import get_logger
 log = get_logger("streamkit.migrate")
 
 REPORT_SECONDS = 10.0
-"""Between two reports; each costs a write and a few reads."""
+"""Seconds between two reports; each costs a write and a few reads."""
 STALE_SECONDS = 60.0
-"""After which a process that has not reported does not count, whatever its clock says."""
+"""Seconds without a report after which a process does not count, by any clock."""
 _LOOKS = 13
 
 
@@ -43,10 +43,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one process says: units a second, `writes` by index ("" is the table), and why it waits.
+    """The report of one process: units a second, `writes` by index ("" is the table).
 
-    `looks` are of the pass `of`, oldest first. `worker` is the name under which it captures
-    changes, empty while it does not.
+    `reason` says why it waits. `looks` are of the pass `of`, oldest first. `worker` is the name
+    under which it captures changes, empty while it does not.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Report:
 
     @property
     def text(self) -> str:
-        """As it is stored."""
+        """The text that is stored."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
     def read(cls, text: str) -> "Report":
-        """Read what was stored."""
+        """Return the report from its stored text."""
         found = json.loads(text)
         looks = tuple(Look(**look) for look in found.pop("looks"))
         return cls(**found, looks=looks)
@@ -85,15 +85,16 @@ class ReportBook:
         return [Report.read(item["text"]["S"]) for item in items if "text" in item]
 
     async def write(self, report: Report) -> None:
-        """Write a report in the place of the one before."""
+        """Write a report in place of the previous one."""
         action = self._store.space.update("runner", self._migration, report.name)
         action.sets["text"] = {"S": report.text}
         await self._store.write(action)
 
     async def join(self, name: str, now: float) -> None:
-        """Add a process to the list, and take away those that have been silent for long.
+        """Add a process to the list, and remove those that have been silent for long.
 
-        It has a report before it is in the list, or another one that joins would take it away.
+        Its report is written before its name is in the list, or another joining process would
+        remove it.
         """
         await self.write(Report(name, now))
         action = self._store.space.update("runners", self._migration)
@@ -105,7 +106,7 @@ class ReportBook:
                 await self.leave(one)
 
     async def leave(self, name: str) -> None:
-        """Take a process away."""
+        """Remove a process."""
         space = self._store.space
         await self._store.write(space.delete("runner", self._migration, name))
         action = space.update("runners", self._migration)
@@ -118,7 +119,7 @@ class ReportBook:
 
 
 class Reporter:
-    """Reports for a process, for as long as it runs a migration."""
+    """Reports for a process, as long as it runs a migration."""
 
     def __init__(self, runner: Runner, every: float = REPORT_SECONDS) -> None:
         self._runner = runner
@@ -128,7 +129,7 @@ class Reporter:
         self._spent: tuple[float, float, dict[str, float]] | None = None
 
     async def run(self) -> None:
-        """Report until it is cancelled; then take the report away."""
+        """Report until it is cancelled; then remove the report."""
         runner = self._runner
         while runner.state.phase == "new":  # noqa: ASYNC110 - it tells nobody when it has looked
             await anyio.sleep(0.05)
@@ -148,7 +149,7 @@ class Reporter:
         try:
             await book.leave(self._runner.owner)
         except AwsError:
-            return  # it is told by its age
+            return  # its age shows that it is over
 
     async def _report(self) -> Report:
         runner, now = self._runner, self._runner.clock.time()
@@ -176,12 +177,12 @@ class Reporter:
 
 
 def fresh(reports: Sequence[Report], now: float, workers: Collection[str]) -> list[Report]:
-    """Return the reports of processes that are alive, as far as can be told from what they wrote.
+    """Return the reports of processes that are alive, as far as their reports show.
 
     Args:
-        reports: of all processes, also of those that were killed.
+        reports: reports of all processes, also of those that were killed.
         now: epoch seconds.
-        workers: that capture the migration's changes, without those that are known to be dead.
+        workers: workers that capture the migration's changes, without those known to be dead.
     """
     return [
         report

@@ -1,4 +1,4 @@
-"""Reverse: what an item of the new shape was before, by a migration's `reverse=`."""
+"""Compute the old item of a new one, by a migration's `reverse=`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from streamkit.migrate.writes import WireItem
 
 
 class Reverse:
-    """Makes old items of new ones, for a migration that has a `reverse=`."""
+    """Makes old items from new ones, for a migration that has a `reverse=`."""
 
     def __init__(self, transform: Transform) -> None:
         """Prepare to read the entity that the migration makes."""
@@ -25,7 +25,7 @@ class Reverse:
         """Return an item of the new shape as its entity.
 
         Raises:
-            ConfigurationError: nothing says which entity the migration makes.
+            ConfigurationError: the annotation does not say which entity the migration makes.
         """
         if self._decoder is None:
             raise ConfigurationError(
@@ -35,7 +35,7 @@ class Reverse:
         return self._decoder.decode_item(visible(item))
 
     def source(self, item: WireItem) -> dict[str, Wire]:
-        """Return the old item that a new one comes from, with the attributes that neither knows.
+        """Return the old item of a new one, with the attributes that neither entity knows.
 
         Raises:
             TransformError: `reverse=` returns something else than an entity.

@@ -1,4 +1,4 @@
-"""Running: a process that takes a migration from phase to phase, with any number of others.
+"""Run a migration from phase to phase in one process, together with any number of others.
 
     follow    the state is read every two seconds: pause, limits, and what other processes reached
     capture   a worker of the migration's own consumer; the processes share its shards
@@ -6,12 +6,12 @@
     step      a phase that is complete is followed by the next, in one conditional write
 
 In: an app, a migration and its state. Out: a phase in which nothing happens by itself: `done`,
-`ready`, `soaking`, `rolled back` or `blocked`. It may die at any instant; whoever runs the same
-command goes on. Two that run at once do some work twice, and none of it wrong, because every write
-is conditional on what was read.
+`ready`, `soaking`, `rolled back` or `blocked`. The process may die at any instant; any process that
+runs the same command continues. Two processes at once do some work twice, and none of it wrong,
+because every write is conditional on what was read.
 
-On failure: an item's failure is an error of the item. What is wrong with the table, the permissions
-or the stream ends the process, and the migration stays where it was.
+On failure: an item's failure is an error of the item. A problem of the table, the permissions or
+the stream ends the process, and the migration stays where it was.
 """
 
 import random
@@ -50,7 +50,7 @@ log = get_logger("streamkit.migrate")
 
 _FOLLOW_SECONDS = 2.0
 _SETTLE_SECONDS = 3 * _FOLLOW_SECONDS
-"""Until every process knows of a phase; who does not may write what the phase deletes."""
+"""Seconds until every process knows a phase; one that does not may write what the phase deletes."""
 _ATTEMPTS_MAX = 5
 """Passes of one phase, each of which still found something."""
 
@@ -62,9 +62,9 @@ _TURNING = frozenset({"switching", "contracting", "following", "unturning"})
 
 @dataclass
 class Runner:
-    """One process's part of one migration. `run` may be called once.
+    """One process's part of one migration; `run` may be called once.
 
-    `state` is what it knows, `rate` what it takes, `owner` its name.
+    `state` is what it knows, `rate` what it uses, `owner` its name.
     """
 
     app: App
@@ -78,7 +78,7 @@ class Runner:
     stopping: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self) -> None:
-        """Begin with nothing known."""
+        """Start without any knowledge of the table."""
         self.state = State(self.migration.id)
         self.rate = Rate(self.clock, share=Share(0.0, 0.0))
         self._interrupt = anyio.Event()
@@ -97,7 +97,7 @@ class Runner:
     async def run(self, *, stay: bool = False) -> State:
         """Work until nothing happens by itself; with `stay`, follow changes until stopped.
 
-        It leaves a migration that is paused at once, and stays with one that is paused later.
+        It returns at once if the migration is paused already, and waits if it is paused later.
 
         Returns: the state then.
 
@@ -157,7 +157,7 @@ class Runner:
         self._adopt(await self.book.read(self.migration.id), asked)
 
     def _adopt(self, state: State, asked: float) -> None:
-        """Take up a state; whatever belongs to another phase is interrupted."""
+        """Take over a state; interrupt work that belongs to another phase."""
         require_same(self.migration, state, accept_change=False)
         before, self.state = self.state, state
         self.opened.adopt(self.view, state, asked)
@@ -179,22 +179,22 @@ class Runner:
     # -- capturing -----------------------------------------------------------------------------
 
     async def _live(self, what: Callable[[Work, Any], Awaitable[None]], change: Any) -> None:
-        """Do with a change what the phase of now asks for; nothing, once it is over."""
+        """Process a change as the present phase requires; do nothing once that phase is over."""
         while self._work is not None and self._captures(self.state):
             try:
                 await what(self._work, change)
             except PhaseOver:
-                continue  # it was taken up by whoever found out
+                continue  # the task that found out has read the new phase
             return
 
     async def _look_again(self, places: Sequence[Place]) -> None:
-        """Do what the phase asks for with what was written under one that is over."""
+        """Process what was written under a phase that is over, as the present phase requires."""
         for table, item in places:
             if self._work is not None:
                 await self._work.look_again(table, item)
 
     async def _capture(self) -> None:
-        """Run a worker of the migration's consumer; another one when a run begins anew."""
+        """Run a worker of the migration's consumer; start another one when a run begins again."""
         try:
             await self._capture_until_stopped()
         finally:
@@ -212,7 +212,7 @@ class Runner:
                 await self._begin_anew(state)
 
     def _captures(self, state: State) -> bool:
-        """Say whether changes are followed: to the end, and for who stays, as long as it does."""
+        """Return whether changes are followed: to the end, or with `stay` as long as it runs."""
         if state.phase in ("done", "rolled back"):
             return self._stays and not self.migration.moves
         return state.phase != "dropping"
@@ -223,7 +223,7 @@ class Runner:
         await self._captured.wait()
 
     async def _begin_anew(self, state: State) -> None:
-        """Changes may be lost: capture from now on, and read the table once more."""
+        """Capture again from now on, and read the table once more: changes may be lost."""
         log.warning("migration.begins_anew", migration=state.id, run=state.run)
 
         def anew(now: State) -> State:
@@ -266,7 +266,7 @@ class Runner:
             await self._changed.wait()
 
     async def _step(self, state: State, phase: Phase, what: str = "", **facts: Any) -> None:
-        """Go on to a phase, if nobody has meanwhile."""
+        """Go on to a phase, unless another process has done so."""
         later = replace(state, phase=phase, **({"stage": ""} | facts))
         later = later.noted(self.clock.time(), self.owner, what or phase)
         asked = self.clock.monotonic()
@@ -278,7 +278,7 @@ class Runner:
             self._adopt(written, asked)
 
     async def _capturing(self, state: State) -> None:
-        """Wait until changes are followed, and that is in the table."""
+        """Wait until changes are followed, and the table shows it."""
         while not self._interrupt.is_set():
             if await self.capturing.is_live(state):
                 await self._step(state, "scanning")
@@ -305,7 +305,7 @@ class Runner:
             return
         first = state.phase in ("switching", "contracting") and not state.attempt
         if first and not await self.capturing.caught_up(state):
-            return  # what was deleted at its old place would be left as a copy
+            return  # an item that was deleted at its old place would be left as a copy
         about = self.book.store, state.pass_name, state.segments, self.clock, self.rng
         scan = TableScan(*about, paced=self.rate.paced)
         if state.does in _DELETING and not state.attempt:
@@ -344,7 +344,7 @@ class Runner:
         return said or _LEFT.format(left)
 
     async def _must_repeat(self, state: State) -> bool:
-        """Say whether what a pass deletes or turns may have come up behind it."""
+        """Return whether items that a pass deletes or switches may have appeared behind it."""
         if state.does in ("scanning", "comparing") or state.attempt >= _ATTEMPTS_MAX:
             return False
         return (await self.tallies.read(state.pass_name)).changed > 0
@@ -352,8 +352,8 @@ class Runner:
     async def _left(self, state: State) -> int | None:
         """Return how many items are not right; None if this process cannot know that yet.
 
-        A change that is followed twice, because a process was killed, can raise an error that the
-        changes behind it take back: an error counts once they are followed, too.
+        A change that is followed twice, because a process was killed, can raise an error that later
+        changes resolve: an error counts only once those are followed, too.
         """
         assert self._work is not None  # noqa: S101 - a state was adopted
         if not await self._work.failing():
@@ -369,7 +369,7 @@ class Runner:
         await self._step(state, turn.phase, turn.what, **turn.facts, **facts)
 
     async def _verified(self, state: State, left: int) -> None:
-        """Go on after the verification: to the end, or to people."""
+        """Continue after the verification: to the end, or to people."""
         found = (await self.tallies.read(state.pass_name)).to_dict() | {"errors": left}
         if left:
             await self._give_up(state, _LEFT.format(left), verified=found)

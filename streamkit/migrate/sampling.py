@@ -1,10 +1,10 @@
-"""Sampling: some segments of a table, chosen by chance, and what they say of all of it.
+"""Read some segments of a table, chosen at random, and estimate the whole from them.
 
-In: a table, and how much of it to read: a share, or a number of items. Out: the items of each
-segment that was read, whole, and estimates with the interval that holds the truth 19 times in 20.
-The segments of a scan are parts by the hash of the partition key, so items that share one come
-together, and the interval is computed from what differs between segments, not between items. It is
-read eventually consistent, for half the price; nothing is written.
+In: a table, and how much of it to read: a share, or a number of items. Out: all items of each
+segment that was read, and estimates with the interval that holds the truth 19 times in 20. The
+segments of a scan are parts by the hash of the partition key, so items that share one come
+together; the interval is computed from differences between segments, not between items. Reads are
+eventually consistent, for half the price; nothing is written.
 """
 
 import math
@@ -22,13 +22,13 @@ from streamkit.scanning.segment import Segment
 
 _NORMAL = 1.96
 _AT_LEAST = 20
-"""Segments of a sample: fewer say nothing about how much they differ."""
+"""Segments of a sample: with fewer it is not known how much they differ."""
 _SEGMENTS_MAX = 1_000_000
 _CHEAP = {"ConsistentRead": False, "ReturnConsumedCapacity": "TOTAL"}
-"""How a sample is read: for half the price, and so that it is known what that was."""
+"""Requests of a sample: eventually consistent for half the price, and they report their cost."""
 _FINER = 8
 _PATIENCE = 4
-"""Times as many items as were asked for that a sample may read before it is cut finer."""
+"""A sample may read so many times the items asked for before it is cut finer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Estimate:
     error: float = 0.0
 
     def to_dict(self) -> dict[str, float]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return {"value": self.value, "error": self.error}
 
 
@@ -52,7 +52,7 @@ class Wanted:
 
 
 def read_wanted(text: str) -> Wanted:
-    """Read `5%` or `1000`.
+    """Return the amount for `5%` or `1000`.
 
     Raises:
         ConfigurationError: it is neither.
@@ -76,28 +76,28 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The segments that were read, of `total` that there are."""
+    """The segments that were read, of `total` that exist."""
 
     total: int
     parts: tuple[Part, ...] = field(default=())
 
     @property
     def share(self) -> float:
-        """How much of the table was read."""
+        """The share of the table that was read."""
         return len(self.parts) / self.total
 
     @property
     def scanned(self) -> int:
-        """How many items were read."""
+        """The number of items that were read."""
         return sum(part.scanned for part in self.parts)
 
     def total_of(self, amounts: Sequence[float]) -> Estimate:
-        """Return what an amount of each part comes to for the whole table."""
+        """Return the amount of the whole table, from the amounts of the parts."""
         mean = sum(amounts) / len(amounts)
         return Estimate(self.total * mean, self.total * self._error(amounts))
 
     def ratio_of(self, parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
-        """Return how large a part is of a whole, such as items of an entity of all items."""
+        """Return the share of a part in a whole, such as items of an entity in all items."""
         whole = sum(wholes)
         if not whole:
             return Estimate(0.0, 0.0)
@@ -106,7 +106,7 @@ class Sample:
         return Estimate(ratio, min(1.0, self._error(rest) * len(wholes) / whole))
 
     def _error(self, amounts: Sequence[float]) -> float:
-        """Return the error of a mean over the parts; none if they are all that there are."""
+        """Return the error of a mean over the parts; none if all parts were read."""
         count = len(amounts)
         if count == self.total:
             return 0.0
@@ -125,8 +125,8 @@ async def take_sample(
         table: its name.
         wanted: how much of it.
         rng: chooses the segments.
-        items: how many the table has, as far as is known: what `DescribeTable` says is hours old,
-            so that a sample that turns out too large is taken anew, of smaller segments.
+        items: how many the table has, as far as is known: the number of `DescribeTable` is hours
+            old, so that a sample that turns out too large is taken again, of smaller segments.
     """
     if wanted.share is not None:
         total = max(_AT_LEAST, round(_AT_LEAST / wanted.share))

@@ -1,7 +1,7 @@
-"""Scaffold: the file of a new migration, which runs as it is and changes nothing.
+"""Write the file of a new migration, which runs as it is and changes nothing.
 
-In: an app, what it is about, an entity and a mode. Out: a file under the next number, with the
-entity's fields in its docstring. On failure: `ConfigurationError`; no file is overwritten.
+In: an app, a name, an entity and a mode. Out: a file under the next number, with the entity's
+fields in its docstring. On failure: `ConfigurationError`; no file is overwritten.
 """
 
 import re
@@ -57,13 +57,13 @@ def next_number(app: App) -> str:
 def write_migration(
     app: App, where: str, name: str, *, entity: str | None = None, mode: Mode = "in_place"
 ) -> Path:
-    """Write the file of a new migration, and return where it is.
+    """Write the file of a new migration, and return its path.
 
     Args:
-        app: whose migration.
+        app: the app that will declare the migration.
         where: the app as the command line names it, `module:app`.
         name: what the migration is about, such as `order_status`.
-        entity: the class name of the entity; it can be left out where there is just one.
+        entity: the class name of the entity; it can be left out if there is just one.
         mode: one of the modes of `streamkit.kinds.migration`.
 
     Raises:

@@ -1,15 +1,15 @@
-"""Sharing: which part of a migration's limits one process may take, so that all keep to them.
+"""Divide a migration's limits among its processes, so that all together keep to them.
 
-Every process that has something to do has a claim in one item of the table, and takes the limit
-divided by the claims there. It looks twice a second, and takes nothing on a look that is older than
-`FRESH_SECONDS`. A claim counts for others as soon as they read it, but for its owner only
-`WAIT_SECONDS` later, unless there was no other when it was made. So of two that take something each
-has seen the other's claim: the later one waited until the earlier one had looked again, or could
-not go on. What is taken never adds up to more than the limit, at no moment.
+Every process that has something to do has a claim in one item of the table, and uses the limit
+divided by the number of claims there. It looks twice a second, and uses nothing on a look that is
+older than `FRESH_SECONDS`. A claim counts for other processes as soon as they read it, but for its
+owner only `WAIT_SECONDS` later, unless there was no other when it was made. So of two processes
+that use something each has seen the other's claim: the later one waited until the earlier one had
+looked again, or could not continue. The sum of what is used is never more than the limit.
 
-A process without anything to do takes its claim away, and the others go faster at their next look.
-A claim is renewed; one that is not, as two looks by the clock of the reader say, is of a dead
-process, and a process that could not renew its own begins as if it had none.
+A process without anything to do removes its claim, and the others go faster at their next look. A
+claim is renewed; a claim that is not, as two looks by the clock of the reader show, belongs to a
+dead process, and a process that could not renew its own starts as if it had none.
 
 In: whether the process has something to do. Out: its share, 0 to 1, and until when that holds.
 """
@@ -31,15 +31,15 @@ from streamkit.model.conditions import Attr
 
 LOOK_SECONDS = 0.5
 FRESH_SECONDS = 2.0
-"""How long a look is good for, from the moment at which it was asked for."""
+"""How long in seconds a look is valid, from the moment at which it was sent."""
 WAIT_SECONDS = 2.5
-"""From a claim until it counts for its owner: longer than a look is good for."""
+"""Seconds from a claim until it counts for its owner: longer than a look is valid."""
 _TICK_SECONDS = 0.1
 _OF = "of_"
-"""Before the hash of a process's name, in the item that holds the claims."""
+"""The prefix of the hash of a process's name, in the item that holds the claims."""
 _RENEW_SECONDS = 5.0
 _LOST_SECONDS = 10.0
-"""After which an owner does not count on its claim any more; shorter than others wait."""
+"""Seconds until an owner does not rely on its claim any more; shorter than others wait."""
 _DEAD_SECONDS = 15.0
 _REFUSED = (
     "the table refuses a claim on the migration's limits ({}): give these credentials"
@@ -50,7 +50,7 @@ _REFUSED = (
 
 @dataclass
 class Shares:
-    """One process's claim on a migration's limits; `name` names the process, and never another."""
+    """One process's claim on a migration's limits; `name` names only this process, for ever."""
 
     store: CursorStore
     migration: str
@@ -81,7 +81,7 @@ class Shares:
                     elif due:
                         looked = self.clock.monotonic()
                         rate.take(await self.look())
-                except AwsError as error:  # a look that is too old is worth nothing
+                except AwsError as error:  # a look that is too old is not used
                     if trouble_of(error) is Trouble.REFUSED:
                         raise ConfigurationError(_REFUSED.format(code_of(error))) from error
                 await anyio.sleep(_TICK_SECONDS)
@@ -91,25 +91,25 @@ class Shares:
                 await self.leave()
 
     async def look(self) -> Share:
-        """Claim a part, or keep it; return what may be taken now."""
+        """Claim a part, or keep it; return what may be used now."""
         asked = self.clock.monotonic()
         if self._from is not None and asked - self._renewed > _LOST_SECONDS:
             self._from = None
         if self._from is None:
-            self._seen.clear()  # what was seen before says nothing: others may have come and gone
+            self._seen.clear()  # earlier looks prove nothing: others may have come and gone
         if self._from is None or asked - self._renewed > _RENEW_SECONDS:
             item = await self._renew(asked)
         else:
             item = await self.store.item("shares", self.migration) or {}
         others = await self._others(item)
         if self._from is None:
-            waits = others or self._count == 1  # those that start together have much to write
+            waits = others or self._count == 1  # processes that start together have much to write
             self._from = self.clock.monotonic() + (WAIT_SECONDS if waits else 0.0)
         part = 1 / (1 + others) if self.clock.monotonic() >= self._from else 0.0
         return Share(part, asked + FRESH_SECONDS)
 
     async def leave(self) -> None:
-        """Take the claim away; nothing may be taken from before this call on."""
+        """Remove the claim; from before this call on nothing may be used."""
         if self._from is not None:
             self._from = None
             await self._remove(self._attribute, f"{self._count}")
@@ -122,7 +122,7 @@ class Shares:
         return await self.store.write(action)
 
     async def _others(self, item: dict[str, Wire]) -> int:
-        """Return how many others have a claim, and take away those of the dead."""
+        """Return how many other processes have a claim, and remove those of dead ones."""
         now = self.clock.monotonic()
         before, self._seen = self._seen, {}
         for name, value in item.items():
@@ -135,7 +135,7 @@ class Shares:
         return len(self._seen) - len(dead)
 
     async def _remove(self, name: str, count: str) -> None:
-        """Take a claim away IF it is still that one: a late removal leaves a later claim alone."""
+        """Remove a claim IF it is still that one: a late removal leaves a later claim alone."""
         action = self._update()
         action.removes.add(name)
         action.guards.append((Guard(Attr(name).eq(count)), OURS))

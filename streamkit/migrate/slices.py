@@ -1,8 +1,8 @@
-"""Slices: a migration run for some seconds at a time, where a process may not live for longer.
+"""Run a migration for some seconds at a time, where a process may not live longer.
 
-In: an app, a migration that was begun, and seconds. Out: a `Slice`: where it is then, and whether
-there is more to do. What was not finished goes on in the next slice, wherever that runs; any number
-may run at once. On failure: as a `Runner`; the next slice tries again.
+In: an app, a migration that was begun, and seconds. Out: a `Slice`: its state then, and whether
+there is more to do. Unfinished work continues in the next slice, on any machine; any number may run
+at once. On failure: as a `Runner`; the next slice tries again.
 """
 
 from dataclasses import asdict, dataclass
@@ -30,7 +30,7 @@ _CHECKPOINT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Where a migration is after a slice.
+    """The state of a migration after a slice.
 
     `done`: nothing happens by itself any more; `phase` says what is reached, `blocked` that people
     must decide. One that is `paused` waits. `segments_left` are those of the pass.
@@ -45,12 +45,12 @@ class Slice:
     errors: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
 def prompt(settings: Settings) -> Settings:
-    """Return settings whose positions are written more often, unless somebody has chosen."""
+    """Return settings that write positions more often, unless the user has chosen an interval."""
     if "checkpoint_interval" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"checkpoint_interval": _CHECKPOINT_SECONDS})
@@ -68,16 +68,16 @@ async def run_slice(
 ) -> Slice:
     """Run a migration until nothing happens by itself, or the time is over.
 
-    It does what the table says: one that is paused, or rests, is left alone.
+    It does what the table says: a migration that is paused, or rests, is left alone.
 
     Args:
-        app: whose migration.
+        app: the app that declares the migration.
         aws: open clients.
-        migration: the one.
-        seconds: within which this returns.
-        settings: of the consumer that captures changes.
-        at_once: segments that are worked on at a time.
-        clock: tells when.
+        migration: the migration to run.
+        seconds: the time within which this returns.
+        settings: the settings of the consumer that captures changes.
+        at_once: segments that are processed at a time.
+        clock: time, for simulations.
 
     Raises:
         NotBegun: there is nothing to work on.
@@ -86,7 +86,7 @@ async def run_slice(
     clock = clock or SystemClock()
     chosen = prompt(settings or Settings())
     runner = Runner(app, aws, migration, chosen, clock, pace=Pace(segments=at_once))
-    with anyio.move_on_after(seconds):  # where the end itself takes too long
+    with anyio.move_on_after(seconds):  # in case the orderly end takes too long
         await _run(runner, 0.85 * seconds)
     found = await ProgressReader(app, aws, clock).read(migration.id)
     return Slice(
@@ -117,7 +117,7 @@ async def _run(runner: Runner, seconds: float) -> State:
 
 
 async def _within(seconds: float, stop: Any, run: Any, *beside: Any) -> State:
-    """Run something, and ask it to stop when the time is over."""
+    """Run a function, and ask it to stop when the time is over."""
 
     async def end() -> None:
         await anyio.sleep(seconds)

@@ -1,27 +1,27 @@
-"""State: where a migration stands, in one item that only changes IF nobody else has changed it.
+"""Store the state of a migration in one item, which changes only IF it is as it was read.
 
-`phase` is what was reached, `desired` what people want; whoever runs the migration follows both, so
-that a pause needs nobody's answer. The steps are
+`phase` is what was reached, `desired` what operators want; every process that runs the migration
+follows both, so that a pause needs no reply. The steps are
 
-    capturing   every change from now on will be seen
-    scanning    the pass over the items that are there already
-    catching up the changes made meanwhile are done
-    verifying   a second pass finds nothing to do, or does it
-    ready       (rekey, split) targets are in step; the application may read them
-    switching   pair by pair, the target becomes the truth
-    soaking     writes go to targets; sources follow them, if `reverse` says how
-    contracting sources, or what was moved out of them, are deleted; in three stages: `comparing`
-                sees that old code has written nothing that targets do not know of, and deletes
-                nothing; then they are deleted; `closing` sees that old code has deleted none
-    done
+   capturing   every change from now on will be seen
+   scanning    the pass over the items that exist already
+   catching up the changes made meanwhile are done
+   verifying   a second pass finds nothing to do, or does it
+   ready       (rekey, split) targets are in step; the application may read them
+   switching   pair by pair, the target becomes the truth
+   soaking     writes go to targets; sources follow them, if `reverse` says how
+   contracting sources, or what was moved out of them, are deleted; in three stages: `comparing`
+               checks that old code has written nothing that targets do not know of, and deletes
+               nothing; then they are deleted; `closing` checks that old code has deleted none
+   done
 
 and after a rollback capturing to verifying with the reverse function; or, of pairs, `returning`
-(sources get all that was written to targets), `following` (a pass over the targets sees that, and
-makes sources of those that have none, because their changes were lost), `unturning` and `dropping`;
-then `rolled back`.
-`blocked`: items could not be migrated, and people must decide.
+(sources get all that was written to targets), `following` (a pass over the targets checks that, and
+makes the sources that are missing because their changes were lost), `unturning` (pairs are switched
+back) and `dropping`; then `rolled back`. `blocked`: items could not be migrated, and people must
+decide.
 
-In: an app and its migrations. Out: states, and the audit trail in them.
+In: an app and its migrations. Out: states, and the audit in them.
 """
 
 import json
@@ -73,20 +73,20 @@ SWITCHED: Final = frozenset({"switching", "soaking", "contracting", "returning",
 """The phases in which targets are the truth."""
 
 LABEL = "migrations"
-"""Stands where control items name their stream: a migration outlives the stream it began with."""
+"""The stream's name in control items of migrations, which outlive the stream they began with."""
 _AUDIT_MAX = 200
 _BESIDE_MAX = 90
-"""Other migrations, the newest ones, whose states a transaction holds; it takes 100 actions."""
+"""Other migrations, the newest ones, whose states a transaction checks; it takes 100 actions."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where one migration stands. `run` grows when it begins anew, `attempt` with each pass.
+    """The state of one migration; `run` grows when it begins again, `attempt` with each pass.
 
     `max_reads` and `max_writes` are units a second of the whole migration, None without a limit.
     `verified` is what the last verification found. `version` counts the changes of this item.
-    `switched` is when the switch was begun; `stage` is of `contracting`, "" is that which deletes.
-    `refused` is how often a contraction has gone back to `soaking`.
+    `switched` is when the switch was begun; `stage` is of `contracting`, "" is the stage that
+    deletes. `refused` is how often a contraction has gone back to `soaking`.
     """
 
     id: str
@@ -117,44 +117,45 @@ class State:
 
     @property
     def waits(self) -> bool:
-        """Whether there is something to do, and people want it to wait."""
+        """Whether there is something to do, and an operator has paused it."""
         return self.desired == "pause" and self.phase not in RESTING
 
     @property
     def does(self) -> str:
-        """What is done in it: the stage, where a phase has some, else the phase."""
+        """The stage, where a phase has some, else the phase."""
         return self.stage or self.phase
 
     @property
     def can_return(self) -> bool:
-        """Whether every old item is still there."""
+        """Whether every old item still exists."""
         return self.phase != "contracting" or self.stage == "comparing"
 
     @property
     def course(self) -> tuple[int, str, str]:
-        """What decides which writes are right; a pause does not."""
+        """The fields that decide which writes are right; a pause does not."""
         return self.run, self.direction, self.does
 
     @property
     def pass_name(self) -> str:
-        """The name of the pass that the phase is, for its segments: no other pass ever has it.
+        """The name of the phase's pass, for its segments; every pass has another one.
 
-        What a killed process leaves of a pass would be taken for what this one has read already.
+        Otherwise segments that a killed process has left of one pass would count as read in
+        another.
         """
         name = f"{self.id}.{self.run}.{self.does}.{self.attempt}"
         return f"{name}.{self.refused}" if self.refused else name
 
     def noted(self, at: float, by: str, what: str) -> "State":
-        """Return the state with a line more in its audit trail."""
+        """Return the state with one more line in its audit."""
         return replace(self, updated=at, audit=noted(self.audit, Entry(at, by, what), _AUDIT_MAX))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
 def read_state(text: str, version: int) -> State:
-    """Read what was stored."""
+    """Return a state from its stored text."""
     found = json.loads(text)
     found["audit"] = read_audit(found.get("audit", ()))
     found["version"] = version
@@ -185,7 +186,7 @@ class StateBook:
         return {one: await self.read(one) for one in migrations}
 
     async def write(self, before: State, after: State) -> State:
-        """Write a state IF it is as it was read; return it with the version that it has then.
+        """Write a state IF it is as it was read; return it with its new version.
 
         Raises:
             LeaseLost: it is not.
@@ -210,10 +211,10 @@ class StateBook:
         return check
 
     async def change(self, migration: str, change: Callable[[State], State]) -> State:
-        """Change a state, however often somebody else does at the same time.
+        """Change a state, however often other processes change it at the same time.
 
         Raises:
-            ConfigurationError: whatever `change` raises, such as that it cannot be from there.
+            ConfigurationError: any error of `change`, for example that the phase does not allow it.
         """
         return await self.change_beside(migration, (), lambda state, _: change(state))
 
@@ -223,10 +224,10 @@ class StateBook:
         others: Sequence[str],
         change: Callable[[State, Sequence[State]], State],
     ) -> State:
-        """Change a state as the states of others allow it, which hold when it is written, too.
+        """Change a state as the states of other migrations allow, which the write checks, too.
 
         Raises:
-            ConfigurationError: whatever `change` raises.
+            ConfigurationError: any error of `change`.
         """
 
         async def decide(before: State) -> Step[State] | None:

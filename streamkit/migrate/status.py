@@ -1,7 +1,7 @@
-"""Status of migrations: one line for each that is not done, for `streamkit status` and its page.
+"""Return one line for each migration that is not done, for `streamkit status` and its page.
 
 In: an app, whose files of migrations need not have been run. Out: lines, in order. A migration that
-nobody has applied yet is `pending`; one that was done or taken back is not listed.
+was never applied is `pending`; one that was done or rolled back is not listed.
 """
 
 from contextlib import suppress
@@ -20,7 +20,7 @@ _LEFT_OUT = frozenset({"done", "rolled back"})
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One migration: `phase` with what people want of it, `share` of its pass in words."""
+    """One migration: `phase` with what operators want of it, `share` of its pass in words."""
 
     migration: str
     phase: str
@@ -29,7 +29,7 @@ class Line:
     note: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it in JSON's types."""
+        """Return the fields as JSON types."""
         return asdict(self)
 
 
@@ -40,9 +40,9 @@ async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> 
         ConfigurationError: the table is missing, or may not be described.
     """
     if "." in app.name:
-        return []  # a listener; migrations are its app's
+        return []  # a listener; its app has the migrations
     numbers = set(app.migrations)
-    with suppress(DiscoveryError):  # `streamkit migrate check` says so
+    with suppress(DiscoveryError):  # `streamkit migrate check` reports it
         numbers |= set(files_of(app))
     if not numbers:
         return []

@@ -1,8 +1,8 @@
-"""Steps: what people do with a migration that was begun, from any terminal.
+"""Change a migration that was begun: the commands of operators, from any terminal.
 
-In: an app, clients, and a migration's number. Out: its state, as it is then. Each is one
-conditional change of it, with a line in its audit trail; the processes that run the migration
-follow it. On failure: `ConfigurationError` says what is in the way.
+In: an app, clients, and a migration's number. Out: its state then. Each command is one conditional
+change of the state, with a line in its audit; the processes that run the migration follow it. On
+failure: `ConfigurationError` says what prevents it.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,13 +29,13 @@ from streamkit.migrate.state import SWITCHED, Phase, State
 from streamkit.operation import Entry, operator
 
 _COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
-"""What people say, as the first word of a line in the audit trail; processes say other things."""
+"""First words of audit lines that are commands of operators; lines of processes have others."""
 
 
 async def pause(
     app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
 ) -> State:
-    """Let every process stop passing over the table; changes are still captured.
+    """Stop all passes over the table; changes are still captured.
 
     Raises:
         ConfigurationError: there is no such migration, or it was never begun.
@@ -56,15 +56,15 @@ async def resume(
     by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
-    """Let a paused migration go on, and one that is blocked be verified once more.
+    """Let a paused migration continue, and verify a blocked one once more.
 
     Args:
-        app: whose migration.
+        app: the app that declares the migration.
         aws: open clients.
-        number: the migration's.
-        accept_change: go on although the definition is another than the one that was begun.
-        by: who says so, for the audit trail.
-        clock: tells when.
+        number: the migration's number.
+        accept_change: continue although the definition is not the one that was begun.
+        by: the operator's name, for the audit.
+        clock: time, for simulations.
 
     Raises:
         ConfigurationError: there is no such migration, it was never begun, or changed since.
@@ -90,7 +90,7 @@ async def set_limit(
     by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
-    """Change how much a migration may take, while it runs."""
+    """Change how much a migration may use, while it runs."""
     what = f"limit reads={limit.max_reads} writes={limit.max_writes}"
 
     def changed(state: State) -> State:
@@ -108,10 +108,10 @@ async def _command(
     by: str | None,
     clock: Clock | None,
 ) -> State:
-    """Do what a person asked for, unless another person's command came between look and write.
+    """Run an operator's command, unless another command came between its read and its write.
 
-    What processes write meanwhile does not matter. A command that stood still would otherwise undo
-    the one that came after it.
+    Writes of processes in between do not matter. Otherwise a command that stood still would undo a
+    later one.
 
     Raises:
         ConfigurationError: another command came between.
@@ -143,7 +143,7 @@ async def switch(
     """Make the new items the truth, pair by pair.
 
     Raises:
-        ConfigurationError: it is not `ready`, or nothing moves in it.
+        ConfigurationError: it is not `ready`, or it moves nothing.
     """
     migration = migration_of(app, number)
     if not migration.moves:
@@ -156,7 +156,7 @@ async def switch(
 async def contract(
     app: App, aws: Aws, number: str, *, by: str | None = None, clock: Clock | None = None
 ) -> State:
-    """Delete the old items, or what was moved out of them; there is no way back afterwards.
+    """Delete the old items, or what was moved out of them; no rollback is possible afterwards.
 
     First all items are compared; if old code has written one meanwhile, it goes back to `soaking`.
 
@@ -185,7 +185,7 @@ async def rollback(
     by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
-    """Take a migration back; a process that runs it then does so.
+    """Ask for a rollback of a migration; a process that runs it then does the work.
 
     Raises:
         ConfigurationError: it has no `reverse`, its old items are deleted, a later one builds on

@@ -1,8 +1,8 @@
-"""Switched: what happens to pairs after the switch, and how they are taken back.
+"""Follow pairs after the switch, and roll them back.
 
     backward   a target changed: its source follows, so that a rollback loses nothing
     unturn     rollback after the switch: the source is the truth again, its targets are copies
-    drop       rollback before the switch: copies go
+    drop       rollback before the switch: copies are deleted
 
 Each is one conditional write, or one transaction that checks what was read. In: an item as it was
 read. Out: what was done, in a `Tally`. On failure: what old code wrote is an error; see
@@ -43,12 +43,12 @@ from streamkit.relations.matching import Matcher
 from streamkit.relations.querying import query_request
 
 _PARTS_MAX = 90
-"""Parts of one source that a change of one of them can be checked against."""
+"""Parts of one source that a transaction for a change of one of them can check."""
 
 
 @dataclass
 class Switched:
-    """The way back and the end of the pairs of one migration."""
+    """The rollback and the end of the pairs of one migration."""
 
     pairs: Pairs
 
@@ -67,10 +67,10 @@ class Switched:
         """Let the source follow a target that changed.
 
         Args:
-            key: of the target.
-            tally: is added to.
-            old: what it was before.
-            gone: it was deleted, though it may be there again.
+            key: the key of the target.
+            tally: the counts to add to.
+            old: the target before its change.
+            gone: it was deleted, though it may exist again.
         """
         if self.pairs.transform.migration.reverse is None:
             return
@@ -83,7 +83,7 @@ class Switched:
         pairs, schema = self.pairs, self.pairs.transform.schema
         target = await pairs.calls.get(pairs.transform.target.name, key)
         if target is not None and COPY in target:
-            return None  # its pair is not turned yet, and the source will say what it is
+            return None  # its pair is not switched yet, and follows the source
         shown = target or old
         if shown is None or COPY in shown:
             return None
@@ -94,7 +94,7 @@ class Switched:
         source = await pairs.calls.get(schema.name, source_key)
         if source is None and (gone or target is None):
             await self._agreement.both_are_gone(source_key)
-            old = None  # what is there now was put anew, after both were gone
+            old = None  # what exists now was put after both were gone
         if target is None:
             return await self._moved_away(key, source_key, source)
         if source is None and self._was_paired(source_key, target, old):
@@ -102,7 +102,7 @@ class Switched:
                 return Refused()
             await self._agreement.report_deleted(source_key, key)
         elif source is None and await self._agreement.is_open(source_key):
-            return None  # it was put anew since its old item was deleted, which is known
+            return None  # it was put again since its old item was deleted, which is known
         same = source is not None and alike(source, item)
         if source is not None and not same and self._agreement.is_written(source):
             await self._agreement.report_late(source_key, source)
@@ -125,7 +125,7 @@ class Switched:
         return await pairs.calls.transact([gone, follows])
 
     def _was_paired(self, source: Key, target: WireItem, old: WireItem | None) -> bool:
-        """Say whether a target had a source, whether or not it was put anew meanwhile."""
+        """Return whether a target had a source, also if it was put again meanwhile."""
         return any(self._agreement.comes_from(one, source) for one in (target, old))
 
     async def _part(self, key: Key, old: WireItem | None) -> Any:
@@ -142,7 +142,7 @@ class Switched:
         if source is None:
             return None
         if MOVED not in source and (target is None or not pairs.switched):
-            return None  # its parts are gone because it is whole again, whatever is believed here
+            return None  # its parts are gone because it is whole again, whatever this process knows
         wire_key = source_key.wire(schema)
         paired = MOVED in source or self._was_paired(wire_key, shown, old)
         return await self._give_back(wire_key, source, key, target, paired=paired)
@@ -175,13 +175,13 @@ class Switched:
         change = rewritten(schema, source_key, plain(source), entire, pairs.writer, beside=moved)
         if MOVED in source:
             return await pairs.calls.transact([change, *checks])
-        # It never was whole, or it is rid of its parts for good, and this process is late.
+        # It never was whole, or its parts are moved out for good, and this process is late.
         holds = pairs.book.phase_holds(pairs.phase)
         outcome = await pairs.calls.transact([holds, change, *checks])
         return None if isinstance(outcome, Refused) and 0 in outcome.items else outcome
 
     async def _stamp(self, key: Key, source: WireItem, held: Action) -> Any:
-        """Have a target name its source, if it does not, as one that was put anew."""
+        """Write a source's key into its target, if it is not there, as after another put."""
         if held.verb is Verb.CHECK:
             return None
         return await self.pairs.calls.transact(
@@ -206,7 +206,7 @@ class Switched:
     # -- passes --------------------------------------------------------------------------------
 
     async def unturn(self, source: WireItem, tally: Tally) -> None:
-        """Make a turned source the truth again, and copies of its targets."""
+        """Make a switched source the truth again, and its targets copies."""
         if self.pairs.transform.matches(source):
             key = key_of(self.pairs.transform.schema, source)
             await self.pairs.persist(key, tally, lambda: self._unturn(key))
@@ -222,7 +222,7 @@ class Switched:
             return await self._unturn_late(key, source, targets)
         if transform.migration.mode == "rekey" and not targets:
             if self._target and Matcher(self._target, transform.target).matches(source):
-                return None  # a copy that looks like a source, and was never turned
+                return None  # a copy that looks like a source, and was never switched
             raise Conflict("the function no longer says where it was moved")
         actions = []
         for target in targets:
@@ -232,7 +232,7 @@ class Switched:
             if not await self._has_followed(source, there):
                 split = transform.migration.mode == "split"
                 follow = self._part if split else self._moved
-                await follow(target.key, None)  # what old code wrote there is raised
+                await follow(target.key, None)  # it raises what old code wrote there
                 return Refused()
             actions.append(self._hiding(key, target.key, there))
         if transform.migration.mode == "rekey" and not actions:
@@ -243,7 +243,7 @@ class Switched:
         return await pairs.calls.transact([change, *actions])
 
     async def _unturn_late(self, key: Key, source: WireItem, targets: Sequence[Target]) -> Any:
-        """Hide the targets of a source that was put anew at its old key after the switch."""
+        """Hide the targets of a source that was put again at its old key after the switch."""
         pairs, schema = self.pairs, self.pairs.transform.target
         actions = [check(pairs.transform.schema, key, source)]
         for target in targets:
@@ -258,7 +258,7 @@ class Switched:
     async def _follow_removal(
         self, source: WireItem, key: Key, targets: Sequence[Target]
     ) -> Outcome:
-        """Delete a source whose target was deleted, while nobody looked perhaps."""
+        """Delete a source whose target was deleted, perhaps while no process followed."""
         if self._agreement.is_written(source):
             await self._agreement.report_late(key, source)
         schema = self.pairs.transform.schema
@@ -267,7 +267,7 @@ class Switched:
         return await self.pairs.calls.transact([gone, *absent])
 
     def _hiding(self, source: Key, key: Key, item: WireItem) -> Action:
-        """Return the action that makes a copy of a target; copies are deleted unseen, later."""
+        """Return the action that makes a target a copy; handlers never see copies deleted."""
         mine = {COPY: {"S": f"{self.pairs.id}:{error_id(source)}"}}
         marks = frozenset({FROM, SOURCE} & item.keys())
         entire = Rewrite(frozenset(item), {}, marks)
@@ -275,7 +275,7 @@ class Switched:
         return rewritten(target, key, plain(item), entire, writer, beside=mine)
 
     async def _has_followed(self, source: WireItem, target: WireItem) -> bool:
-        """Say whether a source has all that is in its target, and what old code wrote perhaps."""
+        """Return whether a source has followed its target, whatever old code wrote to it since."""
         migration, base = self.pairs.transform.migration, source.get(BASE)
         if migration.reverse is None:
             return True

@@ -1,8 +1,8 @@
-"""Transforms: what a migration makes of one item. Pure.
+"""Compute what a migration makes of one item. Pure.
 
-In: an item as it is stored. Out: a `Rewrite`: which attributes change, which other items there are
-to be, and which attributes that was read from; nothing at all if the item is as it should be. On
-failure: whatever the function raises, or `TransformError` for a result that cannot be.
+In: an item as it is stored. Out: a `Rewrite`: which attributes change, which other items are to
+exist, and which attributes the function read; nothing changes if the item is as it should be. On
+failure: any error of the function, or `TransformError` for an impossible result.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,14 +24,14 @@ from streamkit.model.schema import TableSchema
 from streamkit.relations.matching import Matcher
 
 ITEM_BYTES_MAX = 400 * 1024
-"""What an item may be at most, names and values together."""
+"""The size limit of an item in bytes, names and values together."""
 
 Image = dict[str, Any]
 """An item's plain values by attribute name, streamkit's own attributes included."""
 
 
 class TransformError(PoisonChange):
-    """What a migration's function returned cannot be; names the rule, never a value."""
+    """A migration's function returned an impossible result; it names the rule, never a value."""
 
 
 class ItemTooLarge(TransformError):
@@ -43,16 +43,16 @@ class BadIndexKey(TransformError):
 
 
 class NoSuchAttribute(TransformError, KeyError):
-    """A function reads an attribute that an item does not have, and says nothing for that case."""
+    """A function reads an attribute that an item does not have, without a default."""
 
     def __str__(self) -> str:
-        """Name the attribute; a `KeyError` quotes what it was given, and nothing more."""
+        """Return the attribute's name; a `KeyError` quotes its argument, and nothing more."""
         return f"an item has no {self.args[0]}; read it by item.get() if that may be"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Another item that is to be there: its key and all its attributes, in wire form."""
+    """Another item that is to exist: its key and all its attributes, in wire form."""
 
     key: Mapping[str, Wire]
     item: Mapping[str, Wire]
@@ -60,9 +60,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What is to become of one item, and which attributes decided it.
+    """What one item becomes, and which attributes decided it.
 
-    `sets` are plain values. Of an item that is split, `sets` and `removes` wait for the end.
+    `sets` are plain values. For an item that is split, `sets` and `removes` wait for the end.
     """
 
     reads: frozenset[str]
@@ -88,7 +88,7 @@ def wire(image: Mapping[str, Any]) -> dict[str, Wire]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Say whether two plain values are stored alike: to Python, `True` equals 1."""
+    """Return whether two plain values are stored alike: to Python, `True` equals 1."""
     return one == other and encode(one) == encode(other)
 
 
@@ -98,7 +98,7 @@ def visible(item: Mapping[str, Wire]) -> dict[str, Wire]:
 
 
 def alike(one: Mapping[str, Wire], other: Mapping[str, Wire]) -> bool:
-    """Say whether two items hold the same, but for streamkit's own attributes."""
+    """Return whether two items are equal, except for streamkit's own attributes."""
     first, second = plain(visible(one)), plain(visible(other))
     return first.keys() == second.keys() and all(same(v, second[n]) for n, v in first.items())
 
@@ -142,7 +142,7 @@ class Transform:
         self._own = own
 
     def matches(self, item: Mapping[str, Any]) -> bool:
-        """Say whether an item, in wire form, is one of the migration's entity."""
+        """Return whether an item, in wire form, is one of the migration's entity."""
         return self._matcher.matches(item)
 
     def entity(self, item: Mapping[str, Wire]) -> Entity:
@@ -155,12 +155,12 @@ class Transform:
         return found
 
     def of(self, image: Image) -> Rewrite:
-        """Return what becomes of an item.
+        """Return what an item becomes.
 
         Raises:
-            TransformError: the result cannot be.
+            TransformError: the result is impossible.
             DecodeError: the item does not fit the entity that the function takes.
-            Exception: whatever the function raises.
+            Exception: any error of the function.
         """
         shown = {n: v for n, v in image.items() if not n.startswith(CONTROL_ATTRIBUTE)}
         result, reads = self._call(shown)
@@ -203,7 +203,7 @@ class Transform:
         """Return what a function's result means for an item without streamkit's attributes.
 
         Raises:
-            TransformError: the result cannot be.
+            TransformError: the result is impossible.
         """
         sets: dict[str, Any] = {}
         removes: set[str] = set()
@@ -230,7 +230,7 @@ class Transform:
         changed = {n: v for n, v in sets.items() if n not in shown or not same(v, shown[n])}
         gone = frozenset(name for name in removes if name in shown)
         if targets and self.migration.mode not in ("split", "derive"):
-            reads |= shown.keys()  # a target carries along what its entity does not know
+            reads |= shown.keys()  # a target also carries attributes that its entity does not know
         rewrite = Rewrite(reads, changed, gone, tuple(targets), delete)
         self._check(rewrite, shown)
         return rewrite
@@ -274,7 +274,7 @@ class Transform:
         removes -= self.schema.key_attributes
 
     def _built_key(self, shown: Image) -> Image:
-        """Return the key that an item's fields build, which may not be the one that it has."""
+        """Return the key that an item's fields build, which may not be the key that it has."""
         pk, sk = built_key(self.entity(wire(shown)))
         return decode_item(wire_key(self.schema, self.migration.entity, pk, sk))
 
@@ -331,7 +331,7 @@ def _parts(result: Any, declared: Declaration) -> list[Any]:
 
 
 def item_size(item: Mapping[str, Wire]) -> int:
-    """Return the bytes of an item as DynamoDB counts them, from above."""
+    """Return an upper bound of the bytes of an item as DynamoDB counts them."""
     return sum(len(name.encode()) + _size(value) for name, value in item.items())
 
 
@@ -356,7 +356,7 @@ def _size(attribute: Mapping[str, Any]) -> int:
 
 
 class _Tracked(Mapping[str, Any]):
-    """An item that notes which of its attributes are looked at."""
+    """An item that notes which of its attributes are read."""
 
     def __init__(self, values: Image) -> None:
         self._values = values

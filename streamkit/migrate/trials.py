@@ -1,9 +1,9 @@
-"""Trials: what a migration would do with one item, and whether its function keeps the rules.
+"""Try what a migration would do with one item, and whether its function keeps the rules.
 
-In: an item as it is stored. Out: a `Trial`, with every rule that it breaks: an item or an index key
-that cannot be, a function that answers differently when asked again, one that finds more to do in
-what it has made, a `reverse` that does not give back what there was. Nothing is written, and
-nothing is read but the item.
+In: an item as it is stored. Out: a `Trial` (a dry run), with every rule that it breaks: an
+impossible item or index key, a function that returns something else when it is called again, one
+that changes its own result again, a `reverse` that does not return the original. Nothing is
+written, and only the item is read.
 """
 
 import inspect
@@ -41,15 +41,15 @@ _MOODS = frozenset(
     {"now", "utcnow", "today", "uuid1", "uuid4", "random", "randint", "choice", "shuffle"}
     | {"urandom", "token_hex", "token_urlsafe", "getenv", "environ", "monotonic", "time_ns"}
 )
-"""Names in a function that say that it does not follow from the item alone."""
+"""Names in a function that show that its result does not follow from the item alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What would become of one item, `before` and `after` without streamkit's own attributes.
+    """What one item would become, `before` and `after` without streamkit's own attributes.
 
-    `after` is None if the item is deleted, or nothing can be made of it. Of an item that is split
-    it is what is left of it at the end. `faults` are rules and what is said of them.
+    `after` is None if the item is deleted, or nothing can be made of it. For an item that is split
+    it is what is left of it at the end. `faults` are rules, each with an explanation.
     """
 
     before: Image
@@ -72,7 +72,7 @@ class Trials:
     _back: Transform | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        """Prepare the function, its twin that sees things in another order, and its reverse."""
+        """Prepare the function, its twin that gets values in another order, and its reverse."""
         migration = self.migration
         self.transform = Transform(migration, self.schema, self.target, self.others)
         assert migration.function is not None  # noqa: S101 - a mode without one does not come here
@@ -152,7 +152,7 @@ class Trials:
             yield "round trip", f"reverse gives back another {', '.join(sorted(names))}"
 
     def _reversed(self, after: Image, rewrite: Rewrite) -> Image | None:
-        """Return what the reverse makes of what the function has made; None if it is not known."""
+        """Return what the reverse makes of the function's result; None if it is not known."""
         if self._back is not None:
             return applied(after, self._back.of(after))
         assert self.migration.reverse is not None  # noqa: S101 - the caller has looked
@@ -165,7 +165,7 @@ class Trials:
         return plain(self._reverse.source(rewrite.targets[0].item))
 
     def _target_keys(self, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
-        """Look at the keys of targets, which their entity may have made empty."""
+        """Check the keys of targets, which their entity may have made empty."""
         for target in rewrite.targets:
             for index in self.target.indexes.values():
                 for name, kind in ((index.pk, index.pk_type), (index.sk, index.sk_type)):
@@ -183,7 +183,7 @@ def applied(image: Image, rewrite: Rewrite) -> Image | None:
 
 
 def moods_of(migration: Migration) -> list[str]:
-    """Return what a migration's function names that does not follow from an item, such as `now`."""
+    """Return names in a migration's function that do not follow from an item, such as `now`."""
     names: set[str] = set()
     for function in (migration.function, migration.reverse):
         if function is not None:
@@ -192,7 +192,7 @@ def moods_of(migration: Migration) -> list[str]:
 
 
 def disturbed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gives another one its arguments with sets and maps turned around."""
+    """Return a function that calls another one with the order of sets and maps reversed."""
 
     def turned(*arguments: Any, **named: Any) -> Any:
         return function(
@@ -203,14 +203,14 @@ def disturbed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Turned(set[Any]):
-    """A set that is gone through from the other end."""
+    """A set whose iteration order is reversed."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(list(super().__iter__())[::-1])
 
 
 class _TurnedView(Mapping[str, Any]):
-    """A mapping whose members are turned around; what is looked at is noted by the one below."""
+    """A mapping whose order is reversed; the mapping below notes which members are read."""
 
     def __init__(self, below: Mapping[str, Any]) -> None:
         self._below = below
@@ -245,7 +245,7 @@ def _turned(value: Any) -> Any:
 
 
 def _alike(one: Rewrite, other: Rewrite) -> bool:
-    """Say whether two rewrites do the same; the order of sets and targets counts for nothing."""
+    """Return whether two rewrites do the same, in any order of sets and targets."""
     if (one.removes, one.delete) != (other.removes, other.delete):
         return False
     if one.sets.keys() != other.sets.keys():

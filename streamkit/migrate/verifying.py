@@ -1,16 +1,16 @@
-"""Verifying: a table is held against a migration, item by item; nothing is written, unless asked.
+"""Compare a table with a migration, item by item; nothing is written, unless a repair is asked for.
 
 In: an app, one of its migrations, and how much of the table. Out: a `Verified`: items that are not
-in the new shape, targets that are not there or not right, and copies without a source. It reads
-strongly consistent. The table may be written to all the while: what differs is looked at again
-after the migration's own consumer, if it runs, has caught up; an item that still differs, and has
-not changed since, is wrong, and one that changes all the time is *unsettled*.
+in the new shape, targets that are missing or not right, and copies without a source. Reads are
+strongly consistent. The table may be written to meanwhile: what differs is looked at again after
+the migration's own consumer, if it runs, has caught up; an item that still differs, and has not
+changed since, is wrong, and one that changes all the time is *unsettled*.
 
-With `repair` what differs is brought into the new shape, as the migration itself would do it. Of a
+With `repair` what differs is brought into the new shape, as the migration itself would do it. In a
 sample, copies without a source are not looked for: their sources may be in another part.
 
-What is kept does not grow with the table: of what differs a key and a digest, so many times at most
-as `findings` says, and of what is right nothing (see `orphans`).
+The memory does not grow with the table: a key and a digest is kept of each difference, up to the
+limit of `findings`, and nothing of items that are right (see `orphans`).
 """
 
 import random
@@ -48,7 +48,7 @@ from streamkit.surroundings import Surroundings
 _SEGMENTS = 16
 _SEGMENTS_AT_ONCE = 4
 _LOOKS = 3
-"""Times that what differs is looked at again."""
+"""How often a difference is looked at again."""
 _PAUSE_SECONDS = 2.0
 _PATIENCE_SECONDS = 30.0
 _READS_AT_ONCE = 16
@@ -70,17 +70,17 @@ async def verify_migration(
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> Verified:
-    """Hold a table against a migration.
+    """Compare a table with a migration.
 
     Args:
-        app: whose migration.
+        app: the app that declares the migration.
         aws: open clients.
-        migration: the one.
-        sample: a share of the table, chosen by chance; without it, all of it.
+        migration: the migration to verify.
+        sample: a share of the table, chosen at random; without it, all of it.
         repair: bring what differs into the new shape.
-        max_reads: read units a second that it takes at most, of the migration's limit, which it
+        max_reads: read units a second that it uses at most, of the migration's limit, which it
             shares with the processes that run it.
-        clock: tells when.
+        clock: time, for simulations.
         rng: chooses the sample.
 
     Raises:
@@ -171,7 +171,7 @@ class _Checking:
     async def _orphans(self, found: Found) -> dict[int, Difference]:
         """Read everything again as often as buckets are unequal; return copies without a source.
 
-        They are by the digests of their pairs, and those that are kept are found, too.
+        They are returned by the digests of their pairs; those that are kept are added to `found`.
         """
         orphans: dict[int, Difference] = {}
         self.all_orphans = self.inspection.knows_orphans
@@ -186,7 +186,7 @@ class _Checking:
         return orphans
 
     async def _search(self, wanted: Callable[[int], bool]) -> dict[int, Difference]:
-        """Read everything; return copies whose source does not come by."""
+        """Read everything; return copies whose source was not read."""
         search = Search[Difference](wanted)
 
         async def visit(table: str, item: Item) -> None:
@@ -196,7 +196,7 @@ class _Checking:
         return search.left
 
     async def _read(self, visit: Visit, chosen: Iterable[int], total: int, *, both: bool) -> int:
-        """Let every item of these segments be visited; return how many there are.
+        """Visit every item of these segments; return how many there are.
 
         With `both`, the items of a target in another table are visited, too.
         """
@@ -256,7 +256,7 @@ class _Checking:
         return None if item is None else await self.inspection.of(self.work.schema.name, item)
 
     async def _catch_up(self) -> Literal["in step", "behind", "nobody"]:
-        """Let the migration's consumer catch up; say whether it has, or whether none runs."""
+        """Let the migration's consumer catch up; return whether it has, or whether none runs."""
 
         async def nothing(_change: Any) -> None: ...
 
@@ -301,7 +301,7 @@ class _Checking:
         return left, len(different) - len(left)
 
     async def _drop(self, orphan: Difference, tally: Tally) -> bool:
-        """Delete a copy that is still what was found; return False if it is another by now."""
+        """Delete a copy that is still as it was found; return False if it is another by now."""
         item = await self.inspection.calls.get(self.work.transform.target.name, orphan.key)
         if item is None:
             return True

@@ -1,9 +1,9 @@
-"""The view that a process has of its migration: what state it acts under, and since when it knows.
+"""Track which state of its migration a process acts under, and when it read that state.
 
-A process that stood still may know a phase that is long over. So nothing is written under a state
-that was read more than `FRESH_SECONDS` ago: it is read again first, and if the migration is in
-another phase by now, the write is left out. A write that was on its way for longer has happened; so
-its items are looked at again, as the phase of now asks for.
+A process that stood still may know a phase that ended long ago. So nothing is written under a state
+that was read more than `FRESH_SECONDS` ago: the state is read again first, and if the migration is
+in another phase by now, the write is left out. A write that was under way for longer has happened;
+so its items are looked at again, as the present phase requires.
 
 In: how to read the state. Out: permits to write under one. On failure: `PhaseOver`.
 """
@@ -19,7 +19,7 @@ from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.migrate.state import State
 
 FRESH_SECONDS = 5.0
-"""How long a state that was read may be written under; less than others wait before they delete."""
+"""How long in seconds a state may be written under after its read; deletions wait longer."""
 _LOOK_SECONDS = 10.0
 
 Place = tuple[str, Mapping[str, Wire]]
@@ -34,7 +34,7 @@ class View:
     """What one process knows of one migration.
 
     `read` reads the state and has it adopted; `look_again` is called with what may have been
-    written too late, once the state of now is known.
+    written too late, once the present state is known.
     """
 
     def __init__(
@@ -52,21 +52,21 @@ class View:
         self._reading = anyio.Lock()
 
     def adopt(self, state: State, asked: float) -> None:
-        """Take note of a state, and of when it was asked for: its answer may have taken long."""
+        """Store a state, and when its read was sent: the reply may have taken long."""
         self.state = state
         self._at = asked
 
     @property
     def is_old(self) -> bool:
-        """Whether the state was read so long ago that it may be another one."""
+        """Whether the state was read so long ago that it may have changed."""
         return self._clock.monotonic() - self._at > FRESH_SECONDS
 
     def permit(self, state: State) -> "Permit":
-        """Return what lets calls write as long as the state's phase lasts."""
+        """Return a permit for calls to write as long as the state's phase lasts."""
         return Permit(self, state)
 
     async def is_over(self, state: State) -> bool:
-        """Say whether the migration is in another phase than a state's."""
+        """Return whether the migration is in another phase than a state's."""
         if self.is_old:
             async with self._reading:
                 while self.is_old:
@@ -86,7 +86,7 @@ class Permit:
     state: State
 
     async def require(self) -> None:
-        """See that the phase lasts.
+        """Check that the phase lasts.
 
         Raises:
             PhaseOver: it does not.
@@ -96,12 +96,13 @@ class Permit:
             raise PhaseOver(f"migration {now.id} went on, and is {now.phase!r}: look again")
 
     async def settle(self, places: Sequence[Place]) -> None:
-        """Look again at what was written, if it was on its way for so long that the phase is over.
+        """Look again at what was written, if the phase ended while the write was under way.
 
-        Whoever wakes up is often cancelled at once, because a lease was lost; this is done first.
+        A task that wakes up is often cancelled at once, because a lease was lost; this is done
+        first.
 
         Args:
-            places: what the write was about.
+            places: the items that were written.
         """
         with anyio.CancelScope(shield=True), anyio.move_on_after(_LOOK_SECONDS):
             if await self.view.is_over(self.state):

@@ -1,7 +1,7 @@
-"""Work: what is done with one item in each phase of a migration, by the pass and by the stream.
+"""Choose what is done with one item in each phase of a migration, by the pass and by the stream.
 
-In: an item of a pass, or a change. Out: calls of `in_place`, `pairs` and `switched`. Which of them
-depends on the mode and on the phase; nothing here writes by itself, but for the marks of `touch`.
+In: an item of a pass, or a change. Out: calls of `in_place`, `pairs` and `switched`. The mode and
+the phase decide which; this module itself writes only the marks of `touch`.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ TOUCH = "_sk_touch"
 _FOLLOWING = frozenset({"switching", "soaking", "comparing", "returning", "following", "unturning"})
 """The phases in which sources follow their targets."""
 _OVERLAP = frozenset({"switching", "soaking", "comparing", "contracting", "closing"})
-"""The phases in which old code that still runs writes at keys where nobody looks any more."""
+"""The phases in which old code that still runs writes at keys that are not read any more."""
 
 Item = Mapping[str, Wire]
 
@@ -107,7 +107,7 @@ class Work:
     # -- a pass --------------------------------------------------------------------------------
 
     async def visit(self, item: Item, tally: Tally) -> None:
-        """Do with one item what the phase asks for."""
+        """Do with one item what the phase requires."""
         match self.state.does:
             case "following":
                 await self._return(item, tally)
@@ -129,7 +129,7 @@ class Work:
                     await self._bring(item, tally)
 
     async def _return(self, target: Item, tally: Tally) -> None:
-        """See that the source of a target has followed it."""
+        """Check that the source of a target has followed it."""
         if self._is_target(target) and COPY not in target:
             key = {name: target[name] for name in self.transform.target.key_attributes}
             await self.switched.backward(key, tally)
@@ -145,7 +145,7 @@ class Work:
             await self._check(item, tally)
 
     async def touch(self, item: Item, tally: Tally, *, blind: bool = False) -> None:
-        """Mark an item, so that the stream brings it; of a blind one only the key was read."""
+        """Mark an item, so that the stream delivers it; `blind`: only its key was read."""
         if not blind and not self._needs_touch(item):
             tally.skipped += 1
             return
@@ -165,11 +165,11 @@ class Work:
         try:
             rewrite = self.transform.of(plain(item))
             return rewrite.changes_item or bool(rewrite.targets)
-        except Exception:  # noqa: BLE001 - the stream will say what is wrong with it
+        except Exception:  # noqa: BLE001 - the stream's run reports what is wrong with it
             return True
 
     async def _check(self, item: Item, tally: Tally) -> None:
-        """Ask the migration whether an item in the new shape is right."""
+        """Run the migration's own check on an item in the new shape."""
         key = self._key(item)
         now = await self.calls.get(self.schema.name, key)
         if now is None or self.migration.check is None:
@@ -189,10 +189,10 @@ class Work:
         tally.waived += await self._book.add(key, kind, text, self._clock.time(), shown=shown)
 
     async def failing(self) -> int:
-        """Try once more what has failed; return how many items are still not right."""
+        """Retry what has failed; return how many items are still not right."""
         for error in await self._book.open():
             if error.kind == "ping_pong":
-                continue  # that it is right for a moment says nothing
+                continue  # such an item may be right only for a moment
             tally = Tally()
             await self.retry(error.key, tally, error.kind)
             if not tally.errors:
@@ -200,7 +200,7 @@ class Work:
         return len(await self._book.open())
 
     async def retry(self, key: Item, tally: Tally, kind: str = "") -> None:
-        """Try an item again that has failed, for the reason `kind`; it may be an error again."""
+        """Retry a failed item, whose error was `kind`; it may fail again."""
         if kind in ("late", "deleted") and self.state.does in (*_OVERLAP, *_FOLLOWING, "done"):
             await self._retry_old(key, tally, kind)
             return
@@ -238,7 +238,7 @@ class Work:
             return
         source = await self.calls.get(self.schema.name, key)
         if source is None:
-            tally.errors += 1  # it was deleted since; only its new item can say whether it matters
+            tally.errors += 1  # it was deleted since; only its new item shows whether it matters
         elif back:
             await self.switched.unturn(source, tally)
         elif not self.pairs.agreement.holds(source):
@@ -269,7 +269,7 @@ class Work:
             await self._follow_target(key, item, old, gone=new is None)
 
     async def _note_written(self, key: Item, change: Change[Any], tally: Tally) -> None:
-        """Write down that old code has written at an old key, be it carried over or not."""
+        """Write down that old code has written at an old key, carried over or not."""
         at = change.created_at.timestamp()
         late = self.state.does in _OVERLAP and self.migration.moves and at >= self.state.switched
         if late and (tally.changed or tally.errors):
@@ -288,18 +288,18 @@ class Work:
         await self._follow_target(key, item, old, gone=new is None)
 
     async def _follow_target(self, key: Item, item: Item, old: Item | None, *, gone: bool) -> None:
-        """Let a source follow its target, if a target it is and counts by now."""
+        """Let a source follow its target, if the item is a target and counts by now."""
         if self.state.does in _FOLLOWING and self._is_target(item):
             await self.switched.backward(key, Tally(), old=old, gone=gone)
 
     # -- what was late -------------------------------------------------------------------------
 
     async def look_again(self, table: str, item: Item) -> None:
-        """Do what the phase asks for with an item that was written under one that is over.
+        """Process an item that was written under a phase that is over, as the present one requires.
 
         Args:
-            table: where it is.
-            item: itself, or its key.
+            table: the table of the item.
+            item: the item itself, or its key.
         """
         phase, moves = self.state.phase, self.migration.moves
         dropping = self.migration.is_pairs and phase in ("dropping", "rolled back")
@@ -319,7 +319,7 @@ class Work:
                 await self.switched.drop(there, Tally())
 
     async def _is_late(self, old: Item | None, new: Item) -> bool:
-        """Say whether somebody has written a target that is a copy; it is written down."""
+        """Return whether other code has written a target that is a copy; write that down."""
         if not self._is_mine(new, COPY) or BASE in new:
             return False
         ours = old is None or self._by_us(old, new)
@@ -329,23 +329,24 @@ class Work:
         return True
 
     def _is_end(self, old: Item | None, new: Item | None) -> bool:
-        """Say whether a change ends what a pair was: its copy is deleted, or became the truth.
+        """Return whether a change ends what a pair was: its copy is deleted, or became the truth.
 
-        Its other item was written in the same transaction, or is none of the old one's any more.
+        Its other item was written in the same transaction, or does not belong to the old one any
+        more.
         """
         if old is None or not self._is_mine(old, COPY) or (new is None and self._may_be_late(old)):
             return False
         return new is None or (self._is_mine(new, FROM) and new.get(MARK) != old.get(MARK))
 
     def _by_us(self, old: Item | None, new: Item) -> bool:
-        """Say whether a change is this migration's own."""
+        """Return whether a change is this migration's own."""
         mark = new.get(MARK, {"S": ""})
         ours = mark["S"].startswith("migration:") and mark["S"].endswith(f":{self._writer}")
         touched = old is not None and old.get(TOUCH) != new.get(TOUCH)
         return ours and not touched and (old is None or old.get(MARK) != mark)
 
     def _may_be_late(self, old: Item) -> bool:
-        """Say whether an old item that is gone may have been deleted by old code."""
+        """Return whether an old item that is gone may have been deleted by old code."""
         return BASE in old and self.state.does in ("switching", "soaking", "comparing")
 
     def _is_target(self, item: Item) -> bool:

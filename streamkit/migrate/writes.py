@@ -1,8 +1,7 @@
-"""Writes: what a migration does to one item, as actions with conditions on what was read. Pure.
+"""Build the writes to one item of a migration, as actions conditional on what was read. Pure.
 
-In: an item as it was read, and what is to become of it. Out: an `Action` of one call or of a part
-of a transaction; see `calls`. On failure: `TransformError` if more was read than one condition can
-hold.
+In: an item as it was read, and what it becomes. Out: an `Action` of one call or of a part of a
+transaction; see `calls`. On failure: `TransformError` if more was read than one condition can hold.
 """
 
 import uuid
@@ -17,8 +16,11 @@ from streamkit.model.origin import MARK, Mark, deletion
 from streamkit.model.schema import TableSchema
 
 TERMS_MAX = 145
-"""An expression takes 300 operators and functions; each term is one, and so is the AND before it.
-What is added to the condition on what was read has to fit, too."""
+"""The most terms of a condition.
+
+An expression takes 300 operators and functions; each term is one, and so is the AND before it.
+Further conditions beside those on what was read have to fit, too.
+"""
 TEXT_MAX = 4000
 """An expression is 4 KB at most."""
 _PRESENT, _ABSENT = len("#n12 = :v34 AND "), len("attribute_not_exists(#n123) AND ")
@@ -28,7 +30,7 @@ WireItem = Mapping[str, Wire]
 
 
 def mark_text(writer: str, *, deleting: bool = False) -> str:
-    """Return what an item says when this migration wrote it, different each time."""
+    """Return the mark of an item that this migration writes, different each time."""
     unique = uuid.uuid4().hex[:12]
     return Mark("migration", 0).text(writer, deletion(unique) if deleting else unique)
 
@@ -39,7 +41,7 @@ def only_if(conditions: Iterable[Condition]) -> list[tuple[Guard, GuardSource]]:
 
 
 def unchanged(schema: TableSchema, image: Image, reads: AbstractSet[str]) -> list[Condition]:
-    """Return the conditions that an item is there and is what was read, in these attributes.
+    """Return the conditions that an item exists and is what was read, in these attributes.
 
     Raises:
         TransformError: too many attributes for one expression.
@@ -60,15 +62,15 @@ def whole(schema: TableSchema, item: WireItem | None) -> list[Condition]:
 
 
 def as_left(item: WireItem, name: str) -> list[Condition]:
-    """Return the conditions that an item is whose it was, and is as its writer has left it.
+    """Return the conditions that an item has the same owner, and is as its writer has left it.
 
-    A mark is different with each write, so a process that is late is refused, whatever happened.
+    A mark is different with each write, so a process that is late is always refused.
     """
     return [*as_it_was((name, MARK), plain(item))]
 
 
 def check(schema: TableSchema, key: Key, item: WireItem | None) -> Action:
-    """Return the action that holds an item to what was read, whole; None is no item."""
+    """Return the action that checks an item against what was read, completely; None is no item."""
     return Action(item_ref(schema, key), Verb.CHECK, guards=only_if(whole(schema, item)))
 
 
@@ -99,12 +101,12 @@ def update(
     """Return the action that sets and removes attributes IF an item is as the conditions say.
 
     Args:
-        schema: of its table.
-        key: of the item.
+        schema: the schema of its table.
+        key: the key of the item.
         conditions: all of them have to hold.
         writer: the migration's name in marks.
         sets: attributes in wire form.
-        removes: attributes that go.
+        removes: attributes that are removed.
         mark: the text of the item's mark; by default a new one.
     """
     action = Action(
