@@ -1,4 +1,4 @@
-"""Actions: effects in the table's own terms, before they are folded and sent.
+"""Actions: effects as writes of items, before they are folded and sent.
 
 An `Action` writes (or checks) one item, with attribute names and wire values. `compile_effect`
 makes one from an effect; control items are written with actions directly. `fold` merges actions,
@@ -35,27 +35,27 @@ from streamkit.model.schema import TableSchema
 from streamkit.model.sizes import attributes_size
 
 Wire = dict[str, Any]
-"""One attribute value as DynamoDB's JSON has it, such as `{"S": "x"}`."""
+"""One attribute value as in DynamoDB's JSON, such as `{"S": "x"}`."""
 
 
 CONTROL_PREFIX = "_sk#"
-"""Every control item's partition key begins so; the application must not write there."""
+"""The prefix of every control item's partition key; the application must not write there."""
 ENTRY_PREFIX = f"{CONTROL_PREFIX}#copies#"
-"""Control items that are entities begin so: no consumer's name is empty, and the directory of
-consumers, which has no entity, stands beside them."""
+"""The prefix of control items that are entities. No consumer's name is empty, so it belongs to
+none; only the directory of consumers, which has no entity, is beside them."""
 CONTROL_ATTRIBUTE = "_sk_"
-"""Every attribute of a control item begins so."""
+"""The prefix of every attribute of a control item."""
 
 ITEMS_MAX = 99
-"""`TransactWriteItems` takes 100 actions; one is the cursor's."""
+"""`TransactWriteItems` takes 100 actions; one of them is the cursor's."""
 BYTES_MAX = 3_900_000
-"""A transaction holds 4 MB; sizes here are estimates from above, the cursor's comes on top."""
+"""A transaction holds 4 MB; sizes here are upper estimates, and the cursor's size is extra."""
 
 V = TypeVar("V")
 
 
 class ItemRef(NamedTuple):
-    """Which item: table and key, hashable. Key values are wire type and text."""
+    """A reference to an item: table and key, hashable. Key values are wire type and text."""
 
     table: str
     pk: tuple[str, str]
@@ -70,7 +70,7 @@ class ItemRef(NamedTuple):
 
 
 def item_ref(schema: TableSchema, item: Mapping[str, Wire]) -> ItemRef:
-    """Name the item that has these key attributes."""
+    """Return the reference of the item with these key attributes."""
     ((pk_type, pk),) = item[schema.pk].items()
     if schema.sk is None:
         return ItemRef(schema.name, (pk_type, pk), None)
@@ -88,16 +88,16 @@ class Verb(Enum):
 
     @property
     def alone(self) -> str:
-        """The client's method that does it to one item, outside of a transaction."""
+        """Return the client's method that does it to one item, outside of a transaction."""
         return f"{self.value.lower()}_item"
 
 
 class GuardSource(NamedTuple):
-    """Whose condition it is.
+    """The source of a condition.
 
-    For an effect: position of its change, name of its handler, index in its result. For what a
-    handler read the index is `READ`. Conditions of streamkit's own are `LANE` (with the lane's
-    name in `handler`), `CHILD` (with the shard's), `LEASE`, or `MARK_GUARD`.
+    For an effect: position of its change, name of its handler, index in its result. For a handler's
+    read the index is `READ`. streamkit's own conditions are `LANE` (with the parked queue's name in
+    `handler`), `CHILD` (with the shard's), `LEASE`, or `MARK_GUARD`.
     """
 
     position: str
@@ -111,12 +111,12 @@ OURS = GuardSource("", "", LEASE)
 
 @dataclass(slots=True)
 class Action:
-    """What one transaction does to one item.
+    """One transaction's write to (or check of) one item.
 
     `item` holds all attributes of a PUT. An UPDATE has `sets`, `removes`, `adds` (numbers),
     `unions` and `subtractions` (wire sets), each by attribute name and disjoint. A `plain` action
-    is no part of the transaction, but sent alone after it. `body` is what `render` returns for it,
-    where many are so much alike that it is known.
+    is no part of the transaction, but sent alone after it. `body` is the result of `render`, where
+    it is known already because many actions are alike.
     """
 
     ref: ItemRef
@@ -134,13 +134,13 @@ class Action:
 
     @property
     def is_control(self) -> bool:
-        """Whether the item is one that streamkit itself keeps, with attributes of its own."""
+        """Return whether the item is one that streamkit itself keeps, with its own attributes."""
         kind, pk = self.ref.pk
         return kind == "S" and pk.startswith(CONTROL_PREFIX) and not pk.startswith(ENTRY_PREFIX)
 
     @property
     def clauses(self) -> int:
-        """How many attributes an update changes."""
+        """Return how many attributes an update changes."""
         changed = len(self.sets) + len(self.removes) + len(self.adds)
         return changed + len(self.unions) + len(self.subtractions)
 
@@ -160,16 +160,16 @@ class Action:
         )
 
     def mark(self, text: str) -> None:
-        """Say in the item who wrote it; an item that is deleted cannot."""
+        """Write the origin into the item; an item that is deleted cannot carry it."""
         if self.verb is Verb.PUT:
             self.item[MARK] = {"S": text}
         elif self.verb is Verb.UPDATE:
             self.sets[MARK] = {"S": text}
 
     def size(self) -> int:
-        """Estimate its bytes towards the 4 MB of a transaction, from above.
+        """Return an upper estimate of its bytes towards the 4 MB of a transaction.
 
-        Remembered: nothing is added to an action afterwards, but to a copy of it.
+        The result is cached: later additions only go to a copy of the action.
         """
         if not self._size:
             total = 100 + len(self.ref.pk[1]) + (len(self.ref.sk[1]) if self.ref.sk else 0)
@@ -185,7 +185,7 @@ def compile_effect(effect: Effect, schema: TableSchema, source: GuardSource) -> 
 
     Raises:
         ValueError: a field is unknown or its value cannot be stored; names the field.
-        TypeError: not an effect of this module's kinds, or its condition is none.
+        TypeError: it is not an effect of this module's kinds, or its condition is not one.
     """
     action = _compile(effect, schema)
     if effect.guard is not None:
@@ -246,9 +246,9 @@ def _leaves(effect: Effect, value: Wire | None, known: Wire) -> bool:
 
 
 def _upsert(key: Key[Any], schema: TableSchema) -> Action:
-    """Begin an update that, where the item does not exist, leaves one that can be read back.
+    """Begin an update that leaves a readable item, even if the item did not exist.
 
-    So the fields in its key and its type are written along; they cost nothing when they are there.
+    So the fields in its key and its type are written along; they cost nothing when they exist.
     """
     ref, known, _ = _beginning(key, key.fields, key.unstored, schema)
     return Action(ref, Verb.UPDATE, sets=known.copy())
@@ -261,10 +261,11 @@ def _beginning(
     unstored: tuple[str, ...],
     schema: TableSchema,
 ) -> tuple[ItemRef, dict[str, Wire], dict[str, Wire]]:
-    """Return which item an update is for, what it writes along, and all that the key says of it.
+    """Return an update's item, the attributes it writes along, and all that the key determines.
 
-    Remembered, because the same few aggregates are written by change after change. Keys are equal
-    whether they know their `fields` or not, and what is written along is not.
+    The result is cached, because change after change writes the same few aggregates. Keys are equal
+    whether they know their `fields` or not, but the attributes written along differ, so the fields
+    are part of the cache key.
     """
     known = dict(key.field_attributes(schema))
     names = attribute_names(key.entity)
@@ -297,7 +298,7 @@ def render(action: Action, schema: TableSchema) -> dict[str, dict[str, Any]]:
     """Return the action as an entry of `TransactWriteItems`.
 
     Attributes of control items get a prefix, here and nowhere else: the table's keys, indexes and
-    TTL may have any names, and must not meet ours.
+    TTL may have any names, and must not clash with streamkit's.
     """
     if action.body is not None:
         return {action.verb.value: action.body}
@@ -334,7 +335,7 @@ def render(action: Action, schema: TableSchema) -> dict[str, dict[str, Any]]:
 
 
 def own_attributes(item: Mapping[str, Wire]) -> dict[str, Wire]:
-    """Return what a control item holds, by the names that streamkit's code uses."""
+    """Return a control item's content, by the names that streamkit's code uses."""
     return {
         name.removeprefix(CONTROL_ATTRIBUTE): value
         for name, value in item.items()

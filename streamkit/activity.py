@@ -1,8 +1,8 @@
-"""Activity: what goes on for one shard at the moment, so that it can be ended as a whole.
+"""Activity: the running tasks of one shard, so that they can be ended together.
 
-In: coroutine functions, run in tasks of the worker's group or in the caller's. Out: a word when the
-last one has ended. On failure: what one raises is handed to `failed`, which says whether that was
-all there is to do about it; else it goes on to the group and ends the worker.
+In: coroutine functions, run in tasks of the worker's group or in the caller's task. Out: a call of
+`rested` when the last one has ended. On failure: an error is passed to `failed`, which returns
+whether it has handled it; otherwise the error goes on to the group and ends the worker.
 """
 
 from collections.abc import Awaitable, Callable
@@ -29,18 +29,18 @@ class Activity:
 
     @property
     def busy(self) -> bool:
-        """Whether anything goes on."""
+        """Return whether any task runs."""
         return bool(self._scopes)
 
     def start(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
-        """Begin something in a task of its own; it counts from now on."""
+        """Begin something in a task of its own; it counts as running from now on."""
         if not self._ended:
             scope = anyio.CancelScope()
             self._scopes.add(scope)
             self.group.start_soon(self._run, scope, work, arguments)
 
     async def within(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """Do something in the caller's task; None if it was cancelled or has failed."""
+        """Run something in the caller's task; return None if it was cancelled or has failed."""
         if self._ended:
             return None
         scope = anyio.CancelScope()
@@ -48,7 +48,7 @@ class Activity:
         return await self._run(scope, work, ())
 
     def cancel(self) -> None:
-        """End everything, and let nothing begin."""
+        """Cancel every task, and let no new one begin."""
         self._ended = True
         for scope in self._scopes:
             scope.cancel()
@@ -62,9 +62,9 @@ class Activity:
         result: T | None = None
         try:
             with scope:
-                if not scope.cancel_called:  # or it would run to its first await
+                if not scope.cancel_called:  # otherwise it would run to its first await
                     result = await work(*arguments)
-        except Exception as error:  # whatever it is, `failed` knows or it ends the worker
+        except Exception as error:  # `failed` handles it, or it ends the worker
             if not self.failed(error):
                 raise
         finally:
@@ -75,7 +75,7 @@ class Activity:
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error that ended a task group: a lost lease only if there is nothing worse."""
+    """Return the error that ended a task group; a lost lease only if there is no worse error."""
     flat: list[BaseException] = []
     todo: list[BaseException] = [errors]
     while todo:

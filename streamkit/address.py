@@ -4,10 +4,10 @@ _PORT_MAX = 65535
 
 
 def read_address(text: str) -> tuple[str, int]:
-    """Split HOST:PORT; an IPv6 address stands in brackets, and port 0 lets the system choose.
+    """Split HOST:PORT; an IPv6 address is in brackets, and port 0 lets the system choose.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not an address.
     """
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")

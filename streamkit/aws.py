@@ -34,15 +34,16 @@ T = TypeVar("T")
 log = get_logger("streamkit.aws")
 
 CONNECT_SECONDS = 2.0
-"""Time to open a connection; DynamoDB answers in milliseconds, so more only hides a dead route."""
+"""Time to open a connection; DynamoDB answers in milliseconds, so a longer time only hides a dead
+route."""
 READ_SECONDS = 3.0
-"""Time for one reply: far above DynamoDB's milliseconds, and below a lease, so that one call that
-hangs does not lose it."""
+"""Time for one reply: far above DynamoDB's milliseconds, and below a lease, so that one hanging
+call does not lose the lease."""
 
 _BATCH_GET = 100
-"""Keys that one `BatchGetItem` takes."""
+"""The most keys that one `BatchGetItem` takes."""
 _PAUSE_MAX = 10.0
-"""Seconds between repetitions of a call that the service refuses for the moment."""
+"""The longest pause, in seconds, between repetitions of a call that the service refuses for now."""
 
 
 class Trouble(Enum):
@@ -84,11 +85,11 @@ _CODES = {
 }
 
 AwsError = (ClientError, BotoCoreError)
-"""What a call of a client may raise."""
+"""The errors that a call of a client may raise."""
 
 
 def trouble_of(error: BaseException) -> Trouble:
-    """Say what an exception raised by a client means."""
+    """Return what an exception raised by a client means."""
     if isinstance(error, HTTPClientError | NotConnected):
         return Trouble.UNKNOWN
     if not isinstance(error, ClientError):
@@ -108,7 +109,7 @@ def code_of(error: BaseException) -> str:
 
 
 def is_throttled(reply: Mapping[str, Any]) -> bool:
-    """Say whether an error's reply asks for patience; of a transaction, whether any part does."""
+    """Return whether an error's reply, or any part of a transaction's, asks to slow down."""
     reasons = reply.get("CancellationReasons", ())
     codes = [reply["Error"].get("Code"), *(reason.get("Code") for reason in reasons)]
     slow = {"ProvisionedThroughputExceeded", "ThrottlingError"}
@@ -116,9 +117,10 @@ def is_throttled(reply: Mapping[str, Any]) -> bool:
 
 
 async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE_MAX) -> T:
-    """Make a call until it is neither throttled nor of unknown outcome, with growing pauses.
+    """Repeat a call until it is neither throttled nor of unknown outcome, with growing pauses.
 
-    For calls that may be made twice: reads, and writes whose condition tells a repetition.
+    Use it for calls that may be made twice: reads, and writes whose condition recognises a
+    repetition.
     """
     pause = 0.2
     while True:
@@ -150,7 +152,7 @@ async def fetch_all(
     Args:
         dynamodb: the client.
         table: its name.
-        keys: of the items, each once.
+        keys: the items' keys, each once.
         patient: repeat a call that is throttled, instead of raising.
     """
     found: list[dict[str, Any]] = []
@@ -162,7 +164,7 @@ async def fetch_all(
         found += reply["Responses"].get(table, [])
         again = reply.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
         if len(again) == len(left[:_BATCH_GET]):
-            await anyio.sleep(0.2)  # throttled whole: the SDK has already backed off
+            await anyio.sleep(0.2)  # all keys were throttled: the SDK has already backed off
         left = again + left[_BATCH_GET:]
     return found
 
@@ -179,10 +181,10 @@ class _PageParser(AioJSONParser):  # type: ignore[misc]
 
 
 class _StreamParserFactory(AioResponseParserFactory):  # type: ignore[misc]
-    """botocore's parser turns each attribute into Python objects that are then thrown away.
+    """Makes parsers that leave images as bytes until a handler wants them.
 
-    Measured, it costs ten times what the rest of the path does; images stay bytes until a handler
-    wants them.
+    botocore's own parser turns each attribute into Python objects that are then thrown away.
+    Measured, it costs ten times what the rest of the path does.
     """
 
     def create_parser(self, protocol_name: str) -> Any:
@@ -193,16 +195,16 @@ class _StreamParserFactory(AioResponseParserFactory):  # type: ignore[misc]
 
 @lru_cache(maxsize=4)
 def _loader(data_path: str | None) -> Any:
-    """Share botocore's reading of its service models, 40 ms each, between sessions."""
+    """Share botocore's loaded service models (40 ms each) between sessions."""
     return create_loader(data_path)
 
 
 @dataclass(frozen=True)
 class Aws:
-    """The clients of one process. Open one with `connect`.
+    """The clients of one process; `connect` opens them.
 
-    `beats` talks to the table as `dynamodb` does, for heartbeats: the SDK's budget for retries
-    belongs to a client, and a throttled aggregate must not use up that of the heartbeat.
+    `beats` is a second client of the table, for heartbeats. The SDK's budget for retries belongs to
+    a client, and a throttled aggregate must not use up the heartbeat's.
     """
 
     dynamodb: Any
@@ -210,7 +212,7 @@ class Aws:
     beats: Any
 
     async def stream_answers(self, stream_arn: str) -> bool:
-        """Say whether the stream's service can be reached; a refusal is an answer, too."""
+        """Return whether the stream's service can be reached; a refusal is an answer, too."""
         try:
             await self.streams.describe_stream(StreamArn=stream_arn, Limit=1)
         except AwsError as error:
@@ -218,7 +220,7 @@ class Aws:
         return True
 
     async def get_iterator(self, **where: str) -> str:
-        """Open a shard, with the arguments of `GetShardIterator`."""
+        """Open a shard, with the arguments of `GetShardIterator`; return the iterator."""
         reply = await self.streams.get_shard_iterator(**where)
         iterator: str = reply["ShardIterator"]
         return iterator
@@ -243,17 +245,18 @@ def _boto(profile: str | None, region: str | None) -> Any:
 
 
 _shared_boto = lru_cache(maxsize=4)(_boto)
-"""For clients without keys: a session of botocore's takes 10 ms, and nothing else in it differs."""
+"""For clients without keys: making a botocore session takes 10 ms, and they differ in nothing
+else."""
 
 
 def _options(read_seconds: float) -> dict[str, Any]:
-    """Return what all clients have in common."""
+    """Return the options that all clients share."""
     return {
         "connect_timeout": CONNECT_SECONDS,
         "read_timeout": read_seconds,
         "max_pool_connections": 64,
         "account_id_endpoint_mode": "disabled",
-        # botocore puts its own together anew for every call, at a fifth of a call's CPU time.
+        # botocore builds its own again for every call, at a fifth of a call's CPU time.
         "user_agent": f"streamkit/{__version__}",
     }
 
@@ -262,7 +265,7 @@ def _options(read_seconds: float) -> dict[str, Any]:
 async def open_client(service: str, *, read_seconds: float) -> AsyncIterator[Any]:
     """Open a client of another service; region, keys and endpoint are the SDK's own.
 
-    `read_seconds` is the time for one reply. AWS_PROFILE, AWS_ENDPOINT_URL and the like hold.
+    `read_seconds` is the time for one reply. AWS_PROFILE, AWS_ENDPOINT_URL and the like apply.
     """
     boto = aioboto3.Session(botocore_session=_session(None), region_name=_region())
     config = AioConfig(**_options(read_seconds), retries=_retries(3))
@@ -275,7 +278,7 @@ def _retries(attempts: int) -> dict[str, Any]:
 
 
 def _region() -> str | None:
-    """Return AWS_REGION, as every other SDK and AWS's hosts say; botocore: AWS_DEFAULT_REGION."""
+    """Return AWS_REGION, as other SDKs and AWS's hosts do; botocore reads AWS_DEFAULT_REGION."""
     return os.environ.get("AWS_REGION")
 
 
@@ -290,11 +293,10 @@ async def connect(
     """Open the clients, with the SDK's ordinary configuration unless told otherwise.
 
     `http_session` replaces the HTTP layer; the local engine is reached that way, without keys.
-    Account-based stream hosts are switched off, so that allow-lists and VPC endpoints keep
-    working.
+    Account-based stream hosts are switched off, so that allow-lists and VPC endpoints keep working.
     """
-    # Every request is put together here, never by the application: the SDK need not look at its
-    # shape before DynamoDB does, at a third of what a transaction of a hundred items takes.
+    # Every request is built by streamkit, never by the application, so the SDK need not validate
+    # it before DynamoDB does: that takes a third of the time of a transaction of a hundred items.
     options = _options(READ_SECONDS) | {"parameter_validation": False}
     region = region or _region()
     if http_session is None:
@@ -313,6 +315,6 @@ async def connect(
             config = AioConfig(**options, retries=_retries(attempts))
             return await stack.enter_async_context(boto.client(service, config=config, **arguments))
 
-        # Whoever reads the stream asks again by itself, and stands in nobody's way meanwhile.
+        # No SDK retries: a stream reader repeats its calls itself, and frees its place meanwhile.
         streams = await client("dynamodbstreams", 1)
         yield Aws(await client("dynamodb", 3), streams, await client("dynamodb", 3))

@@ -1,6 +1,6 @@
 """Changes: what happened to one item, typed by its entity.
 
-A handler says by its annotation what it wants: `Inserted[Deal]`, a union of kinds, or
+A handler's annotation says which changes it wants: `Inserted[Deal]`, a union of kinds, or
 `Change[Deal]` for all four. Changes are frozen and may be shared between handlers.
 """
 
@@ -37,7 +37,7 @@ KeyValue = str | bytes | int | Decimal
 
 
 class Kind(Enum):
-    """What happened to the item."""
+    """The kind of a change."""
 
     INSERTED = "inserted"
     MODIFIED = "modified"
@@ -53,50 +53,50 @@ class ItemKey(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """A short hash for logs; equal to the digest of the entity's key."""
+        """Return a short hash for logs; equal to the digest of the entity's key."""
         return key_digest(self.pk) if self.sk is None else key_digest(self.pk, self.sk)
 
 
 class RecordLike(Protocol):
-    """What a change is made from, besides its images."""
+    """The parts of a record that a change is made from, besides its images."""
 
     @property
     def kind(self) -> Kind:
-        """What happened."""
+        """Return the kind of the change."""
 
     @property
     def item_key(self) -> ItemKey:
-        """Which item."""
+        """Return the item's key."""
 
     @property
     def event_id(self) -> str:
-        """The stream's id of the record."""
+        """Return the stream's id of the record."""
 
     @property
     def position(self) -> str:
-        """The sequence number, padded."""
+        """Return the padded sequence number."""
 
     @property
     def created_at(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
 
 
 @lru_cache(maxsize=64)
 def _moment(seconds: float) -> datetime:
-    """Remembered, because the changes of a page are of the same few seconds."""
+    """Return the datetime; cached, because the changes of a page are of the same few seconds."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[E_co]):
-    """One change of one item: what its four kinds have in common.
+    """One change of one item: the common part of its four kinds.
 
-    `sequence_number` is padded to 40 digits, so that it sorts as text; it orders the changes of
-    one item, and nothing else. `created_at` is DynamoDB's, rounded down to the second.
+    `sequence_number` is padded to 40 digits, so that it sorts as text; it orders the changes of one
+    item, and nothing else. `created_at` is DynamoDB's, rounded down to the second.
 
-    `origin` says who wrote the item: the application, a handler of this app or a migration, and
-    `hops` how many handlers' effects lie between this change and a write of the application. A
-    deletion cannot carry that: it counts as the application's, also if it was a handler's `Delete`.
+    `origin` says what wrote the item: the application, a handler of this app or a migration. `hops`
+    is how many handlers' effects lie between this change and a write of the application. A deletion
+    cannot carry an origin: it counts as the application's, even if it was a handler's `Delete`.
     """
 
     key: ItemKey
@@ -121,9 +121,9 @@ class Change(Generic[E_co]):
         mark: Mark = UNMARKED,
         key: ItemKey | None = None,
     ) -> "Change[Any]":
-        """The change that a record tells of, of the class that its kind asks for.
+        """Return the change that a record describes, in the class of its kind.
 
-        `key` is the record's, where it was read already.
+        `key` is the record's, if it was read already.
         """
         return CHANGE_TYPES[record.kind](
             key=key or record.item_key,
@@ -140,17 +140,17 @@ class Change(Generic[E_co]):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every delivery of this change to this handler, and for nothing else."""
+        """Return a key that is the same for every delivery of this change to this handler only."""
         return blake2b(f"{self.handler}\0{self.event_id}".encode(), digest_size=16).hexdigest()
 
     def for_handler(self, name: str) -> Self:
-        """The same change with the idempotency key of another handler."""
+        """Return the same change with the idempotency key of another handler."""
         return replace(self, handler=name)
 
     def changed(self, *fields: str) -> bool:
-        """Whether any of the fields (any at all, without arguments) differs between the images.
+        """Return whether any of the fields (or any at all, without arguments) differs.
 
-        Where there is only one image, all fields do.
+        If there is only one image, all fields differ.
 
         Raises:
             ValueError: the entity has no such field.
@@ -168,7 +168,7 @@ class Change(Generic[E_co]):
 
 @dataclass(frozen=True, slots=True)
 class Inserted(Change[E_co]):
-    """An item came to be."""
+    """An item was created."""
 
     old: None
     new: E_co
@@ -176,7 +176,7 @@ class Inserted(Change[E_co]):
 
 @dataclass(frozen=True, slots=True)
 class Modified(Change[E_co]):
-    """An item changed."""
+    """An item was changed."""
 
     old: E_co
     new: E_co
@@ -184,7 +184,7 @@ class Modified(Change[E_co]):
 
 @dataclass(frozen=True, slots=True)
 class Removed(Change[E_co]):
-    """An item was deleted, by a request."""
+    """An item was deleted by a request."""
 
     old: E_co
     new: None
@@ -214,7 +214,7 @@ _KINDS: Mapping[object, frozenset[Kind]] = {
 def read_annotation(
     annotation: Any, declaration: Declaration | None = None
 ) -> tuple[frozenset[Kind], type[Entity]]:
-    """What a handler wants, from the annotation of its change.
+    """Return the kinds and the entity that the annotation of a handler's change asks for.
 
     Raises:
         DeclarationError: the annotation does not say which kinds of change of which entity.

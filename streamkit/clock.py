@@ -1,9 +1,9 @@
 """Time, injected.
 
-Everything that asks what time it is asks a `Clock`; everything that waits uses anyio, whose time is
-the event loop's. A simulation replaces both together: a virtual loop and a clock that follows it.
-Durations are measured with `monotonic`; `time` only labels things for people, because the clocks of
-two machines are never compared.
+Code that needs the time asks a `Clock`; code that waits uses anyio, whose time is the event loop's.
+A simulation replaces both together: a virtual loop and a clock that follows it. Durations are
+measured with `monotonic`; `time` only labels things for people, because the clocks of two machines
+are never compared.
 """
 
 import time
@@ -12,14 +12,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """A source of time."""
 
     def time(self) -> float:
         """Return the wall clock, in seconds since 1970 UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back; only differences mean something."""
+        """Return seconds that never go back; only differences have a meaning."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Control items: what streamkit keeps in the table, its keys and shapes. Pure.
+"""Control items: what streamkit keeps in the table, with its keys and shapes. Pure.
 
-They live in the streamed table itself (or in the app's `control_table`) under the reserved prefix
-`_sk#`, spread over many partition keys, named by consumer *and* stream label, because a restored
-table brings the control items of another stream. None has an attribute of an index. Kinds:
+They are in the streamed table itself (or in the app's `control_table`) under the reserved prefix
+`_sk#`, spread over many partition keys. They are named by consumer *and* stream label, because a
+restored table brings the control items of another stream. None has an attribute of an index. Kinds:
 
     consumer   generation, fingerprints of the handlers seen so far
     cursor     a shard's position, lease and state; the lister is a cursor too, and so is each
@@ -10,8 +10,8 @@ table brings the control items of another stream. None has an attribute of an in
     dir        string sets of cursor names: directories are items, never scans; finished cursors
                with children are left out, they are found as the parents of their children
     members    the workers' heartbeats, one item each where the table has a sort key
-    holds      lanes that are held, referenced by cursors
-    lane       a held lane: head and tail of its parked changes
+    holds      names of parked queues (lanes in the code), referenced by cursors
+    lane       a parked queue: head and tail of its parked changes
     parked     one parked change (its record in `part` items when large)
     mark       how far one source item is done, where Lambda functions run the consumer; see `mark`
     trial      how often a function was begun with a record and did not end
@@ -29,7 +29,7 @@ from streamkit.errors import ConfigurationError, InvariantError
 from streamkit.model.schema import TableSchema
 
 DIRECTORIES = 16
-"""Directory items of a consumer: 10,000 open shards make about 25 KB in each."""
+"""The directory items of a consumer: 10,000 open shards make about 25 KB in each."""
 
 START = "TRIM_HORIZON"
 """The position of a cursor that has read nothing: from the oldest record of its shard."""
@@ -42,18 +42,19 @@ class Cursor:
     """A leased position, as its item says.
 
     `position` is zero-padded to 40 digits, or `START`. `dated` is when the change at `position` was
-    created, and of `START` the earliest moment for any; 0 is unknown, or that it is known to be
-    trimmed. `done` holds `position:handler` for
-    the handlers that are done with a change after `position` whose results did not fit in one
-    commit. `seen` is when the shard was last known to be read up to its tip, `since` from when on
-    changes are this consumer's, `lost` when changes may have been lost, all in epoch seconds.
+    created; for `START` it is the earliest moment for any change; 0 is unknown, or known to be
+    trimmed. `done` holds `position:handler` for the handlers that are done with a change after
+    `position` whose results did not fit in one commit. `seen` is when the shard was last known to
+    be read up to its tip, `since` from when on changes are this consumer's, `lost` when changes may
+    have been lost, all in epoch seconds.
 
     `live` names the builds of aggregates that the shard counts for without their ledger, see
     `builds`.
 
-    `seat` is what the shard is assigned to workers by: an only child sits where its parent sat, so
-    that shards that roll stay where they are. `takes` counts owners in a row under whom nothing was
-    committed; `trying` and `tries` say which change an owner was about to run when it vanished.
+    `seat` is the lineage root by which the shard is assigned to workers. An only child inherits its
+    parent's, so that shards that roll over stay where they are. `takes` counts owners in a row
+    under which nothing was committed; `trying` and `tries` say which change an owner was about to
+    run when it vanished.
     """
 
     name: str
@@ -80,12 +81,12 @@ class Cursor:
 
     @property
     def finished(self) -> bool:
-        """Whether the shard was read to its end and everything in it is committed."""
+        """Return whether the shard was read to its end and everything in it is committed."""
         return self.state == "finished"
 
     @property
     def dates_children(self) -> int:
-        """The moment before which no change of its shard's children was created; 0 is unknown."""
+        """Return the moment before which no change of its children was created; 0 is unknown."""
         return self.seen if self.dated else 0
 
 
@@ -100,7 +101,7 @@ class ControlSpace:
 
     @classmethod
     def of(cls, schema: TableSchema, consumer: str, label: str) -> "ControlSpace":
-        """Check that the table can hold control items.
+        """Return the control items of a consumer, if the table can hold them.
 
         Raises:
             ConfigurationError: its partition key is not a string.
@@ -126,13 +127,13 @@ class ControlSpace:
         return key
 
     def ref(self, kind: str, *names: str) -> ItemRef:
-        """Name a control item."""
+        """Return the reference of a control item."""
         return item_ref(self.schema, self.key(kind, *names))
 
     def row(self, kind: str, number: int) -> dict[str, Wire]:
-        """Return the key of one of the items that share a partition, by their numbers.
+        """Return the key of one of the items that share a partition, by its number.
 
-        Only on a table with a sort key.
+        This needs a table with a sort key.
         """
         if self.schema.sk is None:
             raise InvariantError("this table has no sort key")
@@ -145,31 +146,31 @@ class ControlSpace:
         return {self.schema.pk: {"S": self.text(kind)}, self.schema.sk: value}
 
     def put(self, attributes: Mapping[str, Wire], kind: str, *names: str) -> Action:
-        """Write a whole control item."""
+        """Return an action that writes a whole control item."""
         item = {**attributes, "kind": {"S": kind}}
         return Action(self.ref(kind, *names), Verb.PUT, item=item)
 
     def update(self, kind: str, *names: str) -> Action:
-        """Begin an update of a control item."""
+        """Return an action that begins an update of a control item."""
         return Action(self.ref(kind, *names), Verb.UPDATE, sets={"kind": {"S": kind}})
 
     def delete(self, kind: str, *names: str) -> Action:
-        """Delete a control item."""
+        """Return an action that deletes a control item."""
         return Action(self.ref(kind, *names), Verb.DELETE)
 
     def directory(self, cursor_name: str) -> str:
-        """Say which directory item lists a cursor."""
+        """Return the name of the directory item that lists a cursor."""
         digest = hashlib.blake2b(cursor_name.encode(), digest_size=2).digest()
         return str(int.from_bytes(digest) % DIRECTORIES)
 
     def enter(self, cursor_name: str) -> Action:
-        """List a cursor in its directory."""
+        """Return the action that enters a cursor in its directory."""
         action = self.update("dir", self.directory(cursor_name))
         action.unions["names"] = {"SS": [cursor_name]}
         return action
 
     def leave(self, cursor_name: str) -> Action:
-        """Take a cursor off its directory."""
+        """Return the action that takes a cursor off its directory."""
         action = self.update("dir", self.directory(cursor_name))
         action.subtractions["names"] = {"SS": [cursor_name]}
         return action
@@ -253,19 +254,19 @@ def child_of(
 ) -> Cursor:
     """Make the cursor of a newly found shard: the one place where cursors come from.
 
-    A child copies what its parent's finished cursor carries: holds, for which builds it is live,
-    from when on changes count, and up to when all is read, because its own records are younger than
-    its parent's; so that moment dates its start, unless the parent's own is unknown. A shard whose
-    parent is gone starts afresh, at the oldest record that is still there. None starts in an older
-    generation than its parent's, or than that of who makes it.
+    A child copies what its parent's finished cursor carries: queued keys, the builds it is live
+    for, from when on changes count, and up to when all is read. Its own records are younger than
+    its parent's, so that moment dates its start, unless the parent's own is unknown. A shard whose
+    parent is gone starts at the oldest record that is still there. No cursor starts in an older
+    generation than its parent's, or than that of its maker.
 
     Args:
         name: the shard.
         parent: its parent's cursor, if there is one.
-        generation: of who makes it.
+        generation: the generation of the process that makes it.
         parent_name: the parent's shard, if it has one.
-        since: of a cursor without a parent.
-        heir: the child sits where its parent sat; one child does.
+        since: for a cursor without a parent.
+        heir: whether the child inherits its parent's lineage root; one child does.
     """
     fresh = Cursor(name=name, parent=parent_name, generation=generation, seat=name, since=since)
     if parent is None:

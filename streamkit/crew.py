@@ -1,7 +1,7 @@
 """A worker's crew: everything that runs under one name of a worker. `assemble` builds it.
 
-In: an app, a machine, tables, handlers. Out: a `Crew` to `start`, and to `leave` with. What the
-parts know of each other is said here and nowhere else:
+In: an app, a machine, tables, handlers. Out: a `Crew` to `start`, and to `leave` with. This module
+alone connects the parts:
 
     view ◄── shards ◄── coordinator ◄── leadership       who is alive, who reads what, who leads
     retries ◄── shards                                   parked changes of the shards held here
@@ -54,8 +54,8 @@ IDLE_PAGES = 5
 class Place:
     """A worker's place among those of its process.
 
-    `reads` are shared by the `consumers` of the same stream, None if there is but one, and `anchor`
-    says which shards the first of them holds. `metrics` is told what all of them count.
+    `reads` are shared by the `consumers` of the same stream, None if there is only one. `anchor`
+    returns the shards that the first of them holds. `metrics` receives the counts of all of them.
     """
 
     name: str = field(default_factory=new_worker_name)
@@ -67,7 +67,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Crew:
-    """What runs under one name of a worker. `over` is set when it has to end."""
+    """What runs under one name of a worker; `over` is set when it must end."""
 
     coordinator: Coordinator
     shards: ShardSet
@@ -79,7 +79,7 @@ class Crew:
     _led: anyio.Event = field(default_factory=anyio.Event)
 
     async def join(self) -> None:
-        """Let the others know of this worker."""
+        """Announce this worker to the other workers."""
         await self.coordinator.presence.join(self._facts)
 
     def start(self) -> None:
@@ -102,7 +102,7 @@ class Crew:
         self._led.set()
 
     async def leave(self) -> None:
-        """Drain, give everything back, and take the heartbeat item away."""
+        """Drain, give everything back, and delete the heartbeat item."""
         self.coordinator.presence.say(state="leaving")
         self._leading.cancel()
         await self._led.wait()
@@ -111,13 +111,13 @@ class Crew:
         await self.coordinator.presence.leave()
 
     def all_idle(self, pages: int) -> bool:
-        """Say whether no worker of the fleet has anything to do."""
+        """Return whether no worker of the fleet has anything to do."""
         return self.coordinator.all_idle(idle=self.is_idle(pages))
 
     def is_idle(self, pages: int) -> bool:
-        """Say whether there is nothing to do here, as far as can be known here.
+        """Return whether there is nothing to do here, as far as this worker knows.
 
-        Not while a shard is about to be taken or has ended without a child that was listed.
+        This is false while a shard is about to be taken, or has ended without a listed child.
         """
         coordinator, lister = self.coordinator, self.leadership.lister
         enabled = self.shards.enabled and (lister is None or lister.enabled)
@@ -151,7 +151,7 @@ def assemble(
 
     Args:
         app: its handlers run.
-        machine: clients, time and chance.
+        machine: clients, clock and random numbers.
         around: the app's tables.
         dispatcher: runs the handlers.
         settings: durations and bounds.
@@ -203,7 +203,7 @@ def _view(
 ) -> FleetView:
     """Build what the worker knows of its fleet before anything runs; `over` ends its name."""
     clock, fingerprint = machine.clock, app.fingerprint()
-    # A heartbeat that waits between two tries as long as a lease would be late for it.
+    # Short pauses between tries: a heartbeat that waits as long as a lease comes too late.
     roster = Roster(CursorStore(machine.aws.beats, store.space, settings.heartbeat / 3))
     me = Member(place.name, fingerprint=fingerprint, weight=settings.weight)
     me = replace(me, follows=place.anchor() is not None)

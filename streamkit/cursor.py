@@ -1,9 +1,9 @@
-"""Leased cursors: read, create, take, release. The only code that changes who owns one.
+"""Leased cursors: read, create, take, release. Only this code changes a cursor's owner.
 
-A cursor is taken IF it is as it was read (owner and epoch) and its generation is not above mine;
-the take raises epoch and generation. The epoch is never reset, also not by a release, so that a
-commit sent under an earlier lease can never be accepted under a later one. Commits are in
-`commit`; they carry the same owner and epoch in their condition.
+A cursor is taken IF it is as it was read (owner and epoch) and its generation is not above mine.
+The take raises epoch and generation. The epoch is never reset, not even by a release, so that a
+commit sent under an earlier lease can never be accepted under a later one. Commits are in `commit`;
+they carry the same owner and epoch in their condition.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,17 +27,17 @@ from streamkit.model.conditions import Attr, absent
 
 
 def creation(space: ControlSpace, cursor: Cursor) -> list[Action]:
-    """Return the actions that create a cursor, if nobody else has, and list it."""
+    """Return the actions that create a cursor, if it does not exist, and list it."""
     put = space.put(cursor_attributes(cursor), "cursor", cursor.name)
     put.guards.append((Guard(absent), GuardSource("", cursor.name, CHILD)))
     return [put, space.enter(cursor.name)]
 
 
 def lease_guard(cursor: Cursor) -> tuple[Guard, GuardSource]:
-    """Return the condition under which a cursor's owner may write it, and nothing else may.
+    """Return the condition under which only a cursor's owner may write it.
 
-    Owner and epoch fence zombies, the generation fences workers of another roll-out, position and
-    commit id make a repeated or late commit harmless for ever: each commit falsifies them.
+    Owner and epoch fence zombies, and the generation fences workers of another roll-out. Position
+    and commit id make a repeated or late commit harmless for ever: each commit makes them false.
     """
     condition = (
         Attr("owner").eq(cursor.owner)
@@ -75,14 +75,14 @@ class CursorStore:
         return own_attributes(reply["Item"]) if "Item" in reply else None
 
     async def time(self) -> float | None:
-        """Ask the table what time it is, in whole epoch seconds; None if it does not say."""
+        """Ask the table for its time, in whole epoch seconds; None if it does not say."""
         key, table = self.space.key("consumer"), self.space.schema.name
         return service_time(
             await patiently(lambda: self.dynamodb.get_item(TableName=table, Key=key))
         )
 
     async def names(self) -> set[str]:
-        """Read the directories: every cursor but those that are finished and have children."""
+        """Read the directories: every cursor except finished ones that have children."""
         items = await self.items([("dir", str(n)) for n in range(DIRECTORIES)])
         return {name for item in items for name in item.get("names", {"SS": []})["SS"]}
 
@@ -105,7 +105,7 @@ class CursorStore:
         """Become the owner of a cursor as it was read, with the next epoch.
 
         Raises:
-            LeaseLost: somebody changed its lease since, or its generation is above mine.
+            LeaseLost: another worker changed its lease since, or its generation is above mine.
         """
         action = self.space.update("cursor", cursor.name)
         action.sets |= {
@@ -123,14 +123,14 @@ class CursorStore:
         try:
             return read_cursor(await self.write(action))
         except LeaseLost:
-            # The SDK repeats a call whose reply was lost; the first one may have taken the lease.
+            # The SDK repeats a call whose reply was lost; the first call may have taken the lease.
             now = await self.read(cursor.name)
             if now is None or now.owner != owner or now.epoch != cursor.epoch + 1:
                 raise
             return now
 
     async def release(self, cursor: Cursor) -> None:
-        """Give up a cursor; its epoch stays. A lease that is lost already is fine."""
+        """Give up a cursor; its epoch stays. A lease that is lost already is no error."""
         action = self.space.update("cursor", cursor.name)
         action.removes |= {"owner", "takes", "trying", "tries"}
         condition = Attr("owner").eq(cursor.owner) & Attr("epoch").eq(cursor.epoch)
@@ -160,6 +160,6 @@ class CursorStore:
                     raise LeaseLost(f"{action.ref.pk[1]} was changed by another worker") from None
                 if trouble is not Trouble.CONFLICT:
                     raise
-                await anyio.sleep(0.05)  # a commit is under way; it settles within milliseconds
+                await anyio.sleep(0.05)  # a transaction uses the item; it ends in milliseconds
             else:
                 return own_attributes(reply.get("Attributes", {}))

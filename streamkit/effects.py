@@ -1,6 +1,6 @@
-"""Effects: what a handler wants done to the table, as data.
+"""Effects: what a handler wants to write to the table, as data.
 
-A handler returns effects; streamkit folds the effects of many changes and commits them in one
+A handler returns effects. streamkit folds the effects of many changes and commits them in one
 transaction with the cursor, so that each is applied exactly once. All effects of one handler for
 one change are a *result*, and a result is applied whole or not at all (at most 99 items, 4 MB).
 
@@ -63,7 +63,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One intended write (or check) of one item. The subclasses are the kinds.
+    """One intended write (or check) of one item; the subclasses are the kinds.
 
     `table` is None for the app's own table.
     """
@@ -81,8 +81,8 @@ class Effect:
     def to(self, table: str) -> Self:
         """Return the same effect on an item of another table of the account and Region.
 
-        The commit is one transaction over both tables. What the app's handlers listen to is its
-        own table alone, so that nothing follows from such an effect here.
+        The commit is one transaction over both tables. The app's handlers listen only to its own
+        table, so that such an effect triggers none of them.
         """
         return self._with("table", table)
 
@@ -94,7 +94,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Put(Effect, Generic[E_co]):
-    """Write the whole item, replacing what is there: for items that the app owns.
+    """Write the whole item, replacing the existing one: for items that the app owns.
 
     Attributes that the entity does not know are lost; to change a few, use `Set`.
     """
@@ -107,13 +107,13 @@ class Put(Effect, Generic[E_co]):
 
     @property
     def key(self) -> Key[Any]:
-        """The key of the item, built from the entity's fields."""
+        """Return the key of the item, built from the entity's fields."""
         return self.entity.item_key
 
 
 @dataclass(frozen=True, slots=True)
 class Owned(Put[E_co]):
-    """Write the whole item, with text attributes `beside` its fields: what it is derived from."""
+    """Write the whole item, with text attributes `beside` its fields that name its source."""
 
     beside: Mapping[str, str] = field(default_factory=dict)
 
@@ -141,14 +141,14 @@ class _FieldEffect(Effect, Generic[E_co]):
 
 
 class Set(_FieldEffect[E_co]):
-    """Set the named fields, creating the item if it is not there; `None` removes the attribute.
+    """Set the named fields, creating the item if it does not exist; `None` removes the attribute.
 
-    Keys of indexes are not recomputed: a field that an index template uses is set by `Put`. Fields
-    of the item's key are written along, so that a new item can be read; a change to one of them
-    fails as the handler's result does.
+    Keys of indexes are not recomputed: use `Put` for a field that an index template uses. Fields of
+    the item's key are written along, so that a new item can be read; a change to one of them fails
+    like an error of the handler.
 
-    In a migration the key is left out: it sets fields, or attributes by their names in the table,
-    of the item that the migration was given.
+    In a migration the key is left out: the effect sets fields, or attributes by their names in the
+    table, of the item that the migration was given.
     """
 
     def __init__(self, key: Key[E_co] | None = None, /, **fields: Any) -> None:
@@ -169,10 +169,10 @@ class RemoveFromSet(_FieldEffect[E_co]):
 
 @dataclass(frozen=True, slots=True)
 class Delete(Effect, Generic[E_co]):
-    """Delete the item; deleting what is not there is fine.
+    """Delete the item; an item that does not exist is no error.
 
-    The deletion says nothing of who asked for it: handlers that listen to it see a change of the
-    application's, and hops are counted anew.
+    The deletion carries no origin: handlers that listen to it see a change of the application's,
+    and hops are counted from zero again.
     """
 
     key: Key[E_co]
@@ -195,10 +195,10 @@ class Remove(Effect, Generic[E_co]):
 
 @dataclass(frozen=True, slots=True)
 class Accumulate(Effect):
-    """Add amounts to attributes by their names in the table: what aggregates are made of.
+    """Add amounts to attributes by their names in the table; aggregates use it.
 
-    `stored` is written along, in wire form. `plain` leaves it out of the transaction: it is sent
-    once the change is committed, and nobody hears of it if that fails.
+    `stored` is written along, in wire form. A `plain` one is no part of the transaction: it is sent
+    once the change is committed, and a failure is only logged.
     """
 
     key: Key[Any]
@@ -209,7 +209,7 @@ class Accumulate(Effect):
 
 @dataclass(frozen=True, slots=True)
 class Store(Effect):
-    """Set attributes by their names in the table, as they are stored; None removes one."""
+    """Set attributes by their names in the table, in wire form; None removes one."""
 
     key: Key[Any]
     attributes: Mapping[str, Mapping[str, Any] | None]
@@ -217,7 +217,7 @@ class Store(Effect):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Check(Effect, Generic[E_co]):
-    """Write nothing, but let the result stand only if the condition holds for the item."""
+    """Write nothing, but apply the result only if the condition holds for the item."""
 
     key: Key[E_co]
 
@@ -231,11 +231,11 @@ class Check(Effect, Generic[E_co]):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Completed(Effect):
-    """Write down, in the commit, that this handler is done with this change.
+    """Record, in the commit, that this handler is done with this change.
 
-    For handlers with I/O of their own: `Completions.has(change)` tells whoever meets the change
-    again, after a rewind or in another consumer. `keep` counts from the change's creation; records
-    are deleted by the table's TTL, and stay for ever on a table without one.
+    For handlers with their own I/O: `Completions.has(change)` tells when the change comes again,
+    after a rewind or in another consumer. `keep` counts from the change's creation; records are
+    deleted by the table's TTL, and stay for ever on a table without one.
     """
 
     id: str
@@ -248,36 +248,36 @@ class Completed(Effect):
         object.__setattr__(self, "until", int((change.created_at + keep).timestamp()))
 
     def only_if(self, condition: Condition, *, otherwise: Otherwise = "park") -> Self:  # noqa: ARG002
-        """Refuse: what is completed is so whatever an item looks like."""
+        """Refuse: a change is completed whatever an item looks like."""
         raise TypeError("a Completed has no condition; leave it out of the result instead")
 
     def to(self, table: str) -> Self:  # noqa: ARG002
-        """Refuse: it is kept where streamkit keeps its own items."""
+        """Refuse: the record is kept with streamkit's own items."""
         raise TypeError("a Completed is kept with streamkit's own items, not in another table")
 
 
 @dataclass(frozen=True, slots=True)
 class Noted(Effect):
-    """Write an item of streamkit's own along: `action` says how, see `actions`."""
+    """Write one of streamkit's own items along; `action` says how, see `actions`."""
 
     action: Any
 
 
 class Named(Protocol):
-    """A sink, as far as an effect knows it."""
+    """The part of a sink that an effect uses."""
 
     @property
     def name(self) -> str:
-        """Names it in its app."""
+        """Return its name in its app."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Send(Effect):
     """Deliver something to a sink of the app, at least once, before the change is committed.
 
-    Deliveries of one item come in order while one worker owns its shard. A crash, or a condition
-    of the same result that does not hold at the commit, lets it come again or stand alone: its
-    idempotency key is the same then.
+    Deliveries of one item come in order while one worker owns its shard. After a crash, or if a
+    condition of the same result does not hold at the commit, the delivery may come again, or
+    without the result's other effects. Its idempotency key is the same then.
 
     Args:
         sink: what `App.sink` returned.
@@ -309,17 +309,17 @@ class Send(Effect):
         object.__setattr__(self, "recipient", "")
 
     def addressed(self, recipient: str) -> Self:
-        """Return the same for one recipient of a fan-out, by its name: part of key and group."""
+        """Return the same for one recipient of a fan-out: its name is part of key and group."""
         other = copy(self)
         object.__setattr__(other, "recipient", recipient)
         return other
 
     def only_if(self, condition: Condition, *, otherwise: Otherwise = "park") -> Self:  # noqa: ARG002
-        """Refuse: there is no item that a condition could look at."""
+        """Refuse: there is no item for a condition."""
         raise TypeError("a Send has no condition; put one on another effect of the result")
 
     def to(self, table: str) -> Self:  # noqa: ARG002
-        """Refuse: it goes to its sink."""
+        """Refuse: a send goes to its sink."""
         raise TypeError("a Send goes to its sink, not to a table")
 
 
@@ -328,7 +328,7 @@ Result = Iterable[Effect] | Effect | None
 
 
 def as_effects(result: Result) -> tuple[Effect, ...]:
-    """Normalise what a handler returned.
+    """Return a handler's result as a tuple of effects.
 
     Raises:
         TypeError: it holds something that is not an effect.

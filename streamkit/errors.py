@@ -1,4 +1,4 @@
-"""The error families, grouped by what the person or program that meets one should do.
+"""The error families, grouped by what the person or program that catches one should do.
 
 Every error of streamkit is a `StreamkitError`. Catch a family, not a leaf:
 
@@ -50,7 +50,7 @@ class DecodeError(PoisonChange):
 
 
 class TooManyHops(PoisonChange):
-    """A change that handlers fed to each other too often; it would go on for ever."""
+    """A change came through too many handlers in a row; it would go on for ever."""
 
 
 class UndeclaredWrite(StreamkitError):
@@ -58,7 +58,7 @@ class UndeclaredWrite(StreamkitError):
 
 
 class UnknownTable(RetryableError):
-    """An effect or a read goes to a table that was not described yet; then it is tried again."""
+    """An effect or a read goes to a table that is not described yet; it is tried again then."""
 
     def __init__(self, table: str) -> None:
         super().__init__(f"table {table!r} is not known yet; name it in App(tables=[...])")
@@ -66,7 +66,7 @@ class UnknownTable(RetryableError):
 
 
 class LeaseLost(StreamkitError):
-    """The cursor has another owner or epoch; this worker drops what it holds of it."""
+    """The cursor has another owner or epoch; this worker drops all its work on it."""
 
 
 class RetentionLost(StreamkitError):
@@ -76,10 +76,10 @@ class RetentionLost(StreamkitError):
         text: what happened, for people; names no item.
         shard: which shard; empty if the whole stream is meant.
         after: the position up to which the shard was read.
-        since: what was created before it has been read, in epoch seconds; 0 if nothing is known.
-        until: what was created from then on is still to be read, in epoch seconds.
-        certain: a record that was not processed is known to be gone. Else it is a possible loss:
-            nobody can know whether there was one.
+        since: changes created before this have been read, in epoch seconds; 0 if nothing is known.
+        until: changes created from then on are still to be read, in epoch seconds.
+        certain: a record that was not processed is known to be gone. Otherwise it is a possible
+            loss: it cannot be known whether there was one.
         gone: the shard cannot be read any more.
     """
 
@@ -104,4 +104,4 @@ class RetentionLost(StreamkitError):
 
 
 class InvariantError(StreamkitError):
-    """What can never happen did; the process stops rather than write on a wrong belief."""
+    """Something impossible happened; the process stops rather than write on a wrong belief."""

@@ -1,7 +1,7 @@
-"""Injection: what a handler's signature asks for, found by type.
+"""Injection: find the arguments that a handler's signature asks for, by type.
 
 In: the resources that the app's lifespan yields, and the table. Out: the keyword arguments of one
-run. A `Table` is made for each run, because it notes what that run reads.
+run. A `Table` is made for each run, because it records what that run reads.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from streamkit.relations.tables import Tables
 from streamkit.table import Table
 
 OWN = (Table, Completions)
-"""What streamkit itself has for handlers; all else comes from the app's lifespan."""
+"""The types that streamkit itself provides for handlers; others come from the app's lifespan."""
 
 
 def injector(
@@ -27,9 +27,9 @@ def injector(
     tables: Tables | None = None,
     space: ControlSpace | None = None,
 ) -> Tools:
-    """Return the function that makes the arguments of a run; `preflight` has seen they exist.
+    """Return the function that makes the arguments of a run; `preflight` has checked them.
 
-    `space` is where the ledgers of builds are, for whoever may meet one.
+    `space` has the ledgers of builds, for a host that may run handlers in a build.
     """
     known = tables or Tables(schema)
 

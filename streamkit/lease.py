@@ -1,8 +1,8 @@
 """Leases: whether an owner has abandoned what it holds. Every lease of streamkit is judged here.
 
-An owner shows that it lives by a counter that it moves in the table: a worker's heartbeats, or the
-commits of a scan's segment. It has abandoned its lease once two fresh readings, a lease apart on
-the clock of the process that judges, show the same counter. Wall clocks are never compared.
+An owner shows that it is alive by a counter that it moves in the table: a worker's heartbeats, or
+the commits of a scan's segment. It has abandoned its lease once two fresh readings, a lease apart
+on the clock of the process that judges, show the same counter. Wall clocks are never compared.
 
 In: readings of counters, with the times before and after each. Out: how long each stands still.
 """
@@ -17,10 +17,11 @@ class LeaseWatch:
     """Watches counters, by name, on this process's monotonic clock.
 
     Silence counts from when a counter was first *answered* to when it was last *asked* for, so that
-    a reading that took long makes no owner look dead.
+    a slow reading makes no owner look dead.
 
-    A process that could not look for `blind_seconds` begins anew: it does not know what the owners
-    did meanwhile. In a starved fleet both are `times` as long, see `fleet.starvation`.
+    A process that could not look for `blind_seconds` forgets its readings: it does not know what
+    the owners did meanwhile. In a starved fleet both durations are `times` as long, see
+    `fleet.starvation`.
     """
 
     lease_seconds: float
@@ -41,10 +42,10 @@ class LeaseWatch:
         answered: float,
         well: bool = True,
     ) -> None:
-        """Note a reading of all counters; the times are those before and after it.
+        """Add a reading of all counters; the times are those before and after it.
 
-        To a process whose own heartbeats do not get through (not `well`) no owner is silent: theirs
-        may not, for the same reason.
+        If this process's own heartbeats do not reach the table (not `well`), no owner counts as
+        silent: their heartbeats may fail for the same reason.
         """
         blind = answered - self._answered > self.times * self.blind_seconds or not well
         self._answered = answered
@@ -53,7 +54,7 @@ class LeaseWatch:
             self._note(name, counter, before.get(name), asked=asked, answered=answered)
 
     def note(self, name: str, counter: Hashable, *, asked: float, answered: float) -> None:
-        """Note a reading of one counter alone, with the times before and after it."""
+        """Add a reading of one counter alone, with the times before and after it."""
         self._note(name, counter, self._seen.get(name), asked=asked, answered=answered)
 
     def _note(
@@ -79,5 +80,5 @@ class LeaseWatch:
         return [name for name in self._seen if self.silence(name) >= seconds]
 
     def is_abandoned(self, name: str) -> bool:
-        """Say whether a counter has stood still for a lease."""
+        """Return whether a counter has stood still for a lease."""
         return self.silence(name) >= self.times * self.lease_seconds

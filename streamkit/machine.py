@@ -1,4 +1,4 @@
-"""The machine that a process runs on, as far as streamkit knows it; simulations have one, too."""
+"""The machine that a process runs on, as far as streamkit uses it; simulations have one, too."""
 
 import random
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from streamkit.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Open clients, and the process's time and chance."""
+    """Open clients, the process's clock, and its random numbers."""
 
     aws: Aws
     clock: Clock

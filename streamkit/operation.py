@@ -5,16 +5,16 @@
     step    the next state is written IF the state is still as it was read
 
 Migrations, rebuilds, moves between hosts and rewinds are operations. A process that is killed
-leaves a state from which the same command goes on, on any machine. Of two processes that step at
-once one writes; the other looks again, or refuses, as its command says. A process that stood still
+leaves a state from which the same command goes on, on any machine. If two processes step at once,
+one writes; the other looks again, or refuses, as its command says. A process that stood still
 writes nothing, because the state is not as it was read any more.
 
-What an operation does in a phase, how it fences that work, and whether it waits for people, is its
-own: see `migrate.state`, `fleet.generation` (where builds, moves and rewinds stand in one item) and
-`moving.fence`.
+Each operation itself decides what it does in a phase, how it fences that work, and whether it waits
+for people: see `migrate.state`, `fleet.generation` (where builds, moves and rewinds share one item)
+and `moving.fence`.
 
 In: how a state is read, and the action that writes one. Out: states, and an audit trail in them. On
-failure: `LeaseLost` says that another process took a step; `Refusal` says to people what is wrong.
+failure: `LeaseLost` says that another process took a step; `Refusal` tells people what is wrong.
 """
 
 import getpass
@@ -52,17 +52,17 @@ def read_audit(entries: Iterable[Mapping[str, Any]]) -> Audit:
 
 
 def said_of(clock: Clock, what: str) -> Entry:
-    """Return what a trail says of what is done at this terminal now."""
+    """Return an audit entry for what is done at this terminal now."""
     return Entry(int(clock.time()), operator(), what)
 
 
 def noted(audit: Audit, entry: Entry, most: int) -> Audit:
-    """Return a trail with an entry more, and without the oldest ones beyond so many."""
+    """Return a trail with one more entry, keeping the newest `most`."""
     return (*audit, entry)[-most:]
 
 
 def operator() -> str:
-    """Return who is at this terminal, for an audit trail."""
+    """Return the user and host of this terminal, for an audit trail."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (OSError, KeyError):
@@ -70,7 +70,7 @@ def operator() -> str:
 
 
 class Refusal(ConfigurationError):
-    """An operation would come out wrong, and was not begun. `reasons` are for people."""
+    """An operation would go wrong, and was not begun; `reasons` are for people."""
 
     def __init__(self, reasons: Iterable[str]) -> None:
         self.reasons = list(reasons)
@@ -78,7 +78,7 @@ class Refusal(ConfigurationError):
 
     @classmethod
     def raise_for(cls, reasons: Iterable[str]) -> None:
-        """Stop if there is a reason to.
+        """Refuse if there is any reason.
 
         Raises:
             Refusal: with all of them.
@@ -90,7 +90,7 @@ class Refusal(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[S]):
-    """The state that comes next, and what is written `along` with it, or checked, in one call."""
+    """The next state, and the actions that are written `along` with it, in one call."""
 
     after: S
     along: Sequence[Action] = ()
@@ -100,8 +100,8 @@ class Step(Generic[S]):
 class Operation(Generic[S]):
     """The state of one operation.
 
-    `read` reads it. `writes` returns the action that turns one state into another; it is guarded
-    by all that the decision was made on, and its own success makes its guard false.
+    `read` reads it. `writes` returns the action that turns one state into another. It is guarded by
+    all that the decision was based on, and its own success makes its guard false.
     """
 
     store: CursorStore
@@ -114,12 +114,12 @@ class Operation(Generic[S]):
         Up to 99 actions may go `along`, in the same transaction.
 
         Raises:
-            LeaseLost: it is not, or a condition of what goes along does not hold.
+            LeaseLost: the state has changed, or a condition of an action in `along` does not hold.
         """
         try:
             await self._write([self.writes(before, after), *along])
         except LeaseLost:
-            # The SDK repeats a call whose reply was lost: its first try may have taken the step.
+            # The SDK repeats a call whose reply was lost: the first call may have taken the step.
             if await self.read() != after:
                 raise
         return after
@@ -142,11 +142,11 @@ class Operation(Generic[S]):
 
         Args:
             decide: returns the step from a state, or None if there is nothing to do. It is asked
-                again about each state that is found, and what it raises ends the change.
+                again about each state that is found, and an error that it raises ends the change.
             seen: the state as it was read before; without it the state is read first.
 
         Returns:
-            The state then.
+            The state after that.
         """
         before = await self.read() if seen is None else seen
         while True:
@@ -159,11 +159,11 @@ class Operation(Generic[S]):
                 before = await self.read()
 
     async def run(self, act: Callable[[S], Awaitable[bool]]) -> S:
-        """Act on the state, wherever it stands, until nothing is left to do; return it.
+        """Act on the state, whatever it is, until nothing is left to do; return it.
 
         Args:
-            act: does what a state asks for, takes the step, and says whether to look again. When
-                it finds with `LeaseLost` that another process took a step, that state is next.
+            act: does what a state asks for, takes the step, and returns whether to look again. If
+                it raises `LeaseLost`, because another process took a step, that state is next.
         """
         while True:
             state = await self.read()

@@ -1,8 +1,8 @@
 """Pacing: how often to poll, when to write a position alone, how long to wait after a conflict.
 
 A poll costs money whether it finds records or not, so the pause grows while a shard is quiet and
-falls back at the first record of the application. Own records do not count: else every heartbeat
-would keep a shard awake.
+becomes short again at the first record of the application. streamkit's own records do not count:
+otherwise every heartbeat would keep a shard awake.
 """
 
 import random
@@ -16,21 +16,23 @@ _BUSY_RECORDS = 100
 _CONFLICT_SECONDS = (0.02, 2.0)
 _THROTTLE_SECONDS = (0.5, 20.0)
 _CONFLICTS_MAX = 16
-"""More in a row do not make a pause longer; powers of two soon exceed what a float can hold."""
+"""The number of conflicts in a row after which pauses grow no longer; powers of two soon exceed
+what a float can hold."""
 GIVE_WAY_SECONDS = 0.05
-"""How long a loop over an app's code may keep heartbeats and commits from going on."""
+"""How long a loop over an app's code may delay heartbeats and commits."""
 _PAUSE_MIN = 0.05
-"""From which pauses grow where the floor is 0."""
+"""The first pause where the floor is 0; pauses grow from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """The settings behind pacing, all in seconds.
 
-    `floor` is the pause after a page with the application's records, `ceiling` the longest pause
-    on a quiet shard. At one second a quiet shard costs 2.6 million reads a month, about $0.53 (us-
-    east-1, after the free tier); `checkpoint` is the longest that a position with records behind
-    it stays unwritten when no handler had an effect; `quiet` the same when there were none.
+    `floor` is the pause after a page with the application's records; `ceiling` is the longest pause
+    on a quiet shard. At one second a quiet shard costs 2.6 million reads a month, about $0.53
+    (us-east-1, after the free tier). `checkpoint` is how long a position with records behind it may
+    stay unwritten when no handler had an effect; `quiet` is the same when there were no such
+    records.
     """
 
     floor: float = 0.2
@@ -50,12 +52,12 @@ class Pacing:
 
     @property
     def checkpoint_seconds(self) -> float:
-        """How long a position may stay unwritten when the application wrote."""
+        """Return how long a position may stay unwritten when the application wrote."""
         return self.pace.checkpoint
 
     @property
     def quiet_seconds(self) -> float:
-        """How long a position may stay unwritten when only streamkit wrote."""
+        """Return how long a position may stay unwritten when only streamkit wrote."""
         return self.pace.quiet
 
     def pause(self, business: int, records: int) -> float:
@@ -63,7 +65,7 @@ class Pacing:
 
         Args:
             business: how many of the last page's records were the application's.
-            records: how many it had in all; after a well-filled page there is likely another.
+            records: how many records it had in all; after a full page there is likely another.
         """
         if business:
             self._pause = self.pace.floor
@@ -81,43 +83,43 @@ class Pacing:
         return float(self.rng.uniform(0, min(first * 2**self._conflicts, longest)))
 
     def committed(self) -> None:
-        """Note that a commit went through."""
+        """Reset the pauses, because a commit succeeded."""
         self._conflicts = 0
 
 
 @dataclass(slots=True)
 class ByteBudget:
-    """Bounds the pages held in memory over all shards; each shard may always hold one."""
+    """Bounds the bytes of pages in memory over all shards; each shard may always hold one page."""
 
     limit: int = 64_000_000
     _held: dict[str, int] = field(default_factory=dict)
     _total: int = 0
 
     def has_room(self, shard: str) -> bool:
-        """Say whether a shard may read another page."""
+        """Return whether a shard may read another page."""
         return not self._held.get(shard) or self._total < self.limit
 
     def take(self, shard: str, size: int) -> None:
-        """Account for a page."""
+        """Count a page's bytes."""
         self._held[shard] = self._held.get(shard, 0) + size
         self._total += size
 
     def release(self, shard: str, size: int) -> None:
-        """Give back what a page took."""
-        if shard in self._held:  # not one that was given up in the meantime
+        """Give back a page's bytes."""
+        if shard in self._held:  # it may have been given up meanwhile
             self._held[shard] -= size
             self._total -= size
 
     def forget(self, shard: str) -> None:
-        """Give back all that a shard holds: it is not read here any more."""
+        """Give back all bytes of a shard, which is not read here any more."""
         self._total -= self._held.pop(shard, 0)
 
 
 class Turn:
-    """Lets a loop that calls an app's code give way to the event loop's other tasks, now and then.
+    """Lets a loop that calls an app's code give other tasks of the event loop their turn.
 
-    A page of a thousand changes may take a handler a minute: without a pause the worker sends no
-    heartbeat meanwhile, and others take its shards.
+    A page of a thousand changes may take a handler a minute. Without a pause the worker sends no
+    heartbeat meanwhile, and other workers take its shards.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -127,7 +129,7 @@ class Turn:
     async def give_way(self) -> None:
         """Let other tasks run, if none has for `GIVE_WAY_SECONDS`."""
         while self._clock.monotonic() - self._began >= GIVE_WAY_SECONDS:
-            # Tasks that wait here go on together: the first begins the time anew for all of them.
+            # Tasks that wait here go on together: the first one restarts the time for all.
             began = self._began
             await anyio.lowlevel.checkpoint()
             if self._began == began:

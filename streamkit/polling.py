@@ -1,8 +1,7 @@
 """Polling: a bounded number of calls for any number of shards, each when it is due.
 
-A quiet shard is an entry in a heap and nothing else: it has no coroutine of its own, and what it
-costs is its polls. In: things to poll, each when due. Out: calls, at most `size` at a time, the
-most overdue first.
+A quiet shard is only an entry in a heap: it has no coroutine of its own, and costs only its polls.
+In: things to poll, each when due. Out: calls, at most `size` at a time, the most overdue first.
 """
 
 import heapq
@@ -12,12 +11,12 @@ from dataclasses import dataclass, field
 import anyio
 
 Poll = Callable[[], Awaitable[float | None]]
-"""Polls once, and says in how many seconds to poll again; None: somebody will `add` it."""
+"""Polls once, and returns in how many seconds to poll again; None: other code will `add` it."""
 
 
 @dataclass
 class PollingPool:
-    """Polls what is due, unless it is `paused`. `run` it in a task; it ends by being cancelled."""
+    """Polls what is due, unless it is `paused`; `run` it in a task, and cancel that to end it."""
 
     size: int
     paused: bool = False
@@ -37,14 +36,14 @@ class PollingPool:
             self._sooner.set()
 
     def hasten(self, poll: Poll) -> None:
-        """Poll at once what was to be polled later; what is being polled is left alone."""
+        """Poll at once what was due later; a poll that is under way is not repeated."""
         place = self._places.get(poll)
         if place is not None:
             self._void.add(place)
             self.add(poll)
 
     def pause(self, *, paused: bool) -> None:
-        """Poll nothing more; or go on, with what is due by then."""
+        """Poll nothing more; or continue, with everything that is due by then."""
         self.paused = paused
         self._sooner.set()
 

@@ -1,10 +1,10 @@
 """Where a consumer starts: at the oldest record of the stream, at now, or at a moment. Pure.
 
-In: what the app declares. Out: `since`, in epoch seconds: changes created before it are not the
-consumer's. It is resolved once, when the consumer is created, and kept in the table; whatever the
-app says later has no effect. Records older than `since` are read all the same and dropped, so that
-nothing is lost between "now" and the first read. DynamoDB stamps records to the second: a start
-takes in all of its second.
+In: the app's declaration. Out: `since`, in epoch seconds: changes created before it are not the
+consumer's. It is resolved once, when the consumer is created, and kept in the table; a later
+declaration has no effect. Records older than `since` are read too and then dropped, so that nothing
+is lost between "now" and the first read. DynamoDB stamps records to the second: a start includes
+all of its second.
 """
 
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ RETENTION_SECONDS = 24 * 3600
 
 
 def check_start(start: object) -> None:
-    """Refuse what is not a start.
+    """Refuse a value that is not a start.
 
     Raises:
         DeclarationError: it is neither a known word nor a datetime with a time zone.
@@ -35,16 +35,16 @@ def check_start(start: object) -> None:
 
 
 def start_text(start: Start) -> str:
-    """Write a start as the consumer's item keeps it, to tell later whether it was changed."""
+    """Return a start as the consumer's item stores it, to detect later whether it was changed."""
     if isinstance(start, datetime):
         return start.astimezone(UTC).isoformat(timespec="seconds")
     return start
 
 
 def since_of(start: Start, now: float) -> int:
-    """Return the epoch second from which on changes count; 0 for all there are.
+    """Return the epoch second from which on changes count; 0 for all existing ones.
 
-    A moment older than the retention means all there are: nothing older can be read.
+    A moment older than the retention means all existing ones: nothing older can be read.
 
     Raises:
         ConfigurationError: the moment is still to come.

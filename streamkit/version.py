@@ -1,4 +1,4 @@
 """The version, in one place: the build and the user agent read it from here."""
 
 __version__ = "0.1.0"
-"""The version of streamkit that is installed, as `major.minor.patch`."""
+"""The installed version of streamkit, as `major.minor.patch`."""

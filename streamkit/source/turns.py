@@ -2,8 +2,8 @@
 
 In: the reader that wants to read. Out: nothing, if it may. On failure: `TurnAwaited`. If other
 readers wait, a turn lasts some seconds, and they follow in the order in which they came. A reader
-that does not use its turn for a moment loses it, so a slow or blocked reader holds up no other.
-Time is the event loop's.
+that does not use its turn for a moment loses it, so a slow or blocked reader delays no other. Time
+is the event loop's.
 """
 
 from dataclasses import dataclass, field
