@@ -8,7 +8,7 @@
     @app.on(when=became("status", "SHIPPED"))
     def shipped(change: Modified[Order]) -> Put[Notice]: ...
 
-Names, types and templates are checked as they are declared; `check` holds the whole against a
+Names, types and templates are checked as they are declared; `preflight` checks the whole against a
 table. Every mistake raises `DeclarationError` and names the declaration and its line.
 """
 
@@ -99,7 +99,7 @@ class App(Registration):
         return None
 
     def accept_losses(self) -> None:
-        """Go on after a loss in this process, where the app would halt; a hook is still asked."""
+        """Go on after a loss in this process, where the app would halt; a hook is still called."""
         if self.on_loss == "halt":
             self.on_loss = "resume"
 
@@ -114,18 +114,18 @@ class App(Registration):
     ) -> "App":
         """Return another consumer of the same table, for handlers with a pace of their own.
 
-        It is an app in every way, called `APP.NAME`, with positions, parked changes and roll-outs
-        of its own. It knows this app's entities and runs in its lifespan. `streamkit worker` runs
+        It is an app in every way, called `APP.NAME`, with its own positions, parked changes and
+        roll-outs. It knows this app's entities and runs in its lifespan. `streamkit worker` runs
         this app and its listeners in one process, which reads each page once for all of them.
 
         Args:
             name: names it; keep it, because its positions are kept under this name.
-            policy: of its handlers; by default this app's.
+            policy: its handlers' policy; by default this app's.
             start: where it starts when its first worker does; by default as this app.
             on_loss: what happens when records may have been lost; by default as this app.
 
         Raises:
-            DeclarationError: the name is taken or cannot be, or this app is a listener itself.
+            DeclarationError: the name is taken or not valid, or this app is a listener itself.
         """
         for wrong, why in (
             (self._parent is not None, "a listener has no listeners"),
@@ -152,7 +152,7 @@ class App(Registration):
     def lifespan(self, function: F) -> F:
         """Register an async generator that yields what handlers ask for by type.
 
-        It runs once a process: what is before the `yield` at start, the rest at the end.
+        It runs once per process: the part before the `yield` at start, the rest at the end.
 
         Raises:
             DeclarationError: it does not yield.
@@ -166,36 +166,36 @@ class App(Registration):
 
     @property
     def entities(self) -> tuple[type[Entity], ...]:
-        """Every entity that the app knows, each once; a listener knows those of its app."""
+        """Return every entity that the app knows, each once; a listener knows those of its app."""
         inherited = self._parent.entities if self._parent is not None else ()
         own = (*self._entities, *(handler.entity for handler in self.handlers))
         return tuple(dict.fromkeys([*own, *inherited]))
 
     @property
     def named(self) -> tuple[type[Entity], ...]:
-        """The entities that only handlers' annotations name; a listener knows those of its app."""
+        """Return the entities that only annotations name; a listener knows those of its app."""
         family = (self,) if self._parent is None else (self, self._parent)
         handlers = [handler for app in family for handler in app.handlers]
-        # Sets have no order of their own, and what is told apart must not depend on one.
+        # Sets have no fixed order, and routing must not depend on one.
         found = [e for h in handlers for e in sorted(h.names, key=lambda one: one.__qualname__)]
         return tuple(entity for entity in dict.fromkeys(found) if entity not in self.entities)
 
     @property
     def known(self) -> tuple[type[Entity], ...]:
-        """Every entity that items are told apart by: those of `entities` and those of `named`."""
+        """Return every entity by which items are told apart: those of `entities` and of `named`."""
         return (*self.entities, *self.named)
 
     @property
     def resourceful(self) -> "App":
-        """The app whose lifespan this one runs in: a listener without its own has its app's."""
+        """Return the app whose lifespan this one uses: a listener without one uses its app's."""
         return self if self._parent is None or self._lifespan is not None else self._parent
 
     def resources(self) -> AbstractAsyncContextManager[tuple[Any, ...]]:
-        """Open what `lifespan` yields, as a tuple."""
+        """Open the resources that `lifespan` yields, as a tuple."""
         return _open(self.resourceful._lifespan)  # noqa: SLF001 - of the same class
 
     def router(self, schema: TableSchema) -> Router:
-        """Make the router that tells this app's records apart.
+        """Return the router that tells this app's records apart.
 
         Raises:
             DeclarationError: two entities cannot be told apart on this table.
@@ -203,7 +203,7 @@ class App(Registration):
         return Router(self.entities, schema, CONTROL_PREFIX, self.named)
 
     def routes(self, tables: Tables) -> Routes:
-        """Return where this app's changes go to.
+        """Return where this app's changes go.
 
         Raises:
             DeclarationError: two entities cannot be told apart on this table.
@@ -211,7 +211,7 @@ class App(Registration):
         return Routes(self.router(tables.own), tables, self.cascades())
 
     def cascades(self) -> Cascades:
-        """Return which entities' items tell who wrote them; listeners and their app are one."""
+        """Return which entities' items carry an origin; an app and its listeners count as one."""
         head = self._parent or self
         family = (head, *head.listeners.values())
         same = same_items(typed=self.type_attribute is not None)
@@ -241,7 +241,7 @@ async def _open(lifespan: Lifespan | None) -> AsyncIterator[tuple[Any, ...]]:
 
 
 class _Listener(App):
-    """An app that belongs to another one."""
+    """An app that is a listener of another one."""
 
     def __init__(self, parent: App, name: str, **options: Any) -> None:
         super().__init__(name, **options)
@@ -253,7 +253,7 @@ class _Listener(App):
 
 
 def consumers_of(apps: Sequence[App]) -> list[App]:
-    """Return apps and their listeners, each once; of a table's the first one comes first.
+    """Return apps and their listeners, each once; the first app of a table comes first.
 
     Raises:
         ConfigurationError: two consumers of one table have the same name.

@@ -4,9 +4,9 @@
         username: str
         order_id: str
 
-Promises: a template that names no field, a misspelt class keyword, a field that hides a method
-fail when the class is made, with its line. Instances are frozen, so that handlers can share
-them. What is absent in an item is `None` or the empty set of a field that allows it, because
+A template that names no field, a misspelt class keyword, or a field that hides a method fails when
+the class is made, with its line. Instances are frozen, so that handlers can share them. An
+attribute that is absent in an item is `None` or the empty set of a field that allows it, because
 DynamoDB stores neither at the top level of an item.
 """
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
-"""Takes an item's plain values by attribute name, and gives them in the newest shape."""
+"""Takes an item's plain values by attribute name, and returns them in the newest shape."""
 
 _CONFIG_KEYWORDS = frozenset(ConfigDict.__annotations__)
 
@@ -56,8 +56,8 @@ class Entity(BaseModel):
     """The base of all entities; a subclass without `pk` is an abstract base.
 
     An item that was read remembers the key that it was read with, and so do its copies as long as
-    the fields in the key stay: an update goes to the item that was seen, whatever key its fields
-    would build.
+    the fields in the key stay the same. So an update goes to the item that was seen, whatever key
+    its fields would build.
     """
 
     __slots__ = ("__stored_key__",)
@@ -112,7 +112,7 @@ class Entity(BaseModel):
 
     @classmethod
     def key(cls, /, **fields: Any) -> Key[Self]:
-        """The key of the item with these field values, which are checked by the fields' types.
+        """Return the key of the item with these field values, checked by the fields' types.
 
         Raises:
             ValueError: a field is missing, unknown, of the wrong type or empty.
@@ -129,7 +129,7 @@ class Entity(BaseModel):
 
     @classmethod
     def query(cls, /, *, index: Index | None = None, **fields: Any) -> Query[Self]:
-        """The items under a partition key, of the table or of one of the entity's indexes.
+        """Return a query for the items under a partition key, of the table or of an index.
 
         All fields of the partition key's template are needed; fields of the sort key's template,
         from its beginning, narrow the query further.
@@ -165,13 +165,13 @@ class Entity(BaseModel):
 
     @classmethod
     def upcasts(cls) -> tuple[Upcast, ...]:
-        """The registered functions, those of base classes first."""
+        """Return the registered functions, those of base classes first."""
         bases = [base for base in reversed(cls.__mro__) if issubclass(base, Entity)]
         return tuple(function for base in bases for function in base.__own_upcasts__)
 
     @property
     def item_key(self) -> Key[Self]:
-        """The key that this item was read with; of one that was not read, built from its fields."""
+        """Return the key that this item was read with, or else the key built from its fields."""
         entity = type(self)
         spec = spec_of(entity)
         stored = stored_key(self)
@@ -190,7 +190,7 @@ class Entity(BaseModel):
         return _same_item(self, super().__deepcopy__(memo))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy the item with other values; with another field of the key it is another item."""
+        """Copy the item with other values; with another key field it is another item."""
         copied = super().model_copy(update=update, deep=deep)
         spec = type(self).__entity__
         for name in (update or {}).keys() & (spec.key_fields if spec else ()):
@@ -206,7 +206,7 @@ class Entity(BaseModel):
             object.__setattr__(self, "__stored_key__", None)
 
     def attributes(self, schema: TableSchema) -> dict[str, AttributeValue]:
-        """The whole item as a put takes it: fields, keys, index keys and the type attribute.
+        """Return the whole item for a put: fields, keys, index keys and the type attribute.
 
         `None` and empty sets at the top level are left out.
 
@@ -219,10 +219,10 @@ class Entity(BaseModel):
         if entity.__pydantic_decorators__.computed_fields:
             stored = entity.model_fields.keys() | (self.model_extra or ())
         item: dict[str, AttributeValue] = {}
-        # What `model_dump` calls, which takes as long again to get there.
+        # `model_dump` calls this too, but takes twice as long in all.
         dumped = self.__pydantic_serializer__.to_python(self, by_alias=True, include=stored)
         for name, value in dumped.items():
-            if type(value) is str:  # as nearly everything is
+            if type(value) is str:  # the commonest case
                 item[name] = {"S": value}
             elif not _is_absent(value):
                 item[name] = encode(value, f"{entity.__name__}.{name}")
@@ -250,11 +250,11 @@ class Entity(BaseModel):
         schema: TableSchema,
         fields: Mapping[str, Any],
     ) -> dict[str, AttributeValue | None]:
-        """Some fields as an update takes them; `None` means that the attribute is removed.
+        """Return some fields for an update; `None` means that the attribute is removed.
 
         Fields are named as in Python or as in the item, and checked alone, by their own types.
-        The keys of indexes, which may follow from the fields, need the whole item and are not
-        among them; nor is a change of a field that is part of the primary key noticed.
+        Index keys may depend on the fields, but need the whole item, so they are not included. A
+        change of a field in the primary key is not detected either.
 
         Raises:
             ValueError: a field is unknown, does not fit its type, or cannot be removed.
@@ -283,14 +283,14 @@ class Entity(BaseModel):
         return changes
 
 
-# A field of one of these names would hide what the framework calls.
+# A field of one of these names would hide a method that the framework calls.
 _PUBLIC_NAMES = frozenset(
     {"key", "query", "upcast", "upcasts", "item_key", "attributes", "set_attributes"}
 )
 
 
 def spec_of(entity: type[Entity]) -> EntitySpec:
-    """What the entity declares.
+    """Return the entity's declarations.
 
     Raises:
         DeclarationError: it is an abstract base, without keys.
@@ -302,19 +302,19 @@ def spec_of(entity: type[Entity]) -> EntitySpec:
 
 
 def built_key(item: Entity) -> tuple[str, str | None]:
-    """The texts of the key that an item's fields build, whatever key it was read with."""
+    """Return the texts of the key that an item's fields build, whatever key it was read with."""
     spec = spec_of(type(item))
     return spec.pk.build(item), spec.sk.build(item) if spec.sk else None
 
 
 def stored_key(item: Entity) -> StoredKey | None:
-    """The key that an item was read with; `None` for an item that was not read."""
+    """Return the key that an item was read with; `None` for an item that was not read."""
     key: StoredKey | None = getattr(item, "__stored_key__", None)
     return key
 
 
 def remember_key(item: Entity, key: StoredKey) -> None:
-    """Let an item that was read know the key that it was read with."""
+    """Store in an item the key that it was read with."""
     object.__setattr__(item, "__stored_key__", key)
 
 
@@ -326,7 +326,7 @@ def _same_item(item: Entity, other: E) -> E:
 
 
 def attribute_names(entity: type[Entity]) -> dict[str, str]:
-    """The attribute each field is stored in, by field name."""
+    """Return the attribute that stores each field, by field name."""
     return {name: field.serialization_alias or name for name, field in entity.model_fields.items()}
 
 

@@ -18,9 +18,9 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.when import When
 
 OnFailure = Literal["park", "block", "skip"]
-"""What becomes of a change that still fails after its retries.
+"""What happens to a change that still fails after its retries.
 
-`park`: it is set aside in the table and later changes of its item queue behind it; all else flows
+`park`: it is set aside in the table and later changes of its item queue behind it; all others flow
 on. `block`: the shard waits and tries again until it succeeds. `skip`: it is counted and dropped.
 """
 
@@ -54,14 +54,14 @@ class Policy:
     it doubles; retries here are short because the item's later changes wait for them.
 
     Parked: the change is tried again `retry_seconds` later, then after three times as long each
-    time, up to `retry_seconds_max`. After `retry_limit` such tries its lane is stuck, and waits for
-    a person; with 0 it is stuck at once. `payload` is what is stored of the change.
+    time, up to `retry_seconds_max`. After `retry_limit` such tries its parked queue is stuck, and
+    waits for a person; with 0 it is stuck at once. `payload` is what is stored of the change.
 
     `breaker` lets `park` act as `block` while most changes of the handler fail on a worker: at
     least 20 within a minute and more than half of them.
 
-    `hops_max` ends loops: a change that so many handlers' effects have led to, one after the other,
-    is parked for good, whatever `on_failure` says.
+    `hops_max` ends loops: a change that results from so many handlers' effects in a row is parked
+    for good, whatever `on_failure` says.
 
     Raises:
         DeclarationError: a value is out of its range.
@@ -98,7 +98,7 @@ class Policy:
 
 
 class Defer(Enum):
-    """What a handler returns instead of effects to go on in the change's lane."""
+    """A handler returns this instead of effects to continue in the change's parked queue."""
 
     DEFER = "defer"
 
@@ -108,16 +108,16 @@ DEFER: Final = Defer.DEFER
 
 
 AUDIENCE = "_audience"
-"""A fan-out needs a table to read its audience from, by this name."""
+"""The name of the table argument from which a fan-out reads its audience."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """How a fan-out goes on in its lane.
+    """How a fan-out continues in its parked queue.
 
-    `page(change, token, table, limit)` reads the recipients after a token, `one(name, table)` one
-    of them again, and `serve(change, to, tools)` makes the effects for one. `rate` is how many are
-    served in a second at most.
+    `page(change, token, table, limit)` reads the recipients after a token, `one(name, table)` reads
+    one of them again, and `serve(change, to, tools)` makes the effects for one. `rate` is the most
+    recipients served in a second.
     """
 
     page: Callable[..., Awaitable[Any]]
@@ -131,25 +131,25 @@ class Handler:
     """One registered handler.
 
     `run` is called with the change and what `needs` asks for; it is a coroutine function if
-    `is_async`. `commutes` says that the order of an item's changes does not matter to it, so that
-    a parked one holds up nothing. `definition` is what makes it another handler when it changes.
-    `together` names what a change shares with others: those of a page that share a name run one
-    after the other, each seeing what the one before will write.
+    `is_async`. `commutes` says that the order of an item's changes does not matter to it, so that a
+    parked one holds up nothing. A new `definition` makes it another handler. `together` names what
+    a change shares with others: changes of a page that share a name run one after the other, and
+    each sees what the one before will write.
 
-    `writes` are the entities that it may write, None if it does not say; `causes` which kinds of
-    change its effects on each can lead to (all but expiries, if it is not there). `effects` is
-    false if it says that it returns none. A cycle through a handler that `converges` ends by
-    itself, and one through `cycle="bounded"` is meant. One that `sees_parts` knows what a change of
-    a spread group's part means. A `shadow` handler's effects are not applied. A `raw` one takes
-    images as items in wire form, copies of a migration included. `migrations` says whether it sees
+    `writes` are the entities that it may write, None if it does not say. `causes` are the kinds of
+    change that its effects on each can lead to (all but expiries, if missing). `effects` is false
+    if it says that it returns none. A cycle through a handler that `converges` ends by itself; one
+    through `cycle="bounded"` is intended. A handler that `sees_parts` knows what a change of a
+    spread group's part means. A `shadow` handler's effects are not applied. A `raw` one takes
+    images as items in wire form, including a migration's copies. `migrations` says whether it sees
     what migrations write.
 
-    `names` are the entities that its annotations name: items are told apart by them, too.
+    `names` are the entities that its annotations name: they also tell items apart.
 
-    `in_build(build)` makes the handler that takes its place while that build of it is under way; it
-    says which in `build`, and parks and retries as itself. `contested` takes its place for a change
-    once a condition of its result did not hold: it may read what a first run need not, and
-    returns effects of the same handler.
+    `in_build(build)` makes the handler that replaces it while that build of it is under way; that
+    one has the number in `build`, and parks and retries under the same name. `contested` replaces
+    it for a change once a condition of its result did not hold: it may read what a first run need
+    not, and returns effects of the same handler.
     """
 
     name: str
@@ -183,13 +183,13 @@ class Handler:
 
     @property
     def delivered(self) -> Delivery:
-        """How often it takes effect; one that writes nothing and returns effects tells sinks."""
+        """Return how often it takes effect; one whose effects write nothing is for sinks."""
         tells_sinks = self.effects and self.writes is not None and not self.writes
         return self.delivery or ("at_least_once" if tells_sinks else "exactly_once")
 
     @property
     def hears_migrations(self) -> bool:
-        """Whether it runs for changes that a migration makes."""
+        """Return whether it runs for changes that a migration makes."""
         if self.migrations != "default":
             return self.migrations == "deliver"
         notifies = self.broadcast is not None and not self.converges

@@ -1,8 +1,8 @@
-"""Preflight: hold an app against its table before the first change is read.
+"""Preflight: check an app against its table before the first change is read.
 
-In: an app and its surroundings. Out: findings: errors that stop a worker, and warnings that
-`streamkit check` prints. Whatever a type checker cannot see is looked for here, so
-that it never fails at the first event.
+In: an app and its tables. Out: findings: errors that stop a worker, and warnings that `streamkit
+check` prints. Everything that a type checker cannot see is checked here, so that it never fails at
+the first change.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from streamkit.surroundings import Surroundings
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or may be."""
+    """One thing that is wrong, or may be wrong."""
 
     severity: Literal["error", "warning"]
     text: str
@@ -45,7 +45,7 @@ def findings(app: App, around: Surroundings, resources: tuple[Any, ...] = ()) ->
 
 
 def require(found: list[Finding]) -> None:
-    """Stop at errors.
+    """Raise if there are errors.
 
     Raises:
         ConfigurationError: there are any; the message lists them all.
@@ -83,7 +83,10 @@ def _entities(app: App, schema: TableSchema) -> Iterator[Finding]:
 
 
 def _overlaps(app: App, schema: TableSchema) -> Iterator[Finding]:
-    """Keys that could be of two entities are of the one with more literals: by chance, if equal."""
+    """Find keys that could belong to two entities: a warning, or an error if only chance decides.
+
+    The entity with more literals gets such a key; if both have the same number, chance decides.
+    """
     for one, other in undecided(app.known, has_sort_key=schema.sk is not None):
         lengths = [_literals(entity) for entity in (one, other)]
         by_chance = lengths[0] == lengths[1] and not {one, other} & {*app.named}
@@ -102,7 +105,7 @@ def _literals(entity: type[Entity]) -> int:
 
 
 def _names(app: App, schema: TableSchema) -> Iterator[Finding]:
-    """What is called as streamkit's own attributes are, and fields that no attribute can hold."""
+    """Find names that begin like streamkit's own attributes, and fields that cannot be stored."""
     own = {name for name in schema.reserved_attributes if name.startswith(CONTROL_ATTRIBUTE)}
     if own:
         yield Finding(
@@ -141,7 +144,7 @@ def _names(app: App, schema: TableSchema) -> Iterator[Finding]:
 
 
 def _spread(app: App, schema: TableSchema) -> Iterator[Finding]:
-    """Parts of a group are only right together, and their keys have an ending."""
+    """Find groups whose key cannot have a suffix, and handlers that would see single parts."""
     kind = schema.pk_type if schema.sk is None else schema.sk_type
     for entity in app.entities:
         if entity.__parts__ is not None and kind != "S":
@@ -190,7 +193,7 @@ def _handlers(app: App, schema: TableSchema, resources: tuple[Any, ...]) -> Iter
 
 
 def _mirrors(app: App, schema: TableSchema) -> Iterator[Finding]:
-    """A source's copies enter themselves under one partition key, which then is one item's."""
+    """Warn of copies whose directory entries share one key, because the table has no sort key."""
     if schema.sk is not None:
         return
     for handler in app.handlers:
@@ -234,7 +237,7 @@ def _own_io(app: App, control: TableSchema) -> Iterator[Finding]:
 
 
 def _ttl(app: App, schema: TableSchema) -> Iterator[Finding]:
-    """A TTL attribute that is not a number never expires anything, and DynamoDB says nothing."""
+    """Find TTL attributes that are not numbers: such items never expire, without any error."""
     if schema.ttl is None:
         for handler in app.handlers:
             if handler.kinds == {Kind.EXPIRED}:

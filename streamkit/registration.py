@@ -1,6 +1,6 @@
-"""Registration: how handlers, aggregates, mirrors and sinks come to an app.
+"""Registration: how handlers, aggregates, mirrors and sinks are added to an app.
 
-Each decorator checks what it is given and makes the one shape that dispatch runs; see `handler`.
+Each decorator checks its arguments and makes the one shape that dispatch runs; see `handler`.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ S = TypeVar("S", bound=Sink)
 
 
 class Registration:
-    """What is registered for one consumer: the part of an `App` that its decorators fill."""
+    """The registrations of one consumer: the part of an `App` that its decorators fill."""
 
     name: str
 
@@ -256,8 +256,8 @@ class Registration:
         """Register an aggregate; its items are kept exactly in step with their source.
 
         Raises:
-            DeclarationError: it has no measure, no source or no group that can be told, or its
-                name is taken.
+            DeclarationError: it has no measure, no source or no recognisable group, or its name is
+                taken.
         """
         handler = aggregate_handler(aggregate, self._policy)
         if extremes_of(aggregate):

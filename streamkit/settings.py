@@ -1,8 +1,9 @@
 """Settings of a worker: argument > `STREAMKIT_*` variable > `[tool.streamkit]` > preset > default.
 
-A preset changes the defaults of how often a worker asks, which is what it costs; whatever is set by
-itself wins over it. Heartbeat and lease are in none, so that workers of different presets may share
-a fleet: one that beats seldom would be dead to one that waits briefly.
+A preset changes the defaults of how often a worker asks, which determines its cost; a setting given
+by itself wins over it. No preset contains heartbeat and lease, so that workers of different presets
+may share a fleet: otherwise a worker with rare heartbeats would look dead to one with a short
+lease.
 
 Credentials, region and endpoints are the AWS SDK's own (`AWS_PROFILE`, `AWS_REGION`,
 `AWS_ENDPOINT_URL_DYNAMODB`, …); there is no second way to set them.
@@ -24,10 +25,10 @@ from streamkit.address import read_address
 from streamkit.pacing import Pace
 
 _OTHER_VARIABLES = {"STREAMKIT_LOCAL_HOST", "STREAMKIT_LOCAL_PORT"}
-"""Of the local engine, which is not a worker."""
+"""Variables of the local engine, which is not a worker."""
 
 Preset = Literal["balanced", "latency", "cost"]
-"""`balanced` is the defaults as they are."""
+"""The names of presets; `balanced` is the defaults as they are."""
 
 PRESETS: dict[Preset, dict[str, float]] = {
     "balanced": {},
@@ -40,8 +41,8 @@ PRESETS: dict[Preset, dict[str, float]] = {
         "list_interval": 60.0,
     },
 }
-"""What each preset sets. Four reads a second of a shard are what Lambda makes; users report that
-the service allows five."""
+"""The settings of each preset. Lambda makes four reads a second of a shard; users report that the
+service allows five."""
 
 
 class _PresetSource(PydanticBaseSettingsSource):
@@ -140,7 +141,7 @@ class Settings(BaseSettings):
 
     @property
     def pace(self) -> Pace:
-        """The settings of polling."""
+        """Return the settings of polling."""
         return Pace(
             floor=self.poll_floor,
             ceiling=self.poll_ceiling,

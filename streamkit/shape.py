@@ -1,11 +1,11 @@
-"""Shapes: the table that an app's entities fit, as `CreateTable` takes it. Pure, but for `create`.
+"""Shapes: the table that an app's entities fit, for `CreateTable`. Pure, except for `create`.
 
     SHAPE = TableShape(ttl="expires", indexes={"UserIndex": IndexShape(pk="Username", project=())})
     await SHAPE.create(aws.dynamodb, app.table, entities_of(app))
 
 In: entities, which say what keys and indexes they need, and a shape, which says what they cannot:
-how attributes are called, of which type keys are, what an index carries. Out: requests. For
-examples, tests and first steps; a production table is made by whatever makes your others.
+the names of attributes, the types of keys, the attributes of an index. Out: requests. For examples,
+tests and first steps; make a production table as you make your other tables.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ KeyType = Literal["S", "N", "B"]
 
 @dataclass(frozen=True, slots=True)
 class IndexShape:
-    """What entities do not say of an index.
+    """What entities do not say about an index.
 
     Attributes:
         pk: its partition key's attribute; by default what the entities say, else `<index>PK`.
@@ -39,7 +39,7 @@ class IndexShape:
 
     @property
     def projection(self) -> dict[str, Any]:
-        """What the index carries, as requests have it."""
+        """Return what the index carries, in the form of requests."""
         if self.project is None:
             return {"ProjectionType": "ALL"}
         if not self.project:
@@ -49,7 +49,7 @@ class IndexShape:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What entities do not say of their table.
+    """What entities do not say about their table.
 
     Attributes:
         pk: the partition key's attribute.
@@ -57,7 +57,7 @@ class TableShape:
         pk_type: `S`, `N` or `B`.
         sk_type: `S`, `N` or `B`.
         ttl: the attribute by which items expire.
-        indexes: by name, those of which more is to be said than entities do.
+        indexes: by name, those that need more than the entities say.
     """
 
     pk: str = "PK"
@@ -145,7 +145,7 @@ def entities_of(app: App) -> tuple[type[Entity], ...]:
 
 
 def _indexes(entities: Iterable[type[Entity]]) -> list[list[Index]]:
-    """Return what entities declare, index by index."""
+    """Return the entities' declarations of each index."""
     found: dict[str, list[Index]] = {}
     for entity in entities:
         for index in spec_of(entity).indexes.values():

@@ -1,4 +1,4 @@
-"""Surroundings: the tables of an app, as they are; and one of them, opened for reads.
+"""The tables of an app, as described (called surroundings in the code); and one opened for reads.
 
     async with open_table(app) as table:
         likes = await table.get(BrandLikes.key(brand="APPLE"))
@@ -22,7 +22,7 @@ from streamkit.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The tables of an app, as they are."""
+    """The tables of an app, as described."""
 
     table: TableSchema
     control: TableSchema
@@ -30,11 +30,11 @@ class Surroundings:
 
     @property
     def schemas(self) -> Tables:
-        """The tables that commits write to, by name; there may be more of them later."""
+        """Return the tables that commits write to, by name; more may be added later."""
         return self.others or Tables(self.table, self.control)
 
     def space(self, app: App) -> ControlSpace:
-        """Name the control items of this consumer of this stream.
+        """Return the control items of this consumer of this stream.
 
         Raises:
             ConfigurationError: the table has no stream, or cannot hold control items.
@@ -48,7 +48,7 @@ class Surroundings:
 
 
 async def survey(app: App, aws: Aws) -> Surroundings:
-    """Ask what the app's tables look like.
+    """Describe the app's tables.
 
     Raises:
         ConfigurationError: a table is missing, or may not be described.
@@ -88,9 +88,9 @@ async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableS
 
 @asynccontextmanager
 async def open_table(app: App) -> AsyncIterator[Table]:
-    """Open an app's table for typed reads from outside of handlers: a web server, a script, a test.
+    """Open an app's table for typed reads outside of handlers: a web server, a script, a test.
 
-    Region, credentials and endpoint are the SDK's own. What waits to be committed is not seen.
+    Region, credentials and endpoint are the SDK's own. Pending changes are not seen.
 
     Raises:
         ConfigurationError: the table is missing, or may not be described.

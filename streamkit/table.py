@@ -3,13 +3,14 @@
     likes = await table.get(BrandLikes.key(brand="APPLE"))
     async for watch in table.query(BrandWatch.query(brand="APPLE")):
 
-A handler gets one when its signature asks. It then sees the effects of earlier changes that are
-not committed yet, and what it gets becomes a check in its result: if the item changes before the
-commit, the handler runs again. `check=False` leaves that out. Queries and scans cannot be checked
-(an item might appear); they see pending effects only on the table itself, not on an index.
+A handler gets one when its signature asks for it. It then sees the effects of earlier changes that
+are not committed yet, and each item it gets becomes a check in its result: if the item changes
+before the commit, the handler runs again. `check=False` omits the check. Queries and scans cannot
+be checked (an item might appear); they see pending effects only on the table itself, not on an
+index.
 
 An aggregate that is spread over parts is read as one item for each group: a `get` reads all parts
-at once, a query or a scan is read whole before the first item comes.
+at once; a query or a scan is read completely before it yields the first item.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
@@ -62,21 +63,21 @@ class Table:
         self._matchers: dict[type[Entity], Matcher] = {}
 
     def of(self, name: str) -> "Table":
-        """Return another table of the account and Region, for reads that see and check the same.
+        """Return another table of the account and Region; its reads are tracked and checked, too.
 
         Raises:
-            UnknownTable: it is not among `App(tables=[...])`, and nobody has described it yet; a
-                handler is then run again once that is done.
+            UnknownTable: it is not in `App(tables=[...])` and not described yet; a handler runs
+                again then.
         """
         return Table(self._dynamodb, self._tables.known(name), self._tracker, self._tables)
 
     @property
     def reads_noted(self) -> tuple[ItemRef, ...]:
-        """The items whose reads the result stands on so far, in order."""
+        """Return the items whose reads the result depends on so far, in order."""
         return tuple(read.ref for read in self._tracker.reads)
 
     def forget_reads(self, noted: int) -> None:
-        """Let the result stand whatever becomes of what was read since so many were noted."""
+        """Make the result independent of the reads after the first `noted` ones."""
         del self._tracker.reads[noted:]
 
     async def get(self, key: Key[E], *, check: bool = True) -> E | None:
@@ -97,10 +98,10 @@ class Table:
         return None if item is None else self._decode(key.entity, item)
 
     async def look(self, key: Key[Any]) -> Sight:
-        """Return an item as it is stored, whatever its entity reads of it, or without attributes.
+        """Return an item as it is stored, whatever its entity reads; empty if it does not exist.
 
-        It is read once for all the runs between which this shard commits nothing, and checked only
-        in the attributes that `Sight.check` is given.
+        It is read once for all runs between which this shard commits nothing, and checked only in
+        the attributes given to `Sight.check`.
         """
         ref = item_ref(self.schema, key.wire(self.schema))
         items = self._tracker.pending.uncommitted.items
@@ -115,11 +116,11 @@ class Table:
         return Sight(item, ref, versions, stored, self._tracker.reads)
 
     def committed(self) -> "Table":
-        """Return the same table for who counts: without pending effects, and copies in queries."""
+        """Return the same table, for counts: without pending effects, or copies in queries."""
         return Table(self._dynamodb, self.schema, tables=self._tables, counting=True)
 
     async def batch_get(self, keys: Iterable[Key[E]], *, check: bool = True) -> dict[Key[E], E]:
-        """Return those of the items that exist, by key."""
+        """Return the items that exist, by key."""
         found: dict[Key[E], E] = {}
         for key, parts in (await self._read_parts(keys, check=check)).items():
             if parts:
@@ -132,7 +133,7 @@ class Table:
     async def parts(self, key: Key[Any]) -> dict[Key[Any], dict[str, Wire]]:
         """Return the parts of a group that exist, unchecked and in wire form, by their keys.
 
-        Of an entity that is not spread, this is the item.
+        For an entity that is not spread, this is the item.
         """
         return (await self._read_parts([key], check=False))[key]
 
@@ -160,7 +161,7 @@ class Table:
         """Return one item for the group that has this key and these parts.
 
         Raises:
-            DecodeError: a sum of theirs has more than 38 digits.
+            DecodeError: a sum of its parts has more than 38 digits.
         """
         if entity.__parts__ is None:
             return parts[0]
@@ -173,8 +174,8 @@ class Table:
     async def query(self, query: Query[E], *, consistent: bool | None = None) -> AsyncIterator[E]:
         """Yield a query's items in the order of their sort keys, reading as few pages as needed.
 
-        On the table it is strongly consistent unless told otherwise, so that it sees what the
-        page before has committed; on an index it is not, and on a global one it cannot be.
+        On the table it is strongly consistent unless told otherwise, so that it sees what the page
+        before has committed. On an index it is not, and on a global one it cannot be.
 
         Raises:
             DeclarationError: the table does not have the query's index.
@@ -200,7 +201,7 @@ class Table:
     async def _found(
         self, query: Query[E], *, consistent: bool | None
     ) -> AsyncIterator[Mapping[str, Wire]]:
-        """Yield a query's items in wire form, and parts of groups only to whom they belong."""
+        """Yield a query's items in wire form; parts of groups only for a spread entity."""
         request = query_request(query, self.schema)
         request["ConsistentRead"] = query.index is None if consistent is None else consistent
         pages = self._pages("query", request)
@@ -220,7 +221,7 @@ class Table:
         *,
         within: Query[E] | None = None,
     ) -> AsyncIterator[Mapping[str, Wire]]:
-        """Yield one item for each group of which there are parts; of a query, in its order."""
+        """Yield one item for each group of which there are parts, in a query's order."""
         groups: dict[ItemRef, list[Mapping[str, Wire]]] = {}
         async for item in items:
             ref = group_ref(item_ref(self.schema, item))
@@ -235,7 +236,7 @@ class Table:
     async def scan(self, entity: type[E], *, index: Index | None = None) -> AsyncIterator[E]:
         """Yield every item of an entity, by reading the whole table (or index).
 
-        Items of other types are skipped, but read and paid for.
+        Items of other types are skipped, but they are read and cost money.
         """
         found = self._scanned(entity, index)
         if entity.__parts__ is not None:
@@ -257,7 +258,7 @@ class Table:
                 found = self._own(entity, item, on_table=index is None)
                 if found is not None:
                     yield found
-        for ref in written:  # what is left is not in the table yet
+        for ref in written:  # the remaining items are not in the table yet
             versions, actions = self._tracker.pending.of(ref)
             new = applied(actions, None)
             if new is not None and self.is_of(entity, {**new, **ref.key(self.schema)}):
@@ -271,12 +272,12 @@ class Table:
         after: Mapping[str, Wire] | None = None,
         limit: int = 100,
     ) -> tuple[list[dict[str, Wire]], dict[str, Wire] | None]:
-        """Return raw items of one page, and where the next one begins; pending effects are not in.
+        """Return raw items of one page, without pending effects, and where the next one begins.
 
         Args:
             wanted: what to read; strongly consistent on the table itself.
-            after: `place_of` the last item before the page; the first page without it.
-            limit: items that are read at most. Of a scan, those of other entities are left out.
+            after: `place_of` the last item before the page; without it, the first page.
+            limit: the most items that are read. In a scan, those of other entities are left out.
         """
         request: dict[str, Any] = {"TableName": self.schema.name}
         if isinstance(wanted, Query):
@@ -292,7 +293,7 @@ class Table:
         return items, reply.get("LastEvaluatedKey")
 
     def place_of(self, wanted: Query[Any] | Scan[Any], item: Mapping[str, Wire]) -> dict[str, Wire]:
-        """Return where an item stands in a query or scan, for `page` to go on after it."""
+        """Return an item's place in a query or scan; `page` continues after it."""
         names = set(self.schema.key_attributes)
         if wanted.index is not None:
             (pk, _), sort = wanted.index.key_attributes(self.schema)
@@ -308,7 +309,7 @@ class Table:
         return self._decode(entity, item)
 
     def _written_under(self, query: Query[Any]) -> list[ItemRef]:
-        """Name the items that earlier changes have written where the query looks."""
+        """Return the items in the query's range that earlier changes have written."""
         pk = encode_key(query.pk, self.schema.pk_type)
         return [
             ref
@@ -319,9 +320,9 @@ class Table:
     async def _merged(
         self, query: Query[Any], pages: AsyncIterator[Any], written: list[ItemRef]
     ) -> AsyncIterator[Any]:
-        """Read a query whole, so that items which exist only as pending effects find their place.
+        """Read a query completely, so that items which exist only as pending effects are in order.
 
-        An item that is not in the table yet is given by its key alone; `_own` fills in the rest.
+        An item that is not in the table yet has only its key; `_own` adds the rest.
         """
         found = {item_ref(self.schema, item): item async for item in pages}
         for ref in written:
@@ -347,7 +348,7 @@ class Table:
         return self.is_of(wanted.entity, item)
 
     def is_of(self, entity: type[Entity], item: Mapping[str, Wire]) -> bool:
-        """Tell an entity's items from others, as routing does."""
+        """Return whether an item belongs to an entity, by the same rules as routing."""
         return self._matcher(entity).matches(item)
 
     def _matcher(self, entity: type[Entity]) -> Matcher:
@@ -376,10 +377,10 @@ class Table:
         if on_table and item is not None:
             ref = item_ref(self.schema, item)
             versions, actions = self._tracker.pending.of(ref)
-            if versions:  # so that the handler runs again if they do not happen
+            if versions:  # so that the handler runs again if these effects do not happen
                 self._tracker.note(ref, versions, entity, None, check=False)
             if len(item) == len(self.schema.key_attributes) and actions:
-                item = None  # it was found among the pending effects only
+                item = None  # it exists only as a pending effect
             item = applied(actions, item)
         return None if item is None else {**item, **key}
 

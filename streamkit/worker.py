@@ -2,17 +2,17 @@
 
       start ──► check ──► join ──► share ──► drain ──► leave
                            ▲         │
-                           └─────────┘     others took it for dead, or the generation took a step:
+                           └─────────┘     it was swept as dead, or the generation took a step:
                                            it comes back under a new name
 
     check   the app fits its table, or the worker does not start
-    join    make the heartbeat item, by which the others know of it
-    share   look at the others, take, claim and give shards; run them; lead, if nobody else does
+    join    make the heartbeat item, by which other workers know of it
+    share   look at the members, take, claim and give shards; run them; lead, if no other does
     drain   after `stop`: commit what is dispatched, write positions, give the leases back
-    leave   take the heartbeat item away
+    leave   delete the heartbeat item
 
-Any number of workers share a consumer's shards; each shard has one owner at a time. A commit under
-a lease that was lost is refused by the table, whatever this process believes.
+Any number of workers share a consumer's shards; each shard has one owner at a time. The table
+refuses a commit under a lease that was lost, whatever this process believes.
 """
 
 import random
@@ -48,14 +48,14 @@ log = get_logger("streamkit.worker")
 
 
 class Worker:
-    """Runs one app until it is stopped. `run` may be called once.
+    """Runs one app until it is stopped; `run` may be called once.
 
     Args:
         app: what to run.
         aws: open clients.
         settings: durations and bounds.
         clock, rng: time and randomness, for simulations.
-        place: among the workers of this process; by default it is alone, see `workers`.
+        place: its place among the workers of this process; by default it is alone, see `workers`.
     """
 
     def __init__(
@@ -81,42 +81,43 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """Its name in the fleet; it takes another one when it was swept."""
+        """Return its name in the fleet; a swept worker takes another one."""
         return self._place.name
 
     def stop(self) -> None:
-        """Ask for a graceful end: drain, write positions, release, return from `run`."""
+        """Begin a graceful end: drain, write positions, release, return from `run`."""
         self._stop.set()
         if self._crew is not None:
             self._crew.over.set()
 
     def is_idle(self, pages: int = IDLE_PAGES) -> bool:
-        """Say whether nobody has anything to do: every shard served so many quiet pages in a row.
+        """Return whether no worker has anything to do: every shard served so many quiet pages.
 
-        That goes for the shards here; the fleet's other workers say so in their heartbeats.
+        This worker checks its own shards; the fleet's other workers report theirs in their
+        heartbeats.
         """
         return self._crew is not None and self._crew.all_idle(pages)
 
     def count_anew(self) -> None:
-        """Let only pages that are read from now on count for `is_idle`."""
+        """Restart the count for `is_idle`: only pages read from now on count."""
         if self._crew is not None:
             self._crew.shards.reading.writes.note()
 
     @property
     def shards(self) -> frozenset[str]:
-        """The shards that this worker reads at the moment."""
+        """Return the shards that this worker reads at the moment."""
         return frozenset(self._crew.shards.running) if self._crew is not None else frozenset()
 
     @property
     def held(self) -> frozenset[str] | None:
-        """The shards that it reads or is about to take; None once it has ended."""
+        """Return the shards that it reads or is about to take; None once it has ended."""
         if self._ended:
             return None
         return frozenset(self._crew.shards.held) if self._crew is not None else frozenset()
 
     @property
     def standing(self) -> Standing:
-        """Where it stands, from memory: for gauges and probes."""
+        """Return its state, from memory, for gauges and probes."""
         if self._crew is None:
             return Standing(self.app.name, "ended" if self._ended else "starting")
         return standing_of(self.app.name, self._crew.leadership, self._crew.shards)
@@ -128,7 +129,7 @@ class Worker:
 
         Args:
             until_idle: end when there is nothing to do.
-            resources: what the app's lifespan has yielded; by default it is run here.
+            resources: what the app's lifespan has yielded; by default the lifespan is run here.
 
         Raises:
             ConfigurationError: the app does not fit its table, or may not use it.
@@ -149,7 +150,7 @@ class Worker:
         ):
             require(findings(self.app, around, resources))
             while not await self._live(around, resources, outlets, until_idle):
-                # Others swept it, or the generation took a step; a name is never used twice.
+                # It was swept, or the generation took a step; a name is never used twice.
                 self._place = replace(self._place, name=new_worker_name())
 
     async def _live(
@@ -159,7 +160,7 @@ class Worker:
         outlets: Outlets,
         until_idle: bool,
     ) -> bool:
-        """Work under one name. Return False if the worker has to begin anew, under another one."""
+        """Work under one name; return False if the worker must start again under another name."""
         self.dispatcher = self._make_dispatcher(around, resources, outlets)
         try:
             async with anyio.create_task_group() as group:

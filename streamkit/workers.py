@@ -4,13 +4,14 @@
       listener ► worker ─┼─► one reader for each shard
       listener ► worker ─┘  followers: read, in this process, what the anchor reads
 
-Consumers of the same table share what is read of its stream. Else they are independent: each has
-positions, handlers, a pace and failures of its own, and a slow one holds up no other. Apps of
-different tables only live side by side.
+Consumers of the same table share the pages that are read of its stream (co-location). Otherwise
+they are independent: each has its own positions, handlers, pace and failures, and a slow one delays
+no other. Apps of different tables share only the process.
 
 In: apps. Out: `run`, until stopped or until all of them are idle. On failure: when one worker
-fails the others drain, and its error is raised. A listener that may have lost changes halts alone:
-the others go on, the process is not ready any more, and the error is raised at its end.
+fails, the other workers drain, and its error is raised. A listener that may have lost changes halts
+alone: the other workers go on, the process is not ready any more, and the error is raised at its
+end.
 """
 
 import random
@@ -37,9 +38,9 @@ log = get_logger("streamkit.worker")
 
 
 class Workers:
-    """Runs apps with their listeners. `run` may be called once; `errors` are what ended workers.
+    """Runs apps with their listeners; `run` may be called once. `errors` are what ended workers.
 
-    `metrics` is told what they count, beside the hooks of the apps themselves.
+    `metrics` receives their counts, beside the hooks of the apps themselves.
     """
 
     def __init__(
@@ -74,33 +75,33 @@ class Workers:
 
     @property
     def name(self) -> str:
-        """The first worker's name, which all have as long as none was swept."""
+        """Return the first worker's name, which all share as long as none was swept."""
         return self.workers[0].name
 
     @property
     def shards(self) -> frozenset[str]:
-        """The shards that any of the workers reads at the moment."""
+        """Return the shards that any of the workers reads at the moment."""
         return frozenset[str]().union(*(worker.shards for worker in self.workers))
 
     def stop(self) -> None:
-        """Ask all for a graceful end."""
+        """Begin a graceful end of all workers."""
         self.stopping.set()
         for worker in self.workers:
             worker.stop()
 
     def is_idle(self, pages: int | None = None) -> bool:
-        """Say whether nobody has anything to do, as `Worker.is_idle`; each is asked."""
+        """Return whether no worker has anything to do, as `Worker.is_idle`; each is asked."""
         at_work = [worker for worker in self.workers if worker not in self._halted]
         idle = [worker.is_idle(pages) if pages else worker.is_idle() for worker in at_work]
         return all(idle)
 
     def count_anew(self) -> None:
-        """Let only pages that are read from now on count for `is_idle`."""
+        """Restart the count for `is_idle`: only pages read from now on count."""
         for worker in self.workers:
             worker.count_anew()
 
     async def run(self, *, until_idle: bool = False) -> None:
-        """Work until stopped, or until nobody has anything more to read; a paused one has not.
+        """Work until stopped, or until nothing is left to read; a paused worker reads nothing.
 
         Raises:
             ConfigurationError: an app does not fit its table, or may not use it.
@@ -118,7 +119,7 @@ class Workers:
     async def _one(self, worker: Worker, resources: tuple[Any, ...] | None) -> None:
         try:
             await worker.run(resources=resources)
-        except Exception as error:  # noqa: BLE001 - raised again when the others are drained
+        except Exception as error:  # noqa: BLE001 - raised again after the other workers drain
             self._ended(worker, error)
 
     def _ended(self, worker: Worker, error: Exception) -> None:
@@ -126,7 +127,7 @@ class Workers:
         if isinstance(error, RetentionLost) and worker not in self._anchors:
             self._halted.add(worker)
             log.error("consumer.halted", app=worker.app.name, error=str(error))
-        else:  # what an anchor reads is what the others read
+        else:  # the other workers of the table read what the anchor reads
             self.stop()
 
     async def _until_idle(self) -> None:
@@ -136,7 +137,7 @@ class Workers:
 
     @asynccontextmanager
     async def _resources(self) -> AsyncIterator[dict[Worker, tuple[Any, ...]]]:
-        """Run a lifespan that several apps share once for all of them; return what it yields."""
+        """Run a lifespan that several apps share once for all of them; yield its resources."""
         found: dict[Worker, tuple[Any, ...]] = {}
         owners = [worker.app.resourceful for worker in self.workers]
         async with AsyncExitStack() as stack:
