@@ -47,8 +47,8 @@ class App(Registration):
         control_table: where streamkit keeps its own items, instead of in `table`; it needs a
             string partition key.
         entities: entities without a handler that share key shapes with others.
-        tables: other tables of the account and Region that effects go to: they are looked at when
-            a worker starts; others when the first effect goes there.
+        tables: other tables of the account and Region that effects go to: they are described when
+            a worker starts; tables not named here when the first effect goes there.
         policy: time-out, attempts and failure policy of handlers that do not say otherwise.
         start: where the consumer starts: `trim_horizon`, the oldest record of the stream; `latest`;
             or a datetime. It counts when the consumer's first worker starts, and never again.

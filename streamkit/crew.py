@@ -3,7 +3,7 @@
 In: an app, a machine, tables, handlers. Out: a `Crew` to `start`, and to `leave` with. This module
 alone connects the parts:
 
-    view ◄── shards ◄── coordinator ◄── leadership       who is alive, who reads what, who leads
+    view ◄── shards ◄── coordinator ◄── leadership       which workers live, read which shards, lead
     retries ◄── shards                                   parked changes of the shards held here
 """
 

@@ -35,7 +35,7 @@ Migrations = Literal["default", "deliver", "suppress"]
 """Whether a handler sees the changes that a migration makes.
 
 By default they lead to effects in the table, but notify nobody: fan-outs and handlers with I/O of
-their own do not run for them, and what others `Send` is left out.
+their own do not run for them, and the `Send`s of other handlers are left out.
 """
 
 Payload = Literal["whole", "keys"]

@@ -100,7 +100,7 @@ class Registration:
             delivery: `at_least_once` says that it does I/O of its own, and that a repetition is
                 fine there: `change.idempotency_key` stays the same.
             migrations: `deliver` the changes that migrations make, or `suppress` them all; by
-                default only what notifies somebody is left out.
+                default only effects that notify people or systems are left out.
 
         Raises:
             DeclarationError: the signature, a field of `when` or the name does not fit.

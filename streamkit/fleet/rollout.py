@@ -103,7 +103,7 @@ class Rollout:
         return {"state": "active", "generation": generation.number}
 
     def hear(self, number: int) -> None:
-        """Note that a cursor is in a generation, which may be newer than all known ones."""
+        """Record that a cursor is in a generation, which may be newer than all known ones."""
         if number != self._unknown or self.clock.monotonic() >= self._believes_at:
             self.newest = max(self.newest, number)
 

@@ -81,7 +81,7 @@ __all__ = [
 
 
 class Existence(Enum):
-    """Whether the item must be there; the key attribute's name is filled in at commit."""
+    """The condition that the item exists, or not; the key attribute's name is added at commit."""
 
     ABSENT = "absent"
     PRESENT = "present"

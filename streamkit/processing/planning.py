@@ -206,7 +206,7 @@ class Planner:
                     return Rerun(work, outcome)
         return None
 
-    def stays(self, work: Work, draft: Draft) -> bool:  # noqa: ARG002 - others look at them
+    def stays(self, work: Work, draft: Draft) -> bool:  # noqa: ARG002 - subclasses use them
         """Return whether a change that has failed stays where it is, instead of being parked."""
         return not self.parks
 

@@ -21,7 +21,7 @@ from streamkit.processing.reading import Pending, Uncommitted
 from streamkit.processing.refusal import REFUSALS_MAX
 
 _BEHIND_SECONDS = 1.0
-"""How many seconds later runs are repeated in advance; then the changes that are ready are
+"""For so many seconds, runs behind the first are repeated in advance; then ready changes are
 committed."""
 
 
