@@ -1,8 +1,8 @@
 """EMF: metrics as a line of the log that CloudWatch reads (its embedded metric format). Pure.
 
 On Lambda no scraper reads metrics, and an invocation may be the last of its environment. So each
-invocation prints one line with what it counted. A line has one value for each metric, so handlers
-and operations are added up here: the only dimension is the consumer.
+invocation prints one line with what it counted. A line has only one value for each label, so
+handlers and operations are added up here: the only dimension is the consumer.
 
 Source: CloudWatch's specification of the embedded metric format; a metric has at most 100 values.
 """

@@ -56,7 +56,7 @@ class _Course:
             self.errors[name] += count
 
     def sum_up(self, **more: Any) -> None:
-        """Log the newest event, with the counts."""
+        """Log the newest event, with the counts since the first one."""
         errors = {"errors": dict(self.errors)} if self.errors else {}
         within = round(self.last - self.began, 1)
         known = {"times": self.times, "within_seconds": within, **errors, **more}

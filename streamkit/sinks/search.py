@@ -3,7 +3,7 @@
 In: deliveries; the body is the document, `id` its id, and the body None deletes it. Out: bulk
 requests. Every operation carries an external version that follows from the sequence of its change
 (see `versions`), with `external_gte`: an older change never replaces a newer one. A conflict (409)
-means that a newer document is there, and counts as delivered. An id must belong to one item,
+means that an equal or newer version is there: it counts as delivered. An id must be of one item,
 because sequences of two items cannot be compared.
 
 Each operation has its own result. A document that the index rejects parks its change; an operation

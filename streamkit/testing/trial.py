@@ -169,7 +169,7 @@ class _Play:
         return self.ran
 
     async def _happen(self, crew: Host, quarter: int) -> None:
-        """Make trouble by chance after an act; each kind for certain at the end of a `quarter`."""
+        """Make trouble by chance after an act; crash, split, roll are sure after a `quarter`."""
         control, table = self.world.control, self.app.table
 
         dice = self.rng.random
