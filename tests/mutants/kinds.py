@@ -90,7 +90,7 @@ MUTANTS = (
         "recipients[-1] = replace(ahead.recipients[-1], token=page.next)",
         "recipients[0] = replace(ahead.recipients[0], token=page.next)",
         "the place written is what was read, not what was served: recipients are left out",
-        test="tests/simulation/test_fan_out_adversary.py::test_of_two_who_serve_one_audience_each_page_is_served_by_one",
+        test="tests/simulation/test_fan_out.py::test_an_audience_that_is_served_one_by_one_is_served_whole",
     ),
     Mutant(
         "recipients-lanes-unknown",

@@ -80,6 +80,14 @@ def test_recipients_that_read_and_write_one_item_see_what_the_ones_before_them_d
     assert harness.get(Hall.key()).guests == 20
 
 
+def test_an_audience_that_is_served_one_by_one_is_served_whole(harness_of):
+    harness = harness_of(make_app(rate=1, inline=0))
+    watch(harness, 6)
+    harness.put(Deal(deal="1", brand="acme"))
+    harness.settle()
+    assert notes(harness) == users(6)
+
+
 @pytest.mark.parametrize("inline", [0, 50])
 def test_a_poison_recipient_holds_up_only_itself(harness_of, inline):
     harness = harness_of(make_app(poison={"u0003"}, inline=inline))
