@@ -80,7 +80,7 @@ class Show:
 
     async def kill_after(self) -> None:
         """Kill the worker when its commit is in the table and it does not know."""
-        await self._kill("after", "its last commit is in the table, but nobody has heard")
+        await self._kill("after", "its last commit is in the table, but the worker never learned so")
 
     async def kill_before(self) -> None:
         """Kill the worker when its commit is on the way, and let that be lost."""

@@ -239,12 +239,12 @@ def test_own_records_keep_no_shard_awake():
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_readme_says_what_each_preset_costs(preset):
+def test_the_page_says_what_each_preset_costs(preset):
     settings, row = Settings(preset=preset), page_row(preset, "preset")
     quiet = estimate(settings, shards=4, workers=2)
     busy = estimate(settings, shards=4, workers=2, changes=4.0)
-    assert row["quiet shard polled"] == f"every {settings.poll_ceiling:g} s"
-    assert row["workers looked at"] == f"every {settings.look_interval:g} s"
+    assert row["a quiet shard is polled"] == f"every {settings.poll_ceiling:g} s"
+    assert row["a worker looks at the others"] == f"every {settings.look_interval:g} s"
     for column, dollars in (
         ("quiet shard", quiet.each("shard")),
         ("shard with a change a second", busy.each("shard")),
