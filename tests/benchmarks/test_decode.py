@@ -5,13 +5,9 @@ the medians of several rounds are compared. Speeds are records per second.
 """
 
 import gc
-import json
 import statistics
 import time
 from collections.abc import Callable
-from datetime import datetime
-from decimal import Decimal
-from typing import Any
 
 import boto3.session
 import pytest
@@ -19,76 +15,15 @@ from boto3.dynamodb.types import TypeDeserializer
 from botocore.parsers import create_parser
 
 from streamkit.decode import ImageDecoder, Router, parse_page
-from streamkit.entity import Entity
 from streamkit.model.schema import TableSchema
+from tests.benchmarks.deals import Deal, page_body
 
 RECORDS = 700
 PAGES = 3
 ROUNDS = 9
 
 
-class Deal(Entity, pk="DEAL#{deal_id}", sk="DEAL#{deal_id}"):
-    deal_id: str
-    brand: str
-    category: str
-    title: str
-    link: str
-    status: str
-    views: int
-    price: Decimal
-    created_at: datetime
-    tags: list[str]
-    labels: dict[str, str]
-
-
 SCHEMA = TableSchema("deals", "PK", "SK", "S", "S", {})
-
-
-def image(n: int, status: str) -> dict[str, Any]:
-    deal_id = f"2KTvMZGIvZYrTdGMAmWTX{n:06d}"
-    return {
-        "PK": {"S": f"DEAL#{deal_id}"},
-        "SK": {"S": f"DEAL#{deal_id}"},
-        "deal_id": {"S": deal_id},
-        "brand": {"S": f"BRAND-{n % 17}"},
-        "category": {"S": "ELECTRONICS"},
-        "title": {
-            "S": f"Half price on headphones, number {n}, while stocks last, at this shop only"
-        },
-        "link": {"S": f"https://deals.example.com/electronics/headphones/{deal_id}"},
-        "status": {"S": status},
-        "views": {"N": str(n * 7919 % 100_000)},
-        "price": {"N": f"{n % 900}.95"},
-        "created_at": {"S": f"2024-05-01T10:{n % 60:02d}:12.123456Z"},
-        "tags": {"L": [{"S": "headphones"}, {"S": "half-price"}]},
-        "labels": {"M": {"shop": {"S": "example"}, "country": {"S": "Slovenia"}}},
-    }
-
-
-def page_body(seed: int) -> bytes:
-    records = []
-    for n in range(seed * RECORDS, (seed + 1) * RECORDS):
-        new = image(n, "SHIPPED")
-        records.append(
-            {
-                "awsRegion": "us-east-1",
-                "dynamodb": {
-                    "ApproximateCreationDateTime": 1_714_557_600.0,
-                    "Keys": {"PK": new["PK"], "SK": new["SK"]},
-                    "NewImage": new,
-                    "OldImage": image(n, "PLACED"),
-                    "SequenceNumber": f"{n + 1938250000:026d}",
-                    "SizeBytes": 1100,
-                    "StreamViewType": "NEW_AND_OLD_IMAGES",
-                },
-                "eventID": f"{n:032x}",
-                "eventName": "MODIFY",
-                "eventSource": "aws:dynamodb",
-                "eventVersion": "1.1",
-            }
-        )
-    page = {"Records": records, "NextShardIterator": "AAAAAAAAAAF" * 20}
-    return json.dumps(page, separators=(",", ":")).encode()
 
 
 def usual_way() -> Callable[[bytes], None]:
@@ -142,7 +77,7 @@ def only_routed() -> Callable[[bytes], None]:
 
 @pytest.mark.benchmark
 def test_decoding_is_many_times_faster_than_the_usual_way() -> None:
-    bodies = [page_body(seed) for seed in range(PAGES)]
+    bodies = [page_body(seed, RECORDS) for seed in range(PAGES)]
     contestants = {
         "usual": usual_way(),
         "both images": both_images(),

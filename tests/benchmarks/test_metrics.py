@@ -24,7 +24,8 @@ from streamkit.processing.routes import Channels
 from streamkit.processing.tracing import UNTRACED
 from streamkit.relations.tables import Tables
 from streamkit.testing.harness import table_of
-from tests.benchmarks.test_decode import SCHEMA, Deal, page_body
+from tests.benchmarks.deals import Deal, page_body
+from tests.benchmarks.test_decode import SCHEMA
 
 ROUNDS = 15
 PART_MAX = 0.02

@@ -1,0 +1,177 @@
+"""The consumer of a benchmark: the real worker in a process of its own, as `streamkit worker` runs it.
+
+`finish` waits until the worker has committed everything that the server gives, and returns the CPU
+time of the whole process since `mark`: reading, handling and committing, and all that a worker does
+beside.
+"""
+
+import asyncio
+import gc
+import os
+import resource
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+from unittest import mock
+
+from streamkit import Aggregate, App, Count, Entity, Key, Modified, Put, Sum
+from streamkit.cli import workers as cli
+from streamkit.observe.logs import configure
+from streamkit.settings import Settings
+from streamkit.workers import Workers
+from tests.benchmarks.deals import Deal
+from tests.benchmarks.sampling import Sampler
+from tests.benchmarks.serving import TABLE
+
+LOOK_SECONDS = 0.02
+
+
+class Brand(Aggregate[Deal], pk="BRAND#{brand}", sk="BRAND#{brand}"):
+    brand: str
+    deals: Annotated[int, Count()] = 0
+    views: Annotated[int, Sum("views")] = 0
+
+
+class Shelf(Aggregate[Deal], pk="SHELF#{name}", sk="SHELF#{name}"):
+    name: str
+    deals: Annotated[int, Count()] = 0
+    views: Annotated[int, Sum("views")] = 0
+
+    @classmethod
+    def group(cls, deal: Deal) -> Key["Shelf"] | None:
+        return cls.key(name=deal.brand) if deal.status != "DRAFT" else None
+
+
+class Notice(Entity, pk="NOTICE#{deal_id}", sk="NOTICE#{deal_id}"):
+    deal_id: str
+    views: int
+
+
+class Seen:
+    """How many changes the handler `count` was given."""
+
+    changes = 0
+
+
+def _count(app: App) -> None:
+    @app.on
+    def count(change: Modified[Deal]) -> None:
+        Seen.changes += 1
+
+
+def _read(app: App) -> None:
+    @app.on
+    def read(change: Modified[Deal]) -> None:
+        if change.new.views < change.old.views:
+            raise AssertionError(change.new.deal_id)
+
+
+def _put(app: App) -> None:
+    @app.on
+    def notice(change: Modified[Deal]) -> Put[Notice]:
+        return Put(Notice(deal_id=change.new.deal_id, views=change.new.views))
+
+
+def _put_async(app: App) -> None:
+    @app.on
+    async def notice(change: Modified[Deal]) -> Put[Notice]:
+        return Put(Notice(deal_id=change.new.deal_id, views=change.new.views))
+
+
+HANDLERS: dict[str, Callable[[App], object]] = {
+    "count": _count,
+    "read": _read,
+    "aggregate": lambda app: app.aggregate(Brand),
+    "grouped": lambda app: app.aggregate(Shelf),
+    "on": _put,
+    "async": _put_async,
+}
+"""Kinds of handlers: those that write nothing first."""
+
+
+def app_of(kind: str, times: int = 1) -> App:
+    """Return an app with a handler of this kind, and as many like it as make `times` in all."""
+    app = App("deals", table=TABLE, entities=[Deal, Notice])
+    HANDLERS[kind](app)
+    for number in range(1, times):
+
+        @app.on(name=f"also_{number}")
+        def also(change: Modified[Deal]) -> None:
+            pass
+
+    return app
+
+
+@dataclass
+class Consumer:
+    """What another process may ask of the consumer; see `processes`."""
+
+    running: "asyncio.Task[object]"
+    made: list[Workers]
+    sampler: Sampler = field(default_factory=Sampler)
+    _began: float = 0.0
+
+    async def mark(self, profile: bool = False) -> None:
+        """Begin to count CPU time, and to take samples of where it goes."""
+        if profile:
+            self.sampler.start()
+        self._began = time.process_time()
+
+    async def finish(self, quiet: int = 1) -> float:
+        """Wait until every shard had so many quiet pages; return the CPU seconds since `mark`."""
+        if self.made:
+            self.made[0].count_anew()
+        while not (self.made and self.made[0].is_idle(quiet)):
+            if self.running.done():
+                self.running.result()
+                raise RuntimeError("the worker has ended")
+            await asyncio.sleep(LOOK_SECONDS)
+        seconds = time.process_time() - self._began
+        self.sampler.stop()
+        return seconds
+
+    async def idle(self, seconds: float) -> float:
+        """Let the worker be for so long; return the CPU seconds that it used."""
+        began = time.process_time()
+        await asyncio.sleep(seconds)
+        return time.process_time() - began
+
+    async def seen(self) -> int:
+        """Return how many changes the handler `count` was given."""
+        return Seen.changes
+
+    async def memory(self) -> int:
+        """Return the bytes of memory that the process has at the moment."""
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    async def profile(self, lines: int) -> str:
+        """Return where the time of samples went."""
+        return self.sampler.report(lines)
+
+
+@asynccontextmanager
+async def consuming(
+    url: str, kind: str, times: int = 1, **settings: float
+) -> AsyncIterator[Consumer]:
+    """Run a worker for an app with a kind of handler, against the server at `url`."""
+    configure("json", "error")
+    keys = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+    urls = {f"AWS_ENDPOINT_URL_DYNAMODB{ending}": url for ending in ("", "_STREAMS")}
+    os.environ |= {**keys, **urls, "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
+    made: list[Workers] = []
+
+    def make(*arguments: object, **named: object) -> Workers:
+        made.append(Workers(*arguments, **named))
+        return made[0]
+
+    with mock.patch.object(cli, "Workers", make):
+        work = cli.run_workers([app_of(kind, times)], Settings(**settings), until_idle=False)
+        task = asyncio.create_task(work)
+        yield Consumer(task, made)
+        for workers in made:
+            workers.stop()
+        await task
