@@ -73,17 +73,17 @@ class Show:
         self.told.say(f"a shard splits in {len(children)}: {len(self._open_shards())} open shards")
 
     async def roll(self) -> None:
-        """Let every shard be followed by another, as happens after about four hours."""
+        """End every shard and open a child for each, as AWS does about every four hours."""
         children = self.stage.control.roll(self.system.app.table)
         self.rolls += len(children)
         self.told.say(f"{len(children)} shards end, and each goes on in another")
 
     async def kill_after(self) -> None:
-        """Kill the worker when its commit is in the table and it does not know."""
-        await self._kill("after", "its last commit is in the table, but the worker never learned so")
+        """Kill the worker after its commit is applied, before it reads the answer."""
+        await self._kill("after", "its last commit is in the table, but it never learned so")
 
     async def kill_before(self) -> None:
-        """Kill the worker when its commit is on the way, and let that be lost."""
+        """Kill the worker while it sends a commit; the commit is lost."""
         await self._kill("before", "its last commit never arrives")
 
     def tick(self) -> None:

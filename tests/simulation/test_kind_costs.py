@@ -153,7 +153,7 @@ def send(harness_of):
 
 KINDS = {
     "fan-out, inline (10 each)": fan_out_inline,
-    "fan-out, in its lane": fan_out,
+    "fan-out, beside the shard": fan_out,
     "mirror, source changed": mirror_of_a_rename,
     "mirror, copies made": mirror_of_new_copies,
     "derive": derive,
