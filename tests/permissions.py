@@ -14,7 +14,7 @@ from unittest import mock
 from aiobotocore.client import AioBaseClient
 
 from streamkit.app import App
-from streamkit.cli import running
+from streamkit.cli import loading
 from streamkit.iam.hosts import policy_for
 from streamkit.iam.place import Place
 from streamkit.migrate.running import Runner
@@ -235,7 +235,7 @@ def commanded(arguments, table, partition_key):
 
     `table` is that of commands that name no app; `partition_key` tells that of a table by its name.
     """
-    requests, apps, load, call = Requests(), [], running.load_app, AioBaseClient._make_api_call
+    requests, apps, load, call = Requests(), [], loading.load_app, AioBaseClient._make_api_call
     asked, engine = set(), SimpleNamespace(tables=_Keys(partition_key))
 
     def loaded(name):
@@ -255,7 +255,7 @@ def commanded(arguments, table, partition_key):
         return await call(client, operation, parameters)
 
     with (
-        mock.patch.object(running, "load_app", loaded),
+        mock.patch.object(loading, "load_app", loaded),
         mock.patch.object(AioBaseClient, "_make_api_call", noting),
     ):
         yield

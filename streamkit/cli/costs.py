@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamkit.cli.options import AppArgument, JsonOption, with_settings
-from streamkit.cost.pricing import PRICED, Cost, Estimate
+from streamkit.cli.printing import print_json, say, seconds, table
+from streamkit.cost.pricing import PRICED, Cost, Estimate, estimate
 
 if TYPE_CHECKING:
+    from streamkit.aws import Aws
     from streamkit.cost.spending import Spending
 
 
@@ -39,21 +41,19 @@ def cost(
     a worker count. The workers that run now tell in their heartbeats what all their calls have used
     since they began; what handlers write and read is in that, and so are listeners, each by itself.
     """
-    from streamkit.aws import Aws
-    from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, settings, with_aws
-    from streamkit.cost.budget import read_estimate
-    from streamkit.cost.pricing import estimate
-    from streamkit.cost.spending import Spending, read_spending
 
     chosen = settings(**given)
-    counted: tuple[Spending, ...] = ()
+    counted: Sequence[Spending] = ()
     if shards is not None:
         found = estimate(chosen, shards=shards, workers=workers or 1, changes=changes)
     else:
+        from streamkit.cost.budget import read_estimate
+        from streamkit.cost.spending import read_spending
+
         loaded = app_named(app)
 
-        async def read(aws: Aws) -> tuple[Estimate, tuple[Spending, ...]]:
+        async def read(aws: "Aws") -> "tuple[Estimate, tuple[Spending, ...]]":
             expected = await read_estimate(loaded, aws, chosen, workers=workers, changes=changes)
             return expected, await read_spending(loaded, aws)
 
@@ -66,8 +66,6 @@ def cost(
 
 
 def _describe(found: Estimate, preset: str) -> None:
-    from streamkit.cli.printing import say, table
-
     say(f"{found.workers} workers, {found.shards} open shards, preset {preset}; $ a month")
     say()
     rows = [_row(one) for one in found.costs]
@@ -81,8 +79,6 @@ def _describe(found: Estimate, preset: str) -> None:
 
 
 def _describe_counted(counted: "Sequence[Spending]", found: Estimate) -> None:
-    from streamkit.cli.printing import say, seconds, table
-
     if not any(one.workers for one in counted):
         return
     say()

@@ -1,32 +1,6 @@
-"""Exit codes, and the exit code of each error. They are part of the interface: scripts rely on it.
+"""Exit codes. They are part of the interface: scripts rely on them."""
 
-In: an error that a command raised. Out: a message on stderr and an exit code. A traceback is shown
-only if code, the user's or streamkit's, is wrong.
-"""
-
-import sys
-import traceback
 from enum import IntEnum
-from pathlib import Path
-from types import TracebackType
-
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
-from streamkit.cli.loading import AppNotLoaded
-from streamkit.errors import ConfigurationError, NotBegun, RetentionLost
-
-_OURS = str(Path(__file__).parents[1])
-_WRAPPING = frozenset({"typer", "click", "anyio", "asyncio", "contextlib.py"})
-"""Libraries whose frames stand between the command line and the work."""
-
-_ADVICE = {
-    "NoRegionError": ": export AWS_REGION, or name a profile that has one in AWS_PROFILE",
-    "NoCredentialsError": ": export AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY;"
-    " `streamkit local` prints what it takes",
-    "ProfileNotFound": ": check AWS_PROFILE",
-    "EndpointConnectionError": ": check the network, AWS_REGION and the AWS_ENDPOINT_URL_*"
-    " variables; is `streamkit local` running?",
-}
-"""Advice by the SDK's names of errors that happen before any answer of AWS."""
 
 
 class ExitCode(IntEnum):
@@ -44,63 +18,3 @@ class ExitCode(IntEnum):
     NOT_BEGUN = 9
     BLOCKED = 70
     INTERRUPTED = 130
-
-
-def report(error: Exception) -> ExitCode:
-    """Print the error on stderr, and return the exit code for it."""
-    inner = _innermost(error)
-    if isinstance(inner, AppNotLoaded):
-        _say(str(inner))
-        return ExitCode.IMPORT
-    if isinstance(inner, RetentionLost):
-        _say(f"error: records may be lost: {inner}")
-        return ExitCode.RETENTION_LOST
-    if isinstance(inner, NotBegun):
-        _say(f"error: {inner}")
-        return ExitCode.NOT_BEGUN
-    if isinstance(inner, ConfigurationError):
-        _say(f"error: {inner}")
-        return ExitCode.AWS
-    if isinstance(inner, AwsError):
-        _say(f"error: {_aws_text(inner)}")
-        return ExitCode.AWS
-    _say(_unexpected(error))
-    return ExitCode.UNEXPECTED
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """Return the error inside exception groups that hold only one."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
-
-
-def _aws_text(error: Exception) -> str:
-    """Describe an SDK error; replies other than refusals may quote items, so they are not shown."""
-    operation = getattr(error, "operation_name", None)
-    if operation is None:
-        name = type(error).__name__
-        return f"{str(error).rstrip('.')} ({name}){_ADVICE.get(name, '')}"
-    if trouble_of(error) is Trouble.REFUSED:
-        return str(error)
-    return f"AWS answers {operation} with {code_of(error)}"
-
-
-def _unexpected(error: Exception) -> str:
-    """Return a traceback, without the frames between the command line and the work."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_next is not None and _is_wrapping(frames):
-        frames = frames.tb_next
-    shown = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
-    last = [frame for frame, _ in traceback.walk_tb(_innermost(error).__traceback__)][-1:]
-    ours = any(frame.f_code.co_filename.startswith(_OURS) for frame in last)
-    return f"error: {'unexpected' if ours else 'what the app calls has raised'}\n{shown}"
-
-
-def _is_wrapping(frames: TracebackType) -> bool:
-    file = frames.tb_frame.f_code.co_filename
-    return file.startswith(f"{_OURS}/cli/") or not _WRAPPING.isdisjoint(Path(file).parts)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")

@@ -73,11 +73,11 @@ program.command()(iam)
 
 def run() -> None:
     """Run the command line and exit."""
-    from streamkit.cli.exits import report
-
     try:
         program()
     except Exception as error:  # noqa: BLE001 - the last place to report an error
+        from streamkit.cli.failures import report
+
         sys.exit(int(report(error)))
 
 

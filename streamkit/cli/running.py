@@ -2,18 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 from tomllib import TOMLDecodeError
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import anyio
 import typer
 from pydantic import ValidationError
 
-from streamkit.app import App
-from streamkit.aws import Aws, AwsError, connect
 from streamkit.cli.exits import ExitCode
-from streamkit.cli.loading import load_app
-from streamkit.observe.logs import configure
 from streamkit.settings import Settings
+
+if TYPE_CHECKING:
+    from streamkit.app import App
+    from streamkit.aws import Aws
 
 T = TypeVar("T")
 
@@ -26,11 +26,13 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
         raise SystemExit(ExitCode.INTERRUPTED) from None
 
 
-def with_aws(work: Callable[[Aws], Awaitable[T]]) -> T:
+def with_aws(work: "Callable[[Aws], Awaitable[T]]") -> T:
     """Run async work with open clients, configured by the usual means of the AWS SDK.
 
     Results go to stdout. Only errors are logged, unless the settings ask for more.
     """
+    from streamkit.aws import connect
+
     chosen = settings()
     asked = "log_level" in chosen.model_fields_set
     set_up_logs(chosen, chosen.log_level if asked else "error")
@@ -43,7 +45,7 @@ def with_aws(work: Callable[[Aws], Awaitable[T]]) -> T:
     return run(connected)
 
 
-async def reach(aws: Aws) -> None:
+async def reach(aws: "Aws") -> None:
     """Check that DynamoDB answers, because a worker would wait for ever for a missing service.
 
     Any answer is enough, a refusal too; permissions are checked later.
@@ -51,6 +53,8 @@ async def reach(aws: Aws) -> None:
     Raises:
         BotoCoreError: an endpoint cannot be reached, or there is no region or no credentials.
     """
+    from streamkit.aws import AwsError
+
     for call in (aws.dynamodb.describe_endpoints, aws.streams.list_streams):
         try:
             await call()
@@ -59,12 +63,14 @@ async def reach(aws: Aws) -> None:
                 raise
 
 
-def apps_named(names: list[str] | None) -> list[App]:
+def apps_named(names: list[str] | None) -> "list[App]":
     """Load apps by name; without names, load the app that the settings name.
 
     Raises:
         AppNotLoaded: one of them cannot be imported.
     """
+    from streamkit.cli.loading import load_app
+
     if not names:
         names = (settings().app or "").split()
     if not names:
@@ -74,7 +80,7 @@ def apps_named(names: list[str] | None) -> list[App]:
     return [load_app(name) for name in names]
 
 
-def app_named(name: str | None, listener: str | None = None) -> App:
+def app_named(name: str | None, listener: str | None = None) -> "App":
     """Load one app by name, or the app that the settings name; or return a listener of it.
 
     Raises:
@@ -117,6 +123,8 @@ def settings(**given: Any) -> Settings:
 
 def set_up_logs(chosen: Settings, level: str) -> None:
     """Configure logging for this process."""
+    from streamkit.observe.logs import configure
+
     try:
         configure(chosen.log_format, level)
     except ValueError as error:

@@ -158,3 +158,9 @@ async def mailed(
     found = await table.of("Archive").get(Archived.key(order_id=change.new.order_id))
     assert_type(found, Archived | None)
     return Completed(change)
+
+
+def a_name_that_does_not_exist_is_an_error() -> None:
+    import streamkit
+
+    print(streamkit.Tabel)  # type: ignore[attr-defined]  # pyright: ignore

@@ -3,6 +3,7 @@
 import ast
 import functools
 import graphlib
+import importlib
 import inspect
 import json
 import subprocess
@@ -421,7 +422,8 @@ def loaded_by_us_after(statement):
     return loaded_after(statement) - loaded_after("import aioboto3")
 
 
-IMPORTS = ("import streamkit", "import streamkit.worker")
+IMPORTS = ("from streamkit import *", "import streamkit.worker")
+"""All public names, and a worker."""
 
 
 @pytest.mark.parametrize("statement", IMPORTS)
@@ -445,17 +447,27 @@ def test_an_import_loads_no_library_of_an_extra(statement):
 
 
 def test_importing_the_public_names_starts_no_worker_code():
-    assert "streamkit.worker" not in loaded_after("import streamkit")
+    assert "streamkit.worker" not in loaded_after("from streamkit import *")
+
+
+@functools.cache
+def typed_homes():
+    """The public names with the modules from which type checkers see them imported."""
+    (root,) = [module for module in modules() if module.name == "streamkit"]
+    guards = [node for node in root.tree.body if isinstance(node, ast.If)]
+    typed = [*root.tree.body, *(s for guard in guards for s in guard.body)]
+    return {
+        alias.name: node.module
+        for node in typed
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("streamkit.")
+        for alias in node.names
+    }
 
 
 def defining_module(name):
     """Find where a public name comes from."""
-    (root,) = [module for module in modules() if module.name == "streamkit"]
-    for node in root.tree.body:
-        if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
-            wanted = node.module.removeprefix("streamkit.")
-            return next(module for module in modules() if module.name == wanted)
-    raise AssertionError(f"{name} is not imported in streamkit/__init__.py")
+    wanted = typed_homes()[name].removeprefix("streamkit.")
+    return next(module for module in modules() if module.name == wanted)
 
 
 def documented_below(module, name):
@@ -482,11 +494,34 @@ def test_every_public_name_can_be_imported_and_is_described(name):
 
 def test_the_public_names_are_sorted_and_complete():
     assert streamkit.__all__ == sorted(streamkit.__all__)
-    (root,) = [module for module in modules() if module.name == "streamkit"]
-    imported = {
-        alias.asname or alias.name
-        for node in root.tree.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert set(streamkit.__all__) == imported
+    assert set(streamkit.__all__) == set(typed_homes())
+
+
+@pytest.mark.parametrize("name", streamkit.__all__)
+def test_a_public_name_is_what_type_checkers_take_it_for(name):
+    home = importlib.import_module(typed_homes()[name])
+    assert getattr(streamkit, name) is getattr(home, name)
+
+
+def test_a_name_that_is_not_public_is_no_attribute():
+    with pytest.raises(AttributeError, match="has no attribute 'Tabel'"):
+        streamkit.Tabel  # noqa: B018
+
+
+def test_importing_the_package_loads_neither_the_sdk_nor_pydantic():
+    assert loaded_after("import streamkit").isdisjoint(SDK | {"pydantic", "streamkit.app"})
+
+
+COMMANDS = (["--help"], ["--version"], ["status", "--help"], ["migrate", "run", "--help"])
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_loads_neither_the_sdk_nor_an_app(command):
+    run = f"""
+import contextlib, io
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    sys.argv = ["streamkit", *{command}]
+    from streamkit.cli import main
+    main()
+"""
+    assert loaded_after(run).isdisjoint(SDK | {"structlog", "streamkit.app", "streamkit.entity"})
