@@ -34,23 +34,23 @@ _ALL = (
         "gauge",
         "seconds",
         ("consumer",),
-        "age of the oldest change that this worker has read and not committed, or is yet to read;"
-        " the leader counts shards that nobody reads",
+        "age of the oldest change that this worker has not committed yet; the leader also counts"
+        " shards that no worker reads",
     ),
     Metric(
         "streamkit_time_to_loss_seconds",
         "gauge",
         "seconds",
         ("consumer",),
-        "what is left until the oldest unread change of this worker's shards is trimmed; the leader"
-        " counts shards that nobody reads",
+        "time until the stream trims the oldest unread change of this worker's shards; the leader"
+        " also counts shards that no worker reads",
     ),
     Metric(
         "streamkit_changes_total",
         "counter",
         "changes",
         ("consumer", "handler"),
-        "changes committed for a handler, parked ones included",
+        "changes committed for a handler, including parked ones",
     ),
     Metric(
         "streamkit_commits_total", "counter", "commits", ("consumer",), "commits that were applied"
@@ -60,7 +60,7 @@ _ALL = (
         "counter",
         "commits",
         ("consumer",),
-        "commits cancelled because another transaction was at an item; they are sent again",
+        "commits cancelled because another transaction wrote the same item; they are sent again",
     ),
     Metric(
         "streamkit_fenced_total",
@@ -74,21 +74,21 @@ _ALL = (
         "counter",
         "calls",
         ("consumer", "operation"),
-        "calls that AWS throttled, each try of the SDK by itself",
+        "calls that AWS throttled; each try of the SDK counts",
     ),
     Metric(
         "streamkit_parked",
         "gauge",
         "items",
         ("consumer",),
-        "items with parked changes that this worker's shards hold",
+        "items with parked changes on this worker's shards",
     ),
     Metric(
         "streamkit_stuck",
         "gauge",
         "items",
         ("consumer",),
-        "those of them that wait for a person",
+        "items whose parked changes wait for a person",
     ),
     Metric(
         "streamkit_shards", "gauge", "shards", ("consumer",), "shards that this worker reads now"
@@ -98,35 +98,35 @@ _ALL = (
         "gauge",
         "shards",
         ("consumer",),
-        "open shards that nobody reads, as the leader last saw; 0 on all others",
+        "open shards that no worker reads, as the leader last saw; 0 on other workers",
     ),
     Metric(
         "streamkit_lost_total",
         "counter",
         "losses",
         ("consumer",),
-        "times that records were lost to the retention, or may have been",
+        "times that records were trimmed unread, or may have been",
     ),
     Metric(
         "streamkit_unreadable_total",
         "counter",
         "records",
         ("consumer",),
-        "records that cannot be read, and were set aside",
+        "records that cannot be read, and were parked",
     ),
     Metric(
         "streamkit_handler_seconds",
         "histogram",
         "seconds",
         ("consumer", "handler"),
-        "how long one run of a handler took",
+        "duration of one run of a handler",
     ),
     Metric(
         "streamkit_units_total",
         "counter",
         "units",
         ("consumer", "operation"),
-        "capacity units that AWS says were used; calls, for `GetRecords`",
+        "capacity units that AWS reported; for `GetRecords`, calls",
     ),
 )
 
