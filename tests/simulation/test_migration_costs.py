@@ -240,7 +240,7 @@ def test_a_plan_says_what_is_taken(way):
     ],
 )
 def test_the_documentation_says_what_is_taken(name, way):
-    table = DOCS.partition("For an item of a kilobyte")[2]
+    table = DOCS.partition("For an item of one kilobyte")[2]
     row = next(line for line in table.splitlines() if line.startswith(f"| {name} |"))
     reads, writes = (cell.split(", ") for cell in row.strip("| ").split(" | ")[-2:])
     for kind, said, taking in (
