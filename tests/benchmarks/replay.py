@@ -86,15 +86,15 @@ class Replay:
     def rounds(self, number: int) -> Iterator[Round]:
         """Warm up, measure so many rounds, and compare the table with what it must be."""
         case = self.case
-        self._drain(case.warm_pages)
+        self.drain(case.warm_pages)
         pages = max(1, USUAL_RECORDS // case.records)
         for _ in range(number):
             usual = pages * case.records / self._usual.read(pages)
-            seconds = self._drain(case.pages, profile=self.profile)
+            seconds = self.drain(case.pages, profile=self.profile)
             yield Round(case.pages * case.records * case.shards / seconds, usual)
         self.compare()
 
-    def _drain(self, pages: int, *, profile: bool = False) -> float:
+    def drain(self, pages: int, *, profile: bool = False) -> float:
         """Give each shard so many pages; return the CPU seconds until they are committed."""
         self.consumer.call("mark", profile)
         self._given = self.server.call("release", pages)
