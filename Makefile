@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+LOCK := requirements-dev.txt
 
-.PHONY: conformance demo test check lint types bench mutants simulate fleet migrate models stops clean help
+.PHONY: conformance demo test check lint types bench mutants simulate fleet migrate models stops lock hooks clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -51,16 +52,23 @@ stops: $(STAMP) ## every process killed and frozen at every one of its calls, an
 models: $(STAMP) ## the models of the protocols, explored to larger bounds, and more of their traces replayed (minutes)
 	EVERY_WORLD=1 PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal tests/models
 
+lock: $(STAMP) ## write the versions for development anew, as far as pyproject.toml asks for it; UPGRADE=1: all of them
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --extra rich --group test --group lint $(if $(UPGRADE),--upgrade) pyproject.toml -o $(LOCK)
+
+hooks: $(STAMP) ## let git run before each commit what CI runs
+	$(BIN)/pre-commit install
+
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "streamkit needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "This Python lacks venv. On Debian or Ubuntu: sudo apt-get install python3-venv"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[rich]" --group test --group lint
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)

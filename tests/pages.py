@@ -1,4 +1,4 @@
-"""The pages for people: README.md, CONTRIBUTING.md and `docs/`; what tests read in them."""
+"""The pages for people: those at the top and `docs/`; what tests read in them."""
 
 import re
 import sys
@@ -6,7 +6,8 @@ import types
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PATHS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+AT_THE_TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PATHS = [*map(ROOT.joinpath, AT_THE_TOP), *sorted(ROOT.glob("docs/*.md"))]
 PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in PATHS}
 
 

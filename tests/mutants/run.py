@@ -44,7 +44,9 @@ COPIED = (
     "Makefile",
     "pyproject.toml",
     "README.md",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
 )
 LIMIT_SECONDS = 240
 KEPT = ROOT / ".mutants.json"
