@@ -1,6 +1,6 @@
 """Work grows linearly with what is pending, whatever handlers stand side by side.
 
-`tests/benchmarks/test_backlogs.py` does the same with longer backlogs.
+`tests/benchmarks/rows/g_backlogs.py` does the same with longer backlogs.
 """
 
 from itertools import combinations
