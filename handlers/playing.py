@@ -24,9 +24,9 @@ from handlers.system import System
 from streamkit.aws import Aws
 from streamkit.local.engine import Engine
 from streamkit.local.stream_settings import StreamSettings
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.settings import Settings
 from streamkit.shape import entities_of
-from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 from streamkit.testing.final import Comparison, Final
 from streamkit.testing.recording import Recorder, recording

@@ -24,7 +24,7 @@ from streamkit.errors import (
 from streamkit.version import __version__
 
 if TYPE_CHECKING:
-    from streamkit.app import App
+    from streamkit.app import App, open_table
     from streamkit.changes import Change, Expired, Inserted, ItemKey, Modified, Removed
     from streamkit.effects import (
         Add,
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from streamkit.sinks.sqs import Sqs
     from streamkit.sinks.webhook import Webhook
     from streamkit.source.loss import Loss
-    from streamkit.surroundings import open_table
     from streamkit.table import Table
 
 __all__ = [
@@ -146,7 +145,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "streamkit.app": "App",
+    "streamkit.app": "App open_table",
     "streamkit.changes": "Change Expired Inserted ItemKey Modified Removed",
     "streamkit.effects": "Add AddToSet Check Completed Delete Effect Put"
     " Remove RemoveFromSet Send Set",
@@ -175,7 +174,6 @@ _MODULES = {
     "streamkit.sinks.sqs": "Sqs",
     "streamkit.sinks.webhook": "Webhook",
     "streamkit.source.loss": "Loss",
-    "streamkit.surroundings": "open_table",
     "streamkit.table": "Table",
 }
 """Where the public names come from; type checkers read the imports above instead."""

@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 from streamkit.actions import CONTROL_PREFIX
+from streamkit.aws import connect
 from streamkit.decode import Router
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DeclarationError
@@ -29,9 +30,10 @@ from streamkit.observe.traces import Telemetry
 from streamkit.processing.routes import Routes
 from streamkit.registration import Registration
 from streamkit.relations.cascades import Cascades, same_items
-from streamkit.relations.tables import Tables
+from streamkit.relations.tables import Tables, survey
 from streamkit.source.loss import OnLoss, check_on_loss
 from streamkit.start import Start, check_start
+from streamkit.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])
 Lifespan = Callable[[], AsyncIterator[Any]]
@@ -263,3 +265,17 @@ def consumers_of(apps: Sequence[App]) -> list[App]:
         names = ", ".join(sorted(app.name for app in found))
         raise ConfigurationError(f"two apps of one table have the same name: {names}")
     return found
+
+
+@asynccontextmanager
+async def open_table(app: App) -> AsyncIterator[Table]:
+    """Open an app's table for typed reads outside of handlers: a web server, a script, a test.
+
+    Region, credentials and endpoint are the SDK's own. Pending changes are not seen.
+
+    Raises:
+        ConfigurationError: the table is missing, or may not be described.
+    """
+    async with connect() as aws:
+        around = await survey(app, aws)
+        yield Table(aws.dynamodb, around.table, tables=around.schemas)

@@ -25,7 +25,6 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 from botocore.loaders import create_loader
 
-from streamkit.decode import Page, parse_page
 from streamkit.observe.logger import get_logger
 from streamkit.version import __version__
 
@@ -169,19 +168,19 @@ async def fetch_all(
     return found
 
 
-class _PageParser(AioJSONParser):  # type: ignore[misc]
-    """Decode a successful `GetRecords` reply into a `Page`; every other reply as botocore does."""
+class _RawPageParser(AioJSONParser):  # type: ignore[misc]
+    """Leave a successful `GetRecords` reply as bytes; parse every other reply as botocore does."""
 
     async def parse(self, response: dict[str, Any], shape: Any) -> Any:
         operation = response.get("context", {}).get("operation_name")
         if operation != "GetRecords" or response["status_code"] >= 300:
             return await super().parse(response, shape)
         metadata = {"HTTPStatusCode": response["status_code"], "HTTPHeaders": {}}
-        return {"Page": parse_page(response["body"]), "ResponseMetadata": metadata}
+        return {"Body": response["body"], "ResponseMetadata": metadata}
 
 
 class _StreamParserFactory(AioResponseParserFactory):  # type: ignore[misc]
-    """Makes parsers that leave images as bytes until a handler wants them.
+    """Makes parsers that leave the pages of a stream as bytes, which `stream` decodes.
 
     botocore's own parser turns each attribute into Python objects that are then thrown away.
     Measured, it costs ten times what the rest of the path does.
@@ -189,7 +188,7 @@ class _StreamParserFactory(AioResponseParserFactory):  # type: ignore[misc]
 
     def create_parser(self, protocol_name: str) -> Any:
         if protocol_name == "json":
-            return _PageParser(**self._defaults)
+            return _RawPageParser(**self._defaults)
         return super().create_parser(protocol_name)
 
 
@@ -225,11 +224,11 @@ class Aws:
         iterator: str = reply["ShardIterator"]
         return iterator
 
-    async def get_records(self, iterator: str, *, limit: int = 1000) -> Page:
-        """Read one page of a shard, with the images left as bytes."""
+    async def get_page(self, iterator: str, *, limit: int = 1000) -> bytes:
+        """Read one page of a shard; return the bytes of the reply to `GetRecords`."""
         reply = await self.streams.get_records(ShardIterator=iterator, Limit=limit)
-        page: Page = reply["Page"]
-        return page
+        body: bytes = reply["Body"]
+        return body
 
 
 def _session(profile: str | None) -> AioSession:

@@ -281,3 +281,11 @@ def child_of(
         since=parent.since,
         seat=parent.seat if heir else name,
     )
+
+
+@dataclass(slots=True)
+class Hold:
+    """A parked queue as its shard's owner knows it; `tail` is None until the lane item was read."""
+
+    chunk: str
+    tail: str | None = None

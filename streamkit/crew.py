@@ -34,6 +34,7 @@ from streamkit.pacing import ByteBudget, Pacing
 from streamkit.polling import PollingPool
 from streamkit.processing.commit import Committer
 from streamkit.processing.dispatch import Dispatcher
+from streamkit.relations.tables import Surroundings
 from streamkit.retries.automatic import LaneRetries
 from streamkit.running.reading import Reading
 from streamkit.running.shardset import ShardSet
@@ -43,7 +44,6 @@ from streamkit.source.asking import AskRate
 from streamkit.source.lister import Lister
 from streamkit.source.loss import Losses
 from streamkit.source.sharing import SharedReads
-from streamkit.surroundings import Surroundings
 from streamkit.table import Table
 
 IDLE_PAGES = 5

@@ -11,8 +11,9 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from streamkit.actions import CONTROL_ATTRIBUTE
-from streamkit.app import App
 from streamkit.changes import Kind
+from streamkit.consumer import Consumer
+from streamkit.decode.keyed import unbuilder
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.injection import OWN
@@ -22,8 +23,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.processing.completion import Completions
 from streamkit.relations.cascades import cycles
 from streamkit.relations.overlaps import undecided
-from streamkit.relations.unbuilding import unbuilder
-from streamkit.surroundings import Surroundings
+from streamkit.relations.tables import Surroundings
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Finding:
     text: str
 
 
-def findings(app: App, around: Surroundings, resources: tuple[Any, ...] = ()) -> list[Finding]:
+def findings(app: Consumer, around: Surroundings, resources: tuple[Any, ...] = ()) -> list[Finding]:
     """Return everything that is wrong with an app on its table, errors first."""
     found = [*_control(app, around), *_entities(app, around.table), *_ttl(app, around.table)]
     found += [*_names(app, around.table), *_spread(app, around.table), *_buckets(app, around.table)]
@@ -55,14 +55,14 @@ def require(found: list[Finding]) -> None:
         raise ConfigurationError("\n".join(errors))
 
 
-def _control(app: App, around: Surroundings) -> Iterator[Finding]:
+def _control(app: Consumer, around: Surroundings) -> Iterator[Finding]:
     try:
         around.space(app)
     except ConfigurationError as error:
         yield Finding("error", str(error))
 
 
-def _entities(app: App, schema: TableSchema) -> Iterator[Finding]:
+def _entities(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     if not app.handlers:
         yield Finding("error", f"{app.declared}: no handler is registered")
     for entity in app.entities:
@@ -82,7 +82,7 @@ def _entities(app: App, schema: TableSchema) -> Iterator[Finding]:
         yield from _overlaps(app, schema)
 
 
-def _overlaps(app: App, schema: TableSchema) -> Iterator[Finding]:
+def _overlaps(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     """Find keys that could belong to two entities: a warning, or an error if only chance decides.
 
     The entity with more literals gets such a key; if both have the same number, chance decides.
@@ -104,7 +104,7 @@ def _literals(entity: type[Entity]) -> int:
     return spec.pk.literal_length + (spec.sk.literal_length if spec.sk else 0)
 
 
-def _names(app: App, schema: TableSchema) -> Iterator[Finding]:
+def _names(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     """Find names that begin like streamkit's own attributes, and fields that cannot be stored."""
     own = {name for name in schema.reserved_attributes if name.startswith(CONTROL_ATTRIBUTE)}
     if own:
@@ -143,7 +143,7 @@ def _names(app: App, schema: TableSchema) -> Iterator[Finding]:
                 )
 
 
-def _spread(app: App, schema: TableSchema) -> Iterator[Finding]:
+def _spread(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     """Find groups whose key cannot have a suffix, and handlers that would see single parts."""
     kind = schema.pk_type if schema.sk is None else schema.sk_type
     for entity in app.entities:
@@ -165,7 +165,7 @@ def _spread(app: App, schema: TableSchema) -> Iterator[Finding]:
 _NEW, _OLD = ["NEW_AND_OLD_IMAGES", "NEW_IMAGE"], ["NEW_AND_OLD_IMAGES", "OLD_IMAGE"]
 
 
-def _handlers(app: App, schema: TableSchema, resources: tuple[Any, ...]) -> Iterator[Finding]:
+def _handlers(app: Consumer, schema: TableSchema, resources: tuple[Any, ...]) -> Iterator[Finding]:
     for handler in app.handlers:
         view = schema.view_type or "NEW_AND_OLD_IMAGES"
         new = bool(handler.kinds & {Kind.INSERTED, Kind.MODIFIED})
@@ -192,7 +192,7 @@ def _handlers(app: App, schema: TableSchema, resources: tuple[Any, ...]) -> Iter
                 )
 
 
-def _mirrors(app: App, schema: TableSchema) -> Iterator[Finding]:
+def _mirrors(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     """Warn of copies whose directory entries share one key, because the table has no sort key."""
     if schema.sk is not None:
         return
@@ -212,13 +212,13 @@ def _mirrors(app: App, schema: TableSchema) -> Iterator[Finding]:
                 )
 
 
-def _loops(app: App) -> Iterator[Finding]:
+def _loops(app: Consumer) -> Iterator[Finding]:
     cascades = app.cascades()
     for cycle in cycles(cascades.handlers, cascades.same):
         yield Finding("error", str(cycle))
 
 
-def _own_io(app: App, control: TableSchema) -> Iterator[Finding]:
+def _own_io(app: Consumer, control: TableSchema) -> Iterator[Finding]:
     for handler in app.handlers:
         own = any(wanted not in OWN for wanted in handler.needs.values())
         if handler.is_async and own and not (handler.effects or handler.delivery):
@@ -236,7 +236,7 @@ def _own_io(app: App, control: TableSchema) -> Iterator[Finding]:
             )
 
 
-def _ttl(app: App, schema: TableSchema) -> Iterator[Finding]:
+def _ttl(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     """Find TTL attributes that are not numbers: such items never expire, without any error."""
     if schema.ttl is None:
         for handler in app.handlers:
@@ -258,7 +258,7 @@ def _ttl(app: App, schema: TableSchema) -> Iterator[Finding]:
             )
 
 
-def _buckets(app: App, schema: TableSchema) -> Iterator[Finding]:
+def _buckets(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
     for entity in app.entities:
         until = entity.__until__ if issubclass(entity, Aggregate) else None
         if until is not None and until[0] != schema.ttl:

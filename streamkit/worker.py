@@ -39,10 +39,10 @@ from streamkit.preflight import findings, require
 from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.routes import Channels
 from streamkit.processing.tracing import Tracing
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.running.standing import Standing, standing_of
 from streamkit.settings import Settings
 from streamkit.sinks.outlets import Outlets, open_outlets
-from streamkit.surroundings import Surroundings, survey
 
 log = get_logger("streamkit.worker")
 

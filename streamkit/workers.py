@@ -31,6 +31,7 @@ from streamkit.fleet.sharing import Anchor
 from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import Metrics
 from streamkit.settings import Settings
+from streamkit.source.reader import StreamPages
 from streamkit.source.sharing import SharedReads
 from streamkit.worker import Worker
 
@@ -58,7 +59,7 @@ class Workers:
         self.stopping = anyio.Event()
         self.workers: list[Worker] = []
         clock, rng = clock or SystemClock(), rng or random.Random()
-        place, reads = Place(metrics=metrics), SharedReads(aws, clock)
+        place, reads = Place(metrics=metrics), SharedReads(StreamPages(aws), clock)
         consumers = consumers_of(apps)
         anchors: dict[str, Worker] = {}
         for app in consumers:

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from streamkit.aggregates.census import left_out
-from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.consumer import Consumer
 from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import newest_generation
 from streamkit.kinds.aggregate import Aggregate, source_of
 from streamkit.kinds.recount import measure_names
-from streamkit.surroundings import survey
+from streamkit.relations.tables import survey
 
 State = Literal["not started", "live", "building", "needs rebuild", "left out some", "approximate"]
 """The state of an aggregate.
@@ -51,7 +51,7 @@ class AggregateFacts:
         return asdict(self)
 
 
-async def list_aggregates(app: App, aws: Aws) -> list[AggregateFacts]:
+async def list_aggregates(app: Consumer, aws: Aws) -> list[AggregateFacts]:
     """Return an app's aggregates, in the order of their declaration.
 
     Raises:
@@ -94,7 +94,7 @@ async def list_aggregates(app: App, aws: Aws) -> list[AggregateFacts]:
     return found
 
 
-def aggregate_named(app: App, name: str) -> type[Aggregate[Any]]:
+def aggregate_named(app: Consumer, name: str) -> type[Aggregate[Any]]:
     """Return an app's aggregate by its class name.
 
     Raises:

@@ -31,9 +31,9 @@ from streamkit.activity import first_error
 from streamkit.aggregates.census import Census, Counts, left_out
 from streamkit.aggregates.clearing import Clearing
 from streamkit.aggregates.facts import aggregate_named
-from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
+from streamkit.consumer import Consumer
 from streamkit.cursor import CursorStore
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.capture import capture
@@ -53,10 +53,10 @@ from streamkit.machine import Machine
 from streamkit.model.builds import Build, BuildState, clearing_name, next_build, pass_name
 from streamkit.observe.logger import get_logger
 from streamkit.operation import Entry, Step, said_of
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.scanning.pages import Pages, Visit
 from streamkit.scanning.scan import LEASE_SECONDS, TableScan
 from streamkit.scanning.segment import LeasedSegment
-from streamkit.surroundings import Surroundings, survey
 
 log = get_logger("streamkit.rebuild")
 
@@ -107,7 +107,7 @@ class Rebuilt:
 
 
 async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebuild
-    app: App,
+    app: Consumer,
     aws: Aws,
     name: str,
     *,
@@ -180,7 +180,7 @@ class Width:
 
 @dataclass
 class _Rebuild:
-    app: App
+    app: Consumer
     machine: Machine
     around: Surroundings
     store: CursorStore

@@ -19,9 +19,9 @@ from typing import Any
 from streamkit.actions import item_ref
 from streamkit.aggregates.facts import aggregate_named
 from streamkit.aggregates.rebuilding import rebuild_aggregate
-from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.clock import Clock, SystemClock
+from streamkit.consumer import Consumer
 from streamkit.cursor import CursorStore
 from streamkit.entity import Entity
 from streamkit.errors import DecodeError
@@ -33,11 +33,11 @@ from streamkit.model.keys import Key
 from streamkit.model.parts import without_suffix
 from streamkit.pacing import Turn
 from streamkit.parked.lanes import held_lanes
+from streamkit.relations.tables import survey
 from streamkit.running.catching_up import CatchUp
 from streamkit.scanning.pages import Pages, Reply, patient
 from streamkit.scanning.places import strided
 from streamkit.scanning.segment import Segment
-from streamkit.surroundings import survey
 from streamkit.table import Table
 
 _EXPIRING_SECONDS = 900.0
@@ -99,7 +99,7 @@ class Verification:
 
 
 async def verify_aggregate(
-    app: App,
+    app: Consumer,
     aws: Aws,
     name: str,
     *,
@@ -146,7 +146,7 @@ def _groups(found: Verification) -> set[Place]:
 
 
 async def _verification(
-    app: App,
+    app: Consumer,
     aws: Aws,
     name: str,
     looks: int,

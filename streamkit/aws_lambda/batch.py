@@ -18,7 +18,7 @@ from itertools import islice
 from streamkit.actions import MARK_GUARD
 from streamkit.aws_lambda.marks import Marks
 from streamkit.changes import ItemKey
-from streamkit.control import Cursor
+from streamkit.control import Cursor, Hold
 from streamkit.decode import Page, Record
 from streamkit.pacing import Pace, Pacing
 from streamkit.processing.commit import Applied, Batch, Verdict
@@ -27,7 +27,7 @@ from streamkit.processing.holds import HeldLanes
 from streamkit.processing.loop import CommitLoop, Overtaken
 from streamkit.processing.mark import Mark
 from streamkit.processing.outcome import Work
-from streamkit.processing.parking import Failure, Hold, lane_name
+from streamkit.processing.parking import Failure, lane_name
 from streamkit.processing.planning import Planner
 from streamkit.processing.transaction import Send, transact
 from streamkit.processing.verdicts import Invalid

@@ -34,10 +34,10 @@ from streamkit.processing.routes import Channels
 from streamkit.processing.tracing import Tracing
 from streamkit.processing.transaction import Send
 from streamkit.processing.unreadable import set_aside
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.retries.redriver import Redriver
 from streamkit.sinks.outlets import open_outlets
 from streamkit.source.loss import Losses
-from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 
 log = get_logger("streamkit.lambda")

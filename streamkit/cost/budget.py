@@ -10,9 +10,9 @@ from streamkit.aws import Aws
 from streamkit.cost.pricing import Estimate, estimate
 from streamkit.cursor import CursorStore
 from streamkit.fleet.members import Roster
+from streamkit.relations.tables import survey
 from streamkit.settings import Settings
 from streamkit.source.listing import list_shards
-from streamkit.surroundings import survey
 
 
 async def read_estimate(

@@ -54,7 +54,7 @@ def _note(parsed_response: Mapping[str, Any] | None, event_name: str, **_: Any) 
     if used is not None:
         parts = (used,) if isinstance(used, Mapping) else used
         meters.use(operation, sum(part.get("CapacityUnits", 0.0) for part in parts))
-    elif operation == STREAM_READ and "Page" in parsed_response:
+    elif operation == STREAM_READ and "Body" in parsed_response:
         meters.use(operation, 1.0)
     elif "Error" in parsed_response and is_throttled(parsed_response):
         meters.throttle(operation)

@@ -16,7 +16,7 @@ from streamkit.cost.pricing import DOLLARS
 from streamkit.cursor import CursorStore
 from streamkit.fleet.members import Member, Roster
 from streamkit.observe.usage import Usage
-from streamkit.surroundings import survey
+from streamkit.relations.tables import survey
 
 _DAY = 86_400.0
 

@@ -9,6 +9,7 @@ In: the plain values of an item, or the texts of its key. Out: `StoredKey`, and 
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from pydantic import AliasChoices, AliasPath
@@ -18,7 +19,7 @@ from streamkit.entity import Entity, attribute_names, built_key, spec_of, stored
 from streamkit.model.keys import StoredKey, wire_key
 from streamkit.model.parts import without_suffix
 from streamkit.model.schema import TableSchema
-from streamkit.relations.unbuilding import unbuilder
+from streamkit.relations.unbuilding import Unbuilder
 
 
 class KeyedFields:
@@ -121,3 +122,13 @@ def _attributes(entity: type[Entity], name: str) -> frozenset[str]:
     choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
     firsts = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
     return frozenset({name, *(first for first in firsts if isinstance(first, str))})
+
+
+@lru_cache(maxsize=1024)
+def unbuilder(entity: type[Entity]) -> Unbuilder:
+    """Return the reader of an entity's keys; it is made once, because tables make many decoders.
+
+    Raises:
+        DeclarationError: the entity is an abstract base, without keys.
+    """
+    return Unbuilder(spec_of(entity), entity.model_fields)

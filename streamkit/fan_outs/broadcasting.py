@@ -19,6 +19,7 @@ import anyio
 from streamkit.activity import first_error
 from streamkit.changes import ItemKey
 from streamkit.clock import Clock
+from streamkit.control import Hold
 from streamkit.cursor import CursorStore
 from streamkit.fan_outs.place import Place
 from streamkit.fan_outs.serving import TOGETHER, FanOutChange, RecipientPlanner
@@ -29,7 +30,7 @@ from streamkit.pacing import Pace, Pacing
 from streamkit.processing.dispatch import Dispatcher, Run
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.loop import CommitLoop
-from streamkit.processing.parking import Failure, Hold
+from streamkit.processing.parking import Failure
 from streamkit.processing.reading import ReadTracker
 from streamkit.relations.tables import Tables
 

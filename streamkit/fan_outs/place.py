@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from streamkit.actions import LANE, Action, GuardSource
-from streamkit.control import Cursor
+from streamkit.control import Cursor, Hold
 from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.kinds.audience import Recipient
@@ -24,7 +24,7 @@ from streamkit.parked.lanes import HeldLane
 from streamkit.processing.commit import Applied, Batch, Verdict
 from streamkit.processing.loop import Overtaken
 from streamkit.processing.outcome import Work
-from streamkit.processing.parking import Hold, Parked
+from streamkit.processing.parking import Parked
 from streamkit.processing.transaction import transact
 from streamkit.processing.verdicts import Invalid, Refused
 

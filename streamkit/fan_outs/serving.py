@@ -15,7 +15,7 @@ from typing import Any
 
 from streamkit.actions import ITEMS_MAX, Action
 from streamkit.changes import Change, ItemKey
-from streamkit.control import Cursor
+from streamkit.control import Cursor, Hold
 from streamkit.errors import InvariantError
 from streamkit.fan_outs.place import Place
 from streamkit.handler import Broadcast, Handler, OnFailure
@@ -27,7 +27,6 @@ from streamkit.processing.commit import Batch
 from streamkit.processing.outcome import Outcome, Work
 from streamkit.processing.parking import (
     Failure,
-    Hold,
     Parked,
     ParkedRecord,
     next_due,

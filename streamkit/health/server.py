@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from streamkit.address import read_address
 from streamkit.observe.logger import get_logger
+from streamkit.settings import read_address
 
 log = get_logger("streamkit.health")
 

@@ -10,11 +10,11 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Union, get_args, get_origin
 
+from streamkit.decode.keyed import unbuilder
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.measures import Avg, Count, Sum
 from streamkit.model.declaration import Declaration
-from streamkit.relations.unbuilding import unbuilder
 
 
 def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration) -> None:

@@ -18,7 +18,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.state import Phase, State, StateBook
 from streamkit.operation import operator
-from streamkit.surroundings import survey
+from streamkit.relations.tables import survey
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Bytes of a table for each segment: half a minute at 1,000 units a second."""

@@ -19,7 +19,7 @@ from streamkit.migrate.sharing import Shares
 from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.view import View
 from streamkit.migrate.work import Schemas, Work
-from streamkit.surroundings import Surroundings, describe, survey
+from streamkit.relations.tables import Surroundings, describe, survey
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from streamkit.cursor import CursorStore
 from streamkit.fleet.directory import entries
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import PASSES, State
+from streamkit.relations.tables import Surroundings
 from streamkit.running.lag import longest_lags
-from streamkit.surroundings import Surroundings
 
 _LOOK_SECONDS = 15.0
 _LAG_MAX = 150.0

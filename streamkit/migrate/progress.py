@@ -28,9 +28,9 @@ from streamkit.migrate.in_place import Tally
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.migrate.state import PASSES, State, StateBook
 from streamkit.migrate.tallies import TallyBook
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.running.lag import longest_lags
 from streamkit.scanning.places import strided
-from streamkit.surroundings import Surroundings, survey
 
 SEGMENTS_SEEN = 256
 """Segments that are read; if there are more, a random choice of so many."""

@@ -40,10 +40,10 @@ from streamkit.migrate.rate import Limits
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Schemas, Work
+from streamkit.relations.tables import Surroundings
 from streamkit.scanning.pages import Pages, Reply
 from streamkit.scanning.places import strided
 from streamkit.scanning.segment import Segment
-from streamkit.surroundings import Surroundings
 
 _SEGMENTS = 16
 _SEGMENTS_AT_ONCE = 4

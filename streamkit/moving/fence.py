@@ -32,7 +32,7 @@ from streamkit.moving.moved import OVERTAKEN, MoveRefused
 from streamkit.operation import Step, said_of
 from streamkit.processing.transaction import Send, transact
 from streamkit.processing.verdicts import Invalid, Refused
-from streamkit.surroundings import Surroundings
+from streamkit.relations.tables import Surroundings
 
 _SOURCE = GuardSource("", "mover", LEASE)
 

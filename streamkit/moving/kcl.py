@@ -22,9 +22,9 @@ from streamkit.moving.fence import Fence
 from streamkit.moving.leases import Positions, positions, read_leases
 from streamkit.moving.moved import OVERTAKEN, Imported, MoveRefused
 from streamkit.moving.positions import replace_cursors
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.source.listing import is_gone, list_shards
 from streamkit.source.loss import Losses
-from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 
 WATCH_SECONDS = 12.0

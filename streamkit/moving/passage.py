@@ -17,7 +17,7 @@ from streamkit.control import Cursor
 from streamkit.decode import Record
 from streamkit.source.lineage import Shard
 from streamkit.source.listing import is_gone, list_shards
-from streamkit.source.reader import ShardReader
+from streamkit.source.reader import ShardReader, StreamPages
 
 TIP_PAGES = 10
 """So many empty pages in a row count as the tip; see `source.reader`."""
@@ -30,7 +30,7 @@ Take = Callable[[Sequence[Record]], Awaitable[None]]
 
 def open_reader(aws: Aws, arn: str, shard: str, clock: Clock, rng: random.Random) -> ShardReader:
     """Return a reader of a shard that begins at its oldest record, whatever was trimmed before."""
-    return ShardReader(aws, arn, Cursor(shard), clock, rng)
+    return ShardReader(StreamPages(aws), arn, Cursor(shard), clock, rng)
 
 
 @dataclass

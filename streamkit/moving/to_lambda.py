@@ -33,9 +33,9 @@ from streamkit.parked.lanes import HeldLane, held_lanes, show
 from streamkit.processing.mark import item_of
 from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.processing.verdicts import Invalid
+from streamkit.relations.tables import survey
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import RETENTION_SECONDS
-from streamkit.surroundings import survey
 
 log = get_logger("streamkit.moving")
 

@@ -30,7 +30,7 @@ from streamkit.moving.surroundings import surroundings
 from streamkit.observe.logger import get_logger
 from streamkit.parked.lanes import held_lanes
 from streamkit.processing.parking import LAMBDA_CHUNKS
-from streamkit.surroundings import survey
+from streamkit.relations.tables import survey
 
 log = get_logger("streamkit.moving")
 

@@ -39,9 +39,9 @@ from streamkit.parked.lanes import HeldLane, held_lanes, list_parked, show
 from streamkit.preflight import Finding
 from streamkit.processing.mark import item_of, path_of
 from streamkit.processing.parking import LAMBDA_CHUNKS
+from streamkit.relations.tables import describe, survey
 from streamkit.source.lister import NAME as LISTER
 from streamkit.start import start_text
-from streamkit.surroundings import describe, survey
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ from streamkit.operating.sightings import (
     view_item,
 )
 from streamkit.processing.parking import lane_name
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.source.listing import list_shards
-from streamkit.surroundings import Surroundings, survey
 
 PAGES_MAX = 200
 """Pages of the stream that are read at most, in all; a page is up to 1,000 records, or 1 MB."""

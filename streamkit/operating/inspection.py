@@ -25,7 +25,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.operating.consumers import start_findings
 from streamkit.operating.sample import sample_findings
 from streamkit.preflight import Finding, findings
-from streamkit.surroundings import Surroundings, survey
+from streamkit.relations.tables import Surroundings, survey
 
 
 @dataclass(frozen=True, slots=True)

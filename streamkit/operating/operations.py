@@ -14,7 +14,7 @@ from streamkit.aws import Aws
 from streamkit.fleet.generation import Generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, TO_LAMBDA, TO_WORKERS
 from streamkit.migrate.state import StateBook
-from streamkit.surroundings import Surroundings
+from streamkit.relations.tables import Surroundings
 
 Kind = Literal["migration", "rebuild", "move", "rewind", "deletion"]
 

@@ -46,7 +46,7 @@ from streamkit.fleet.liveness import live_workers
 from streamkit.handler import Handler
 from streamkit.operation import Refusal, said_of
 from streamkit.parked.lanes import held_lanes
-from streamkit.surroundings import survey
+from streamkit.relations.tables import survey
 from streamkit.table import Table
 
 _MARGIN_SECONDS = 60.0

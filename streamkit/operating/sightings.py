@@ -7,6 +7,7 @@ done by functions: those are looked up. What cannot be told is `unknown`.
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
@@ -25,6 +26,7 @@ from streamkit.parked.lanes import HeldLane, held_lanes, list_parked, read_lanes
 from streamkit.processing.mark import Mark, path_of, read_mark
 from streamkit.processing.parking import Parked, lane_name
 from streamkit.source.lineage import Shard
+from streamkit.source.reader import StreamPages
 
 _EMPTY_MAX = 5
 """So many empty pages in a row count as the tip: sparse shards were seen to need as many."""
@@ -209,7 +211,7 @@ class ShardLook:
                 if iterator is None:
                     where = {"ShardId": self.shard, "ShardIteratorType": "TRIM_HORIZON"}
                     iterator = await self.aws.get_iterator(StreamArn=self.arn, **where)
-                page = await patiently(lambda it=iterator: self.aws.get_records(it))  # type: ignore[misc]
+                page = await patiently(partial(StreamPages(self.aws).get_records, iterator))
             except AwsError as error:
                 if trouble_of(error) not in (Trouble.MISSING, Trouble.TRIMMED, Trouble.EXPIRED):
                     raise

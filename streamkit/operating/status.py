@@ -30,8 +30,8 @@ from streamkit.operating.unread import Unread
 from streamkit.operation import Audit
 from streamkit.parked.lanes import HeldLane, held_lanes, list_parked
 from streamkit.processing.parking import Parked
+from streamkit.relations.tables import survey
 from streamkit.running.lag import Lag, listens, time_to_loss
-from streamkit.surroundings import survey
 
 _SILENT_SECONDS, _SILENT_LEASES = 30.0, 4
 """Ten heartbeats by default; whether a worker is dead is judged by other workers' own clocks."""

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.consumer import Consumer
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.errors import InvariantError
 from streamkit.processing.parking import LAMBDA_CHUNKS, Parked, read_parked
-from streamkit.surroundings import survey
+from streamkit.relations.tables import survey
 
 _READS_MAX = 20
 """How often a queue is read again, while another process takes changes off it between two reads."""
@@ -114,7 +114,7 @@ async def read_lanes(store: CursorStore, names: Iterable[str]) -> list[HeldLane]
     return [read_lane(item) for item in await store.items([("lane", name) for name in names])]
 
 
-async def open_store(app: App, aws: Aws) -> CursorStore:
+async def open_store(app: Consumer, aws: Aws) -> CursorStore:
     """Return the control items of an app's consumer.
 
     Raises:

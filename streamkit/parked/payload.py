@@ -19,6 +19,7 @@ from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
 from streamkit.decode import Page, Record
 from streamkit.errors import RetentionLost, RetryableError
 from streamkit.processing.parking import Failure, Parked
+from streamkit.source.reader import StreamPages
 
 _PAGES_MAX = 10
 """An iterator at a sequence number may serve empty pages first."""
@@ -153,6 +154,6 @@ async def records_between(
 async def _page(aws: Aws, iterator: str, *, limit: int) -> Page:
     while True:
         try:
-            return await patiently(lambda: aws.get_records(iterator, limit=limit))
+            return await patiently(lambda: StreamPages(aws).get_records(iterator, limit=limit))
         except RetryableError:  # the reply was cut off
             await anyio.sleep(_AGAIN_SECONDS)

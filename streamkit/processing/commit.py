@@ -20,13 +20,12 @@ import anyio
 
 from streamkit.actions import Action, ItemRef, Wire, own_attributes, render
 from streamkit.aws import AwsError, Trouble, code_of, patiently, trouble_of
-from streamkit.control import ControlSpace, Cursor, read_cursor
+from streamkit.control import ControlSpace, Cursor, Hold, read_cursor
 from streamkit.cursor import lease_guard
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
-from streamkit.processing.parking import Hold
 from streamkit.processing.probing import blamed
 from streamkit.processing.verdicts import Again, Invalid, Refused, judge, reasons_of
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamkit.changes import ItemKey
+from streamkit.control import Hold
 from streamkit.cursor import CursorStore
 from streamkit.handler import Handler
 from streamkit.processing.outcome import Work
-from streamkit.processing.parking import Hold, lane_name
+from streamkit.processing.parking import lane_name
 
 
 @dataclass

@@ -117,14 +117,6 @@ def next_due(
     return math.ceil(now + min(grown, policy.retry_seconds_max) * spread)
 
 
-@dataclass(slots=True)
-class Hold:
-    """A parked queue as its shard's owner knows it; `tail` is None until the lane item was read."""
-
-    chunk: str
-    tail: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class ParkedRecord:
     """The stored form of a parked change: enough to run the handler without the stream.

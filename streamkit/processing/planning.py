@@ -17,14 +17,13 @@ from itertools import islice
 from streamkit.actions import BYTES_MAX, ITEMS_MAX, Action, ItemRef
 from streamkit.changes import ItemKey
 from streamkit.clock import Clock
-from streamkit.control import ControlSpace, Cursor
+from streamkit.control import ControlSpace, Cursor, Hold
 from streamkit.errors import InvariantError
 from streamkit.processing.commit import Batch
 from streamkit.processing.fold import join_read, merge
 from streamkit.processing.outcome import Outcome, Version, Work, with_reads
 from streamkit.processing.parking import (
     Failure,
-    Hold,
     ParkedRecord,
     chunk_of,
     lane_name,

@@ -1,4 +1,4 @@
-"""Unbuilding: read the fields that a key was built from back from its text. Pure.
+"""Read the fields that a key was built from back from its text. Pure.
 
 A key is read back if its text can be split in one way only: the separators of the template do not
 occur in the values. Numbers, dates and UUIDs end by themselves, so the text after them may hold
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from uuid import UUID
 
@@ -28,9 +28,10 @@ from pydantic import (
     PastDate,
     PastDatetime,
 )
+from pydantic.fields import FieldInfo
 
-from streamkit.entity import Entity, EntitySpec, spec_of
 from streamkit.model.fields import StoredAs
+from streamkit.model.spec import EntitySpec
 from streamkit.model.templates import Placeholder
 
 _Convert = Callable[[str], Any]
@@ -109,8 +110,7 @@ class Unbuilder:
     text does not say whether it was a number.
     """
 
-    def __init__(self, entity: type[Entity], spec: EntitySpec) -> None:
-        fields = entity.model_fields
+    def __init__(self, spec: EntitySpec, fields: Mapping[str, FieldInfo]) -> None:
         self._pk, *more = (
             _Shape.of(
                 template.prefix,
@@ -159,16 +159,6 @@ class Unbuilder:
                 except (ValueError, KeyError):
                     continue
         return values
-
-
-@lru_cache(maxsize=1024)
-def unbuilder(entity: type[Entity]) -> Unbuilder:
-    """Return the reader of an entity's keys; it is made once, because tables make many decoders.
-
-    Raises:
-        DeclarationError: the entity is an abstract base, without keys.
-    """
-    return Unbuilder(entity, spec_of(entity))
 
 
 @dataclass(frozen=True, slots=True)

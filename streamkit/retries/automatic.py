@@ -23,14 +23,14 @@ import anyio.abc
 
 from streamkit.app import App
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.control import Hold
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.machine import Machine
 from streamkit.observe.logger import get_logger
 from streamkit.parked.lanes import read_lanes
 from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.parking import Hold
+from streamkit.relations.tables import Surroundings
 from streamkit.retries.redriver import LaneReport, Redriver
-from streamkit.surroundings import Surroundings
 
 log = get_logger("streamkit.retrying")
 

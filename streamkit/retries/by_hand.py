@@ -21,9 +21,9 @@ from streamkit.parked.lanes import HeldLane, Selection, list_parked, open_store,
 from streamkit.preflight import findings, require
 from streamkit.processing.routes import Channels
 from streamkit.processing.tracing import Tracing
+from streamkit.relations.tables import survey
 from streamkit.retries.redriver import LaneReport, Redriver
 from streamkit.sinks.outlets import open_outlets
-from streamkit.surroundings import survey
 
 __all__ = [
     "LaneReport",

@@ -38,7 +38,7 @@ from streamkit.processing.outcome import Work
 from streamkit.processing.parking import LATE, UNREADABLE, Failure, Parked, next_due
 from streamkit.processing.planning import Planner
 from streamkit.processing.routes import Channels
-from streamkit.surroundings import Surroundings
+from streamkit.relations.tables import Surroundings
 
 Step = Failure | Literal["done", "overtaken"] | float
 """The result for a queue's first change: it failed, it is done, or another process was faster; or

@@ -7,9 +7,9 @@ and second. On failure: what the table or the stream refuses.
 
 import anyio
 
-from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.clock import Clock
+from streamkit.consumer import Consumer
 from streamkit.control import Cursor
 from streamkit.cursor import CursorStore
 from streamkit.errors import RetentionLost
@@ -30,7 +30,7 @@ class CatchUp:
 
     def __init__(
         self,
-        app: App,
+        app: Consumer,
         aws: Aws,
         store: CursorStore,
         schema: TableSchema,

@@ -16,9 +16,9 @@ from typing import Literal
 import anyio
 
 from streamkit.actions import CONTROL_PREFIX
-from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.clock import Clock
+from streamkit.consumer import Consumer
 from streamkit.control import START, Cursor
 from streamkit.cursor import CursorStore
 from streamkit.decode import Record
@@ -28,7 +28,7 @@ from streamkit.handler import Handler
 from streamkit.model.origin import read_mark
 from streamkit.model.schema import TableSchema
 from streamkit.processing.typed import TypedChanges
-from streamkit.source.reader import ShardReader
+from streamkit.source.reader import ShardReader, StreamPages
 from streamkit.start import RETENTION_SECONDS
 
 _FRESH_SECONDS = 2.0
@@ -108,7 +108,7 @@ class Lag:
     ended: bool = False
 
 
-def listens(app: App, schema: TableSchema) -> Callable[[Record], bool]:
+def listens(app: Consumer, schema: TableSchema) -> Callable[[Record], bool]:
     """Return a function that tells whether a handler waits for a record and its `when` holds."""
     route, typed = app.router(schema).route, TypedChanges(app.handlers, schema)
     raw = any(handler.raw for handler in app.handlers)
@@ -173,7 +173,7 @@ async def measure(
     known = bound(cursor, now)
     if known.seconds is not None and known.seconds <= _FRESH_SECONDS:
         return Lag(0.0, "measured")
-    reader = ShardReader(aws, stream_arn, cursor, clock, random.Random(), founded)
+    reader = ShardReader(StreamPages(aws), stream_arn, cursor, clock, random.Random(), founded)
     try:
         unread = await _first_unread(reader, wants)
     except RetentionLost:
@@ -218,7 +218,7 @@ async def has_read(
         RetentionLost: records after the position are gone.
         ClientError: the stream does not answer for now.
     """
-    reader = ShardReader(aws, stream_arn, cursor, clock, random.Random(), founded)
+    reader = ShardReader(StreamPages(aws), stream_arn, cursor, clock, random.Random(), founded)
     unread = await _first_unread(reader, wants)
     return unread.known if unread.created_at is None else unread.created_at > moment
 

@@ -29,13 +29,13 @@ from streamkit.processing.dispatch import Dispatcher
 from streamkit.processing.holds import HeldLanes
 from streamkit.processing.planning import Planner
 from streamkit.processing.stage import CommitStage
+from streamkit.relations.tables import Surroundings
 from streamkit.retries.automatic import LaneRetries
 from streamkit.running.pipeline import ShardPipeline
 from streamkit.running.reading import Reading
 from streamkit.running.turning import Turning
 from streamkit.source.listing import list_children
-from streamkit.source.reader import ShardReader
-from streamkit.surroundings import Surroundings
+from streamkit.source.reader import ShardReader, StreamPages
 
 log = get_logger("streamkit.worker")
 
@@ -187,7 +187,11 @@ class ShardSet:
         shared = None
         if self.reading.reads is not None:
             shared = self.reading.reads.join(arn, cursor.name, partial(self._hasten, cursor.name))
-        pages, clock, rng = shared or self.machine.aws, self.machine.clock, self.machine.rng
+        pages, clock, rng = (
+            shared or StreamPages(self.machine.aws),
+            self.machine.clock,
+            self.machine.rng,
+        )
         joined = self.view.rollout.joined
         reader = ShardReader(pages, arn, cursor, clock, rng, joined.founded if joined else 0)
         return ShardPipeline(reader, stage, turning, self.reading, self, self.group, shared)

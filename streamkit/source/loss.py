@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from streamkit.actions import OURS
 from streamkit.clock import utc
@@ -24,7 +24,9 @@ from streamkit.model.conditions import present
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED
 from streamkit.observe.metrics import Counter
-from streamkit.table import Table
+
+if TYPE_CHECKING:
+    from streamkit.table import Table
 
 log = get_logger("streamkit.loss")
 
@@ -54,7 +56,7 @@ class Loss:
         return cls(lost.shard, since, utc(lost.until), lost.certain, str(lost))
 
 
-LossHook = Callable[[Loss, Table], Awaitable[None]]
+LossHook = Callable[[Loss, "Table"], Awaitable[None]]
 """Repairs the effects of a loss, such as by comparing items; it may be called twice for one
 loss."""
 
@@ -74,7 +76,7 @@ def check_on_loss(on_loss: object) -> None:
         )
 
 
-async def settle_loss(lost: RetentionLost, policy: OnLoss, table: Table) -> bool:
+async def settle_loss(lost: RetentionLost, policy: OnLoss, table: "Table") -> bool:
     """Apply the policy once; return whether to go on.
 
     Raises:
@@ -95,7 +97,7 @@ class Losses:
     """
 
     policy: OnLoss
-    table: Table
+    table: "Table"
     store: CursorStore
     aggregates: frozenset[str] = frozenset()
     lost: Counter = UNMETERED.lost

@@ -29,10 +29,10 @@ from typing import Protocol
 
 import msgspec
 
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
 from streamkit.clock import Clock
 from streamkit.control import START, Cursor
-from streamkit.decode import Page
+from streamkit.decode import Page, parse_page
 from streamkit.errors import RetentionLost, RetryableError
 from streamkit.observe.logger import get_logger
 from streamkit.source.turns import TurnAwaited
@@ -67,6 +67,25 @@ class Pages(Protocol):
 
     async def get_records(self, iterator: str) -> Page:
         """Return a page, as `GetRecords` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPages:
+    """Pages that come from the service."""
+
+    aws: Aws
+
+    async def get_iterator(self, **where: str) -> str:
+        """Return an iterator, as `GetShardIterator` does."""
+        return await self.aws.get_iterator(**where)
+
+    async def get_records(self, iterator: str, *, limit: int = 1000) -> Page:
+        """Read one page of a shard, with the images left as bytes.
+
+        Raises:
+            RetryableError: the reply was cut off.
+        """
+        return parse_page(await self.aws.get_page(iterator, limit=limit))
 
 
 @dataclass(slots=True)

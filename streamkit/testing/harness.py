@@ -26,10 +26,10 @@ from streamkit.entity import Entity
 from streamkit.model.keys import Key, Query
 from streamkit.parked.lanes import list_parked
 from streamkit.processing.parking import Parked
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.retries.by_hand import redrive
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
-from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 from streamkit.testing.loop import VirtualClock, VirtualLoop, seconds_of
 from streamkit.testing.stops import Moment, Operations, Part, Thaw, Zombie, Zombies

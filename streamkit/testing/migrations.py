@@ -33,9 +33,9 @@ from streamkit.migrate.steps import contract, rollback, switch
 from streamkit.migrate.transform import visible
 from streamkit.model.schema import TableSchema
 from streamkit.relations.matching import Matcher
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.settings import Settings
 from streamkit.shape import TableShape, entities_of
-from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults

@@ -22,9 +22,9 @@ from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.parked.lanes import Selection
+from streamkit.relations.tables import Surroundings, survey
 from streamkit.retries.by_hand import redrive
 from streamkit.shape import TableShape, entities_of
-from streamkit.surroundings import Surroundings, survey
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
 from streamkit.testing.crew import Crew, Host, MakeHost

@@ -13,8 +13,8 @@ from streamkit import App
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.program import program
 from streamkit.preflight import findings
+from streamkit.relations.tables import survey
 from streamkit.settings import Settings
-from streamkit.surroundings import survey
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World

@@ -8,10 +8,10 @@ import logging
 import pytest
 import structlog
 
-from streamkit.address import read_address
 from streamkit.health import server
 from streamkit.health.server import Reply, serving
 from streamkit.observe.logs import configure
+from streamkit.settings import read_address
 
 LARGE = 30_000_000
 """Bytes: more than a connection has room for on its way."""

@@ -44,8 +44,8 @@ from streamkit import (
 )
 from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 from streamkit.aws import connect
+from streamkit.relations.tables import describe
 from streamkit.settings import Settings
-from streamkit.surroundings import describe
 from streamkit.worker import Worker
 from tests.integration.processes import Writer, finish, site_at
 

@@ -28,8 +28,8 @@ from streamkit.cursor import CursorStore
 from streamkit.operating.consumers import delete_consumer
 from streamkit.processing.mark import path_of, read_mark
 from streamkit.processing.parking import LATE
+from streamkit.relations.tables import survey
 from streamkit.retries.by_hand import redrive
-from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.models.explorer import LARGE, explore, follow, told, walks

@@ -14,8 +14,8 @@ from streamkit.cursor import CursorStore, creation
 from streamkit.decode import Record
 from streamkit.processing.outcome import Outcome, Work, resolve
 from streamkit.processing.parking import Failure, lane_name
+from streamkit.relations.tables import survey
 from streamkit.retries.by_hand import open_redriver
-from streamkit.surroundings import survey
 from tests.models.explorer import LARGE, explore, stuck, walks
 from tests.models.parked_queue import (
     BOUNDS,

@@ -15,8 +15,8 @@ import pytest
 from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.cursor import CursorStore
 from streamkit.fleet.cursors import every_cursor
+from streamkit.relations.tables import survey
 from streamkit.settings import Settings
-from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.models.explorer import LARGE, explore, follow, told, walks

@@ -16,8 +16,8 @@ from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.work import Schemas, Work
 from streamkit.model.copies import BASE, COPY, FROM
+from streamkit.relations.tables import survey
 from streamkit.shape import entities_of
-from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

@@ -21,8 +21,8 @@ from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
+from streamkit.relations.tables import survey
 from streamkit.shape import IndexShape, entities_of
-from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

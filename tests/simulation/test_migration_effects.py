@@ -21,8 +21,8 @@ from streamkit.migrate.state import State
 from streamkit.migrate.work import Schemas, Work
 from streamkit.model.copies import COPY
 from streamkit.model.origin import MARK, read_mark
+from streamkit.relations.tables import survey
 from streamkit.sinks.sink import Limits
-from streamkit.surroundings import survey
 from streamkit.testing.recording import recording
 from tests.simulation.test_migration_rows import run, site_of
 

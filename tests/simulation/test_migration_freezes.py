@@ -18,9 +18,9 @@ from streamkit.migrate import commands, steps
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.running import Runner
 from streamkit.model.copies import COPY
+from streamkit.relations.tables import survey
 from streamkit.settings import Settings
 from streamkit.shape import entities_of
-from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.sightings import WRITES
 from streamkit.testing.world import Process, World

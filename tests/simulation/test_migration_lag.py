@@ -13,9 +13,9 @@ from streamkit.migrate.others import Others
 from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
+from streamkit.relations.tables import survey
 from streamkit.settings import Settings
 from streamkit.shape import TableShape
-from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

@@ -25,8 +25,8 @@ from streamkit.migrate.state import StateBook
 from streamkit.migrate.transform import Transform
 from streamkit.migrate.work import Work
 from streamkit.model.conditions import Attr, absent, any_of, present
+from streamkit.relations.tables import survey
 from streamkit.shape import entities_of
-from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating

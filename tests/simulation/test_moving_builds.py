@@ -15,7 +15,7 @@ from streamkit.errors import StreamSilent
 from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, TO_WORKERS, WORKERS, host_of
 from streamkit.fleet.members import Member, Roster
 from streamkit.moving import move_to_lambda, move_to_workers
-from streamkit.surroundings import survey
+from streamkit.relations.tables import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.every import chosen
 from streamkit.testing.harness import table_of

@@ -28,8 +28,8 @@ from streamkit.fleet.joining import join_generation
 from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
 from streamkit.operating.consumers import pause_consumer, resume_consumer
 from streamkit.operation import operator
+from streamkit.relations.tables import survey
 from streamkit.retries.by_hand import redrive
-from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually

@@ -13,8 +13,8 @@ from streamkit.aggregates.facts import list_aggregates
 from streamkit.fleet.hosting import TO_LAMBDA, WORKERS
 from streamkit.moving import MoveRefused, move_to_lambda
 from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
+from streamkit.relations.tables import survey
 from streamkit.retries.by_hand import redrive
-from streamkit.surroundings import survey
 from streamkit.testing.trial import open_shards
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.lambdas import own_items

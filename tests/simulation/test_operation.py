@@ -17,8 +17,8 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, absent
 from streamkit.operation import Operation, Step
+from streamkit.relations.tables import survey
 from streamkit.settings import Settings
-from streamkit.surroundings import survey
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.stops import THAWS
 

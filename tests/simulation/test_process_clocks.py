@@ -12,8 +12,8 @@ import pytest
 from streamkit import App, Entity, Inserted, Put
 from streamkit.cursor import CursorStore
 from streamkit.fleet.coordinator import Coordinator
+from streamkit.relations.tables import survey
 from streamkit.running.catching_up import CatchUp
-from streamkit.surroundings import survey
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.plan import Event, Plan
 from streamkit.testing.world import Process, World

@@ -20,8 +20,8 @@ from streamkit.operating.consumers import delete_consumer, list_consumers, start
 from streamkit.operating.rewind import RewindRefused, rewind
 from streamkit.operating.status import read_status
 from streamkit.operation import operator
+from streamkit.relations.tables import survey
 from streamkit.settings import Settings
-from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.shop import TABLE, create_table

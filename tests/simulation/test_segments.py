@@ -13,10 +13,10 @@ from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.fenced import Fenced
 from streamkit.model.conditions import Attr
 from streamkit.processing.commit import Applied
+from streamkit.relations.tables import describe
 from streamkit.scanning.pages import Pages
 from streamkit.scanning.places import place_of, place_text, strided
 from streamkit.scanning.scan import TableScan
-from streamkit.surroundings import describe
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 

@@ -12,8 +12,8 @@ from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import present
 from streamkit.processing import commit
+from streamkit.relations.tables import survey
 from streamkit.settings import Settings
-from streamkit.surroundings import survey
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.every import EVERY_CALL, Stop, counted
 from streamkit.testing.stops import THAWS

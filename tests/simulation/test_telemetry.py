@@ -15,11 +15,11 @@ from streamkit import (
     Send,
     Telemetry,
 )
+from streamkit.control import Hold
 from streamkit.cost.metering import meter
 from streamkit.health.checks import alive, ready
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
-from streamkit.processing.parking import Hold
 from streamkit.retries.automatic import Holders, LaneRetries
 from streamkit.retries.redriver import LaneReport
 from streamkit.running.standing import Standing, sample

@@ -14,8 +14,8 @@ from streamkit.migrate.running import Runner
 from streamkit.migrate.transform import visible
 from streamkit.migrate.verifying import verify_migration
 from streamkit.migrate.work import TOUCH
+from streamkit.relations.tables import survey
 from streamkit.shape import IndexShape, entities_of
-from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrations import migrate
 from streamkit.testing.world import World

@@ -33,8 +33,7 @@ from streamkit.kinds.aggregate import contributions, difference
 from streamkit.model.schema import TableSchema
 from streamkit.preflight import findings
 from streamkit.processing.dispatch import Dispatcher
-from streamkit.relations.tables import Tables
-from streamkit.surroundings import Surroundings
+from streamkit.relations.tables import Surroundings, Tables
 
 
 class Sale(Entity, pk="SALE#{shop}", sk="{number:04d}"):

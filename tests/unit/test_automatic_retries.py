@@ -8,16 +8,17 @@ import pytest
 import structlog
 
 from streamkit import Add, App, Entity, Inserted, Modified, Policy
+from streamkit.control import Hold
 from streamkit.injection import injector
 from streamkit.local.transport import Response
 from streamkit.machine import Machine
 from streamkit.parked.lanes import held_lanes, read_lanes
 from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.parking import Hold, lane_name
+from streamkit.processing.parking import lane_name
+from streamkit.relations.tables import survey
 from streamkit.retries.automatic import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, Holders, LaneRetries
 from streamkit.retries.redriver import LaneReport
 from streamkit.settings import Settings
-from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
 from tests.tables import streamed

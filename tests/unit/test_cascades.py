@@ -27,7 +27,7 @@ from streamkit.handler import Handler
 from streamkit.model.schema import TableSchema
 from streamkit.preflight import findings
 from streamkit.relations.cascades import Cascades, cycles, same_items
-from streamkit.surroundings import Surroundings
+from streamkit.relations.tables import Surroundings
 
 SCHEMA = TableSchema(
     "t", "pk", "sk", "S", "S", {}, stream_arn="arn/stream/1", view_type="NEW_AND_OLD_IMAGES"

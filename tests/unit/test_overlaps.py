@@ -9,7 +9,7 @@ from streamkit.entity import spec_of
 from streamkit.model.schema import TableSchema
 from streamkit.preflight import findings
 from streamkit.relations.overlaps import undecided
-from streamkit.surroundings import Surroundings
+from streamkit.relations.tables import Surroundings
 
 
 def entity(pk: str, sk: str | None = None) -> type[Entity]:

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from streamkit.decode import parse_page
 from streamkit.decode.envelope import Record
 from streamkit.errors import RetentionLost
 from streamkit.parked.payload import records_between, whole_record
@@ -33,11 +32,11 @@ class Stream:
     async def get_iterator(self, **where):
         return "first"
 
-    async def get_records(self, iterator, limit):
+    async def get_page(self, iterator, *, limit):
         body = {"Records": [entry(number) for number in self.pages.pop(0)]}
         if self.pages:
             body["NextShardIterator"] = "next"
-        return parse_page(msgspec.json.encode(body))
+        return msgspec.json.encode(body)
 
 
 def parked(number):

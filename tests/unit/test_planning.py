@@ -5,13 +5,13 @@ import pytest
 
 from streamkit.actions import LANE, ItemRef, Verb
 from streamkit.changes import ItemKey
-from streamkit.control import Cursor
+from streamkit.control import Cursor, Hold
 from streamkit.decode import Record
 from streamkit.effects import Put, Set
 from streamkit.model.conditions import absent, present
 from streamkit.processing.commit import Batch
 from streamkit.processing.outcome import Outcome, Read, Work
-from streamkit.processing.parking import Hold, lane_name
+from streamkit.processing.parking import lane_name
 from streamkit.processing.planning import Planner, Rerun
 from tests.works import (
     CURSOR,

@@ -7,7 +7,7 @@ import pytest
 from streamkit import App, Entity, Index, Set
 from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.preflight import Finding, findings
-from streamkit.surroundings import Surroundings
+from streamkit.relations.tables import Surroundings
 
 
 class User(Entity, pk="USER#{user}"):

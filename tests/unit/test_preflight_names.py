@@ -11,7 +11,7 @@ from streamkit.decode import ImageDecoder
 from streamkit.kinds.mirror import CopyEntry
 from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.preflight import findings
-from streamkit.surroundings import Surroundings
+from streamkit.relations.tables import Surroundings
 
 
 def schema(pk: str = "PK", sk: str | None = "SK", index: str = "GSI1PK") -> TableSchema:

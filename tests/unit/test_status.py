@@ -31,9 +31,9 @@ from streamkit.model.builds import Build
 from streamkit.operating.operations import OperationStatus
 from streamkit.operating.status import in_tree_order, read_status
 from streamkit.operation import Entry
+from streamkit.relations.tables import survey
 from streamkit.running.lag import bound
 from streamkit.settings import Settings
-from streamkit.surroundings import survey
 from streamkit.worker import Worker
 from tests.tables import streamed
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AwareDatetime
 
+from streamkit.decode.keyed import unbuilder
 from streamkit.entity import Entity, EpochSeconds
-from streamkit.relations.unbuilding import unbuilder
 
 
 class Color(Enum):

@@ -10,6 +10,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from streamkit.aws import connect
+from streamkit.decode import parse_page
 from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.shortcut import shorten
@@ -175,7 +176,9 @@ async def test_a_stream_is_listed_opened_and_read_the_same(chance):
         shard = found["StreamDescription"]["Shards"][0]["ShardId"]
         where = {"StreamArn": arn, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
         page = await aws.streams.get_records(ShardIterator=await aws.get_iterator(**where))
-        images = [bytes(record.dynamodb.new_image) for record in page.pop("Page").records]
+        images = [
+            bytes(record.dynamodb.new_image) for record in parse_page(page.pop("Body")).records
+        ]
         assert len(images) == 1
         broken = await ended(aws.streams.get_records, ShardIterator="none")
         for reply in (found, page):

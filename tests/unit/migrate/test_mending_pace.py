@@ -14,8 +14,8 @@ from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.mending import retry_errors
 from streamkit.migrate.running import Runner
 from streamkit.migrate.verifying import verify_migration
+from streamkit.relations.tables import survey
 from streamkit.shape import TableShape
-from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

@@ -15,8 +15,8 @@ from streamkit.migrate.planning import Budget, plan_migration
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Sample, Wanted, read_wanted, take_sample
+from streamkit.relations.tables import survey
 from streamkit.shape import TableShape
-from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 

@@ -26,8 +26,8 @@ from streamkit.migrate.reports import Look, Report, ReportBook, Reporter, fresh
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State
 from streamkit.migrate.status import list_migrations
+from streamkit.relations.tables import survey
 from streamkit.shape import TableShape
-from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 

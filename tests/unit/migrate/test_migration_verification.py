@@ -17,8 +17,8 @@ from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
 from streamkit.model.copies import COPY
+from streamkit.relations.tables import survey
 from streamkit.shape import TableShape
-from streamkit.surroundings import survey
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 

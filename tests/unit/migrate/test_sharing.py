@@ -15,8 +15,8 @@ from streamkit.migrate import commands, sharing
 from streamkit.migrate.rate import Limits, Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sharing import Shares
+from streamkit.relations.tables import survey
 from streamkit.shape import TableShape
-from streamkit.surroundings import survey
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
