@@ -4,7 +4,7 @@ An `App` is one. Rebuilds, lags and preflight checks take a consumer, so that th
 how an app is declared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from streamkit.decode import Router
@@ -44,6 +44,10 @@ class Consumer(Protocol):
     @property
     def aggregates(self) -> Sequence[type[Any]]:
         """Return the aggregates, in the order of their declaration."""
+
+    @property
+    def listeners(self) -> Mapping[str, "Consumer"]:
+        """Return the other consumers that run beside it, by name."""
 
     def fingerprint(self) -> str:
         """Return a digest of the handlers and definitions."""

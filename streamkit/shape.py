@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from streamkit.app import App
+from streamkit.consumer import Consumer
 from streamkit.entity import Entity, spec_of
 from streamkit.model.keys import Index
 
@@ -138,7 +138,7 @@ class TableShape:
         return {self.pk: self.pk_type, self.sk: self.sk_type}.get(attribute, said)
 
 
-def entities_of(app: App) -> tuple[type[Entity], ...]:
+def entities_of(app: Consumer) -> tuple[type[Entity], ...]:
     """Return the entities of an app and its listeners, each once."""
     consumers = (app, *app.listeners.values())
     return tuple(dict.fromkeys(entity for one in consumers for entity in one.entities))

@@ -45,7 +45,7 @@ from streamkit.start import start_text
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
+class ConsumerReport:
     """One consumer of one stream of a table.
 
     `current`: the stream is the one the table has now. `workers` counts heartbeat items; a worker
@@ -106,7 +106,9 @@ async def open_ledgers(aws: Aws, table: str, control_table: str | None = None) -
     return Ledgers(aws.dynamodb, table, label, control)
 
 
-async def list_consumers(aws: Aws, table: str, control_table: str | None = None) -> list[Consumer]:
+async def list_consumers(
+    aws: Aws, table: str, control_table: str | None = None
+) -> list[ConsumerReport]:
     """Return every consumer of a table, including those of its former streams.
 
     Raises:
@@ -116,12 +118,12 @@ async def list_consumers(aws: Aws, table: str, control_table: str | None = None)
     return [await _consumer(ledgers, entry) for entry in await ledgers.entries()]
 
 
-async def _consumer(ledgers: Ledgers, entry: Entry) -> Consumer:
+async def _consumer(ledgers: Ledgers, entry: Entry) -> ConsumerReport:
     store = ledgers.store(entry)
     generation = await newest_generation(store)
     cursors = await store.read_all()
     seen = await Roster(store).look()
-    return Consumer(
+    return ConsumerReport(
         name=entry.consumer,
         table=entry.table,
         stream=entry.label,

@@ -14,7 +14,7 @@ async def likes_of(world, module):
     """Read the count as the second example does."""
     body = "async def read():\n" + "".join(f"    {line}\n" for line in READ.splitlines())
     exec(compile(body + "    return likes\n", "README.md", "exec"), module)
-    with patch("streamkit.surroundings.connect", world.clients):
+    with patch("streamkit.app.connect", world.clients):
         return await module["read"]()
 
 

@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "reads-know-one-entity",
-        "surroundings.py",
+        "relations/tables.py",
         "Tables(table, control, ask, app.known)",
         "Tables(table, control, ask)",
         "a query gives items of another entity whose keys begin alike",
