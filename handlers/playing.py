@@ -22,11 +22,11 @@ from handlers.progress import Progress, progress
 from handlers.stage import Death, Process, Stage, open_stage
 from handlers.system import System
 from streamkit.aws import Aws
+from streamkit.core.table_shape import entities_of
+from streamkit.core.tables import Surroundings, survey
 from streamkit.local.engine import Engine
 from streamkit.local.stream_settings import StreamSettings
-from streamkit.relations.tables import Surroundings, survey
 from streamkit.settings import Settings
-from streamkit.shape import entities_of
 from streamkit.table import Table
 from streamkit.testing.final import Comparison, Final
 from streamkit.testing.recording import Recorder, recording

@@ -21,11 +21,14 @@ from streamkit.errors import (
     TooManyHops,
     UndeclaredWrite,
 )
-from streamkit.version import __version__
+from streamkit.observe.version import __version__
 
 if TYPE_CHECKING:
     from streamkit.app import App, open_table
     from streamkit.changes import Change, Expired, Inserted, ItemKey, Modified, Removed
+    from streamkit.core.completion import Completions
+    from streamkit.core.handler import Policy
+    from streamkit.core.table_shape import IndexShape, TableShape
     from streamkit.effects import (
         Add,
         AddToSet,
@@ -40,11 +43,10 @@ if TYPE_CHECKING:
         Set,
     )
     from streamkit.entity import Entity, EpochSeconds, Index, Key, Query
-    from streamkit.handler import Policy
-    from streamkit.kinds.aggregate import Aggregate
-    from streamkit.kinds.buckets import Until, bucket
-    from streamkit.kinds.extremes import First, Last, Max, Min, Top
-    from streamkit.kinds.measures import Avg, Count, Distinct, Sum
+    from streamkit.kinds.aggregate.aggregate import Aggregate
+    from streamkit.kinds.aggregate.buckets import Until, bucket
+    from streamkit.kinds.aggregate.extremes import First, Last, Max, Min, Top
+    from streamkit.kinds.aggregate.measures import Avg, Count, Distinct, Sum
     from streamkit.kinds.migration import Item
     from streamkit.model.conditions import Attr, absent, present
     from streamkit.model.keys import Scan
@@ -52,8 +54,6 @@ if TYPE_CHECKING:
     from streamkit.observe.metrics import Metrics
     from streamkit.observe.shards import ShardEvent
     from streamkit.observe.traces import Telemetry, Tracer
-    from streamkit.processing.completion import Completions
-    from streamkit.shape import IndexShape, TableShape
     from streamkit.sinks.eventbridge import EventBridge
     from streamkit.sinks.firehose import Firehose
     from streamkit.sinks.kinesis import Kinesis
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from streamkit.sinks.sql import SqlTable
     from streamkit.sinks.sqs import Sqs
     from streamkit.sinks.webhook import Webhook
-    from streamkit.source.loss import Loss
+    from streamkit.stream.loss import Loss
     from streamkit.table import Table
 
 __all__ = [
@@ -150,11 +150,11 @@ _MODULES = {
     "streamkit.effects": "Add AddToSet Check Completed Delete Effect Put"
     " Remove RemoveFromSet Send Set",
     "streamkit.entity": "Entity EpochSeconds Index Key Query",
-    "streamkit.handler": "Policy",
-    "streamkit.kinds.aggregate": "Aggregate",
-    "streamkit.kinds.buckets": "Until bucket",
-    "streamkit.kinds.extremes": "First Last Max Min Top",
-    "streamkit.kinds.measures": "Avg Count Distinct Sum",
+    "streamkit.core.handler": "Policy",
+    "streamkit.kinds.aggregate.aggregate": "Aggregate",
+    "streamkit.kinds.aggregate.buckets": "Until bucket",
+    "streamkit.kinds.aggregate.extremes": "First Last Max Min Top",
+    "streamkit.kinds.aggregate.measures": "Avg Count Distinct Sum",
     "streamkit.kinds.migration": "Item",
     "streamkit.model.conditions": "Attr absent present",
     "streamkit.model.keys": "Scan",
@@ -162,8 +162,8 @@ _MODULES = {
     "streamkit.observe.metrics": "Metrics",
     "streamkit.observe.shards": "ShardEvent",
     "streamkit.observe.traces": "Telemetry Tracer",
-    "streamkit.processing.completion": "Completions",
-    "streamkit.shape": "IndexShape TableShape",
+    "streamkit.core.completion": "Completions",
+    "streamkit.core.table_shape": "IndexShape TableShape",
     "streamkit.sinks.eventbridge": "EventBridge",
     "streamkit.sinks.firehose": "Firehose",
     "streamkit.sinks.kinesis": "Kinesis",
@@ -173,7 +173,7 @@ _MODULES = {
     "streamkit.sinks.sql": "SqlTable",
     "streamkit.sinks.sqs": "Sqs",
     "streamkit.sinks.webhook": "Webhook",
-    "streamkit.source.loss": "Loss",
+    "streamkit.stream.loss": "Loss",
     "streamkit.table": "Table",
 }
 """Where the public names come from; type checkers read the imports above instead."""

@@ -18,21 +18,21 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
-from streamkit.actions import CONTROL_PREFIX
 from streamkit.aws import connect
-from streamkit.decode import Router
+from streamkit.core.cascades import Cascades, same_items
+from streamkit.core.handler import Policy
+from streamkit.core.routes import Routes
+from streamkit.core.tables import Tables, survey
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DeclarationError
-from streamkit.handler import Policy
+from streamkit.kinds.registration import Registration
 from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
 from streamkit.observe.traces import Telemetry
-from streamkit.processing.routes import Routes
-from streamkit.registration import Registration
-from streamkit.relations.cascades import Cascades, same_items
-from streamkit.relations.tables import Tables, survey
-from streamkit.source.loss import OnLoss, check_on_loss
-from streamkit.start import Start, check_start
+from streamkit.progress.actions import CONTROL_PREFIX
+from streamkit.stream.decode import Router
+from streamkit.stream.loss import OnLoss, check_on_loss
+from streamkit.stream.start import Start, check_start
 from streamkit.table import Table
 
 F = TypeVar("F", bound=Callable[..., Any])

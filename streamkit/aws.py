@@ -26,7 +26,7 @@ from botocore.exceptions import ConnectionError as NotConnected
 from botocore.loaders import create_loader
 
 from streamkit.observe.logger import get_logger
-from streamkit.version import __version__
+from streamkit.observe.version import __version__
 
 T = TypeVar("T")
 

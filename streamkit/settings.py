@@ -21,7 +21,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from streamkit.pacing import Pace
+from streamkit.progress.pacing import Pace
 
 _PORT_MAX = 65535
 _OTHER_VARIABLES = {"STREAMKIT_LOCAL_HOST", "STREAMKIT_LOCAL_PORT"}

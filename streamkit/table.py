@@ -17,18 +17,9 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequenc
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from streamkit.actions import ItemRef, Wire, item_ref
 from streamkit.aws import AwsError, Trouble, code_of, fetch_all, trouble_of
-from streamkit.decode import ImageDecoder
-from streamkit.entity import Entity
-from streamkit.errors import DecodeError, Unavailable
-from streamkit.model.codec import encode_key
-from streamkit.model.copies import COPY
-from streamkit.model.keys import Index, Key, Query, Scan
-from streamkit.model.schema import TableSchema
-from streamkit.processing.reading import ReadTracker, Sight, applied
-from streamkit.relations.matching import Matcher
-from streamkit.relations.querying import (
+from streamkit.core.matching import Matcher
+from streamkit.core.querying import (
     group_ref,
     in_bounds,
     part_of,
@@ -36,7 +27,16 @@ from streamkit.relations.querying import (
     sort_value,
     widened,
 )
-from streamkit.relations.tables import Tables
+from streamkit.core.reading import ReadTracker, Sight, applied
+from streamkit.core.tables import Tables
+from streamkit.entity import Entity
+from streamkit.errors import DecodeError, Unavailable
+from streamkit.model.codec import encode_key
+from streamkit.model.copies import COPY
+from streamkit.model.keys import Index, Key, Query, Scan
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import ItemRef, Wire, item_ref
+from streamkit.stream.decode import ImageDecoder
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")

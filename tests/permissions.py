@@ -15,9 +15,9 @@ from aiobotocore.client import AioBaseClient
 
 from streamkit.app import App
 from streamkit.cli import loading
-from streamkit.iam.hosts import policy_for
-from streamkit.iam.place import Place
 from streamkit.migrate.running import Runner
+from streamkit.operate.permissions.hosts import policy_for
+from streamkit.operate.permissions.place import Place
 from streamkit.testing.world import World
 
 ACCOUNT, REGION = "000000000000", "us-east-1"

@@ -3,16 +3,16 @@
 import msgspec
 
 from streamkit.changes import ItemKey, Kind
-from streamkit.control import ControlSpace, Cursor
-from streamkit.decode import Record
+from streamkit.core.handler import Handler
+from streamkit.core.outcome import Outcome, Work, resolve
+from streamkit.core.parking import Failure
 from streamkit.effects import Add
 from streamkit.entity import Entity
-from streamkit.handler import Handler
 from streamkit.model.conditions import absent
 from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
-from streamkit.processing.outcome import Outcome, Work, resolve
-from streamkit.processing.parking import Failure
+from streamkit.progress.control import ControlSpace, Cursor
+from streamkit.stream.decode import Record
 
 SCHEMA = TableSchema("things", "pk", "sk", "S", "S", {})
 SPACE = ControlSpace.of(SCHEMA, "app", "label")

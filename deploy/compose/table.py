@@ -8,7 +8,7 @@ import asyncio
 
 from handlers.deals.handlers import SHAPE, app
 from streamkit.aws import connect
-from streamkit.shape import entities_of
+from streamkit.core.table_shape import entities_of
 
 
 async def main() -> None:

@@ -15,22 +15,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from streamkit.actions import MARK_GUARD
-from streamkit.aws_lambda.marks import Marks
+from streamkit.aws_lambda.high_water_marks import Marks
 from streamkit.changes import ItemKey
-from streamkit.control import Cursor, Hold
-from streamkit.decode import Page, Record
-from streamkit.pacing import Pace, Pacing
-from streamkit.processing.commit import Applied, Batch, Verdict
-from streamkit.processing.dispatch import AsRun, Dispatcher, as_registered
-from streamkit.processing.holds import HeldLanes
-from streamkit.processing.loop import CommitLoop, Overtaken
-from streamkit.processing.mark import Mark
-from streamkit.processing.outcome import Work
-from streamkit.processing.parking import Failure, lane_name
-from streamkit.processing.planning import Planner
-from streamkit.processing.transaction import Send, transact
-from streamkit.processing.verdicts import Invalid
+from streamkit.core.dispatch import AsRun, Dispatcher, as_registered
+from streamkit.core.high_water_mark import Mark
+from streamkit.core.loop import CommitLoop, Overtaken
+from streamkit.core.outcome import Work
+from streamkit.core.parking import Failure, lane_name
+from streamkit.core.planning import Planner
+from streamkit.core.queued_keys import HeldLanes
+from streamkit.progress.actions import MARK_GUARD
+from streamkit.progress.commit import Applied, Batch, Verdict
+from streamkit.progress.control import Cursor, Hold
+from streamkit.progress.pacing import Pace, Pacing
+from streamkit.progress.transaction import Send, transact
+from streamkit.progress.verdicts import Invalid
+from streamkit.stream.decode import Page, Record
 
 _START = Cursor("batch")
 """A batch has no cursor: changes that are done are left out before planning begins."""

@@ -17,13 +17,13 @@ have counted it, and the aggregate *needs rebuild*.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from streamkit.cursor import CursorStore
-from streamkit.decode import Record
-from streamkit.handler import Handler
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.handler import Handler
 from streamkit.model.builds import OUTLASTED_SECONDS, Build
 from streamkit.observe.logger import get_logger
-from streamkit.processing.dispatch import Dispatcher
-from streamkit.source.loss import mark_rebuild
+from streamkit.progress.cursor import CursorStore
+from streamkit.stream.decode import Record
+from streamkit.stream.loss import mark_rebuild
 
 log = get_logger("streamkit.lambda")
 

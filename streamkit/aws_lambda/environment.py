@@ -13,32 +13,32 @@ from functools import cached_property
 
 from streamkit.app import App
 from streamkit.aws import Aws, connect
-from streamkit.clock import Clock, SystemClock
-from streamkit.cost.metering import meter
-from streamkit.cursor import CursorStore
-from streamkit.decode import Record
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.parking import LAMBDA_CHUNKS
+from streamkit.core.routes import Channels
+from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tracing import Tracing
+from streamkit.core.unreadable import set_aside
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA, Hosted, claim
 from streamkit.fleet.joining import Founding, join_generation
-from streamkit.injection import injector
-from streamkit.machine import Machine
+from streamkit.kinds.injection import injector
+from streamkit.kinds.preflight import findings, require
 from streamkit.observe.emf import EmfMetrics
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters
 from streamkit.observe.metrics import join
-from streamkit.preflight import findings, require
-from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.parking import LAMBDA_CHUNKS
-from streamkit.processing.routes import Channels
-from streamkit.processing.tracing import Tracing
-from streamkit.processing.transaction import Send
-from streamkit.processing.unreadable import set_aside
-from streamkit.relations.tables import Surroundings, survey
-from streamkit.retries.redriver import Redriver
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.machine import Machine
+from streamkit.progress.metering import meter
+from streamkit.progress.transaction import Send
 from streamkit.sinks.outlets import open_outlets
-from streamkit.source.loss import Losses
+from streamkit.stream.decode import Record
+from streamkit.stream.loss import Losses
 from streamkit.table import Table
+from streamkit.worker.redriver import Redriver
 
 log = get_logger("streamkit.lambda")
 

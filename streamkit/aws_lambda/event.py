@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from streamkit.decode import Record, are_sound, is_marked, read_record
 from streamkit.errors import ConfigurationError
+from streamkit.stream.decode import Record, are_sound, is_marked, read_record
 
 _RECORDS = msgspec.json.Decoder(tuple[Record, ...])
 _SOURCE = "aws:dynamodb"

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 from streamkit.app import App
 from streamkit.entity import Entity, spec_of
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 
 FILTERS = 5
 """Filters of a mapping; AWS raises it to 10 on request."""

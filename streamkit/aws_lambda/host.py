@@ -25,9 +25,9 @@ from streamkit.aws_lambda.invocation import run_records
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.maintenance import maintain
 from streamkit.aws_lambda.runtime import Context, Runtime, seconds_of
-from streamkit.decode import Record
 from streamkit.observe.logger import get_logger
-from streamkit.start import RETENTION_SECONDS
+from streamkit.stream.decode import Record
+from streamkit.stream.start import RETENTION_SECONDS
 
 __all__ = ["handler", "late_handler", "maintain", "maintenance_handler", "process_batch"]
 

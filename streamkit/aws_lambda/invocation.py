@@ -13,17 +13,17 @@ from types import MappingProxyType
 
 import anyio
 
+from streamkit.aws_lambda.attempts import DEADLY, Trials
 from streamkit.aws_lambda.batch import BatchRun
 from streamkit.aws_lambda.counting import Counting
 from streamkit.aws_lambda.environment import Environment
-from streamkit.aws_lambda.marks import Marks
-from streamkit.aws_lambda.trials import DEADLY, Trials
-from streamkit.decode import Record
+from streamkit.aws_lambda.high_water_marks import Marks
+from streamkit.core.parking import LAMBDA_CHUNKS, Failure
+from streamkit.core.planning import Planner
 from streamkit.model.builds import Build
 from streamkit.observe.logger import get_logger
-from streamkit.processing.parking import LAMBDA_CHUNKS, Failure
-from streamkit.processing.planning import Planner
-from streamkit.processing.transaction import ACTIONS_MAX
+from streamkit.progress.transaction import ACTIONS_MAX
+from streamkit.stream.decode import Record
 
 log = get_logger("streamkit.lambda")
 

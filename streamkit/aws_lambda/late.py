@@ -20,14 +20,10 @@ from streamkit.aws import Aws
 from streamkit.aws_lambda.environment import Environment, become_host, check_stream
 from streamkit.aws_lambda.event import read_records
 from streamkit.aws_lambda.invocation import run_records
-from streamkit.decode import Record
-from streamkit.errors import ConfigurationError, RetryableError
-from streamkit.model.builds import Build
-from streamkit.observe.logger import get_logger
-from streamkit.parked.payload import records_between
-from streamkit.processing.mark import KEPT_SECONDS
-from streamkit.processing.outcome import Outcome, Work
-from streamkit.processing.parking import (
+from streamkit.core.high_water_mark import KEPT_SECONDS
+from streamkit.core.outcome import Outcome, Work
+from streamkit.core.parked.payload import records_between
+from streamkit.core.parking import (
     LAMBDA_CHUNKS,
     LATE,
     Failure,
@@ -38,7 +34,11 @@ from streamkit.processing.parking import (
     payload_of,
     stored,
 )
-from streamkit.processing.transaction import transact
+from streamkit.errors import ConfigurationError, RetryableError
+from streamkit.model.builds import Build
+from streamkit.observe.logger import get_logger
+from streamkit.progress.transaction import transact
+from streamkit.stream.decode import Record
 
 log = get_logger("streamkit.lambda")
 

@@ -17,12 +17,12 @@ import anyio
 
 from streamkit.aws import AwsError, code_of, trouble_of
 from streamkit.aws_lambda.environment import Environment, check_version
+from streamkit.core.parked.queues import held_lanes
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.fleet.hosting import LAMBDA, Hosted, look
 from streamkit.observe.logger import get_logger
-from streamkit.parked.lanes import held_lanes
-from streamkit.retries.automatic import AT_ONCE, PASSING
-from streamkit.retries.redriver import LaneReport, Redriver
+from streamkit.worker.automatic_retries import AT_ONCE, PASSING
+from streamkit.worker.redriver import LaneReport, Redriver
 
 log = get_logger("streamkit.lambda")
 
@@ -117,6 +117,6 @@ async def _sweep(environment: Environment, hosted: Hosted) -> None:
     left = any(build.state == "counting" or build.past for build in hosted.builds.values())
     if left and hosted.host == LAMBDA:
         # Functions of a mapping start faster without this import.
-        from streamkit.aggregates.sweeping import Sweeping
+        from streamkit.kinds.aggregate.sweep import Sweeping
 
         await Sweeping(environment.store, environment.clock, environment.rng).once()

@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.aws_lambda.runtime import Context, seconds_of
-from streamkit.clock import Clock
-from streamkit.cost.metering import meter
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.commands import migration_of
 from streamkit.migrate.discovery import discover
 from streamkit.migrate.slices import Slice, run_slice
+from streamkit.progress.clock import Clock
+from streamkit.progress.metering import meter
 
 T = TypeVar("T")
 

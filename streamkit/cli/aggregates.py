@@ -8,9 +8,9 @@ import typer
 from streamkit.cli.options import AppArgument, InFlightOption, JsonOption
 
 if TYPE_CHECKING:
-    from streamkit.aggregates.census import Counts
-    from streamkit.aggregates.rebuilding import Rebuilt
-    from streamkit.aggregates.verification import Difference, Verification
+    from streamkit.kinds.aggregate.backfill import Counts
+    from streamkit.kinds.aggregate.rebuild import Rebuilt
+    from streamkit.kinds.aggregate.verification import Difference, Verification
     from streamkit.model.builds import BuildState
 
 aggregates = typer.Typer(
@@ -33,10 +33,10 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     when it has missed changes; left out some, when items did not fit that its last rebuild met; not
     started.
     """
-    from streamkit.aggregates.facts import list_aggregates
     from streamkit.cli.printing import print_json, say
     from streamkit.cli.printing import table as print_table
     from streamkit.cli.running import app_named, with_aws
+    from streamkit.kinds.aggregate.facts import list_aggregates
 
     loaded = app_named(app)
     found = with_aws(lambda aws: list_aggregates(loaded, aws))
@@ -89,10 +89,10 @@ def verify(
     where the aggregate has no members(), or more than 50 groups differ. All groups are held in
     memory. While it waits, each shard is asked a few times a second.
     """
-    from streamkit.aggregates.verification import verify_aggregate
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
+    from streamkit.kinds.aggregate.verification import verify_aggregate
 
     loaded = app_named(app)
     found = with_aws(
@@ -135,10 +135,10 @@ def rebuild(
     written once for up to 98 of them. Until an hour after its end, on Lambda a day, each change
     costs one more read, and the first one of an item two write units.
     """
-    from streamkit.aggregates.rebuilding import rebuild_aggregate
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
+    from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 
     loaded = app_named(app)
     progress = None if json else _progress(name)

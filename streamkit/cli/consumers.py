@@ -30,7 +30,7 @@ def list_(
     from streamkit.cli.printing import moment, print_json, say
     from streamkit.cli.printing import table as print_table
     from streamkit.cli.running import with_aws
-    from streamkit.operating.consumers import list_consumers
+    from streamkit.operate.consumers import list_consumers
 
     found = with_aws(lambda aws: list_consumers(aws, table, control_table))
     if json:
@@ -88,7 +88,7 @@ def _set_paused(app: str | None, listener: str | None, *, paused: bool) -> None:
     from streamkit.cli.printing import say
     from streamkit.cli.running import app_named, with_aws
     from streamkit.fleet.hosting import LAMBDA
-    from streamkit.operating.consumers import pause_consumer, resume_consumer
+    from streamkit.operate.consumers import pause_consumer, resume_consumer
 
     loaded = app_named(app, listener)
     change = pause_consumer if paused else resume_consumer
@@ -121,7 +121,7 @@ def delete(
     """
     from streamkit.cli.printing import say
     from streamkit.cli.running import app_named, settings, with_aws
-    from streamkit.operating.consumers import delete_consumer
+    from streamkit.operate.consumers import delete_consumer
 
     if table is None:
         loaded = app_named(app, listener)
@@ -168,8 +168,8 @@ def rewind(
     from streamkit.cli.printing import moment, print_json, say
     from streamkit.cli.running import app_named, exit_with, settings, with_aws
     from streamkit.fleet.hosting import LAMBDA
-    from streamkit.operating.rewind import RewindRefused
-    from streamkit.operating.rewind import rewind as rewind_consumer
+    from streamkit.operate.rewind import RewindRefused
+    from streamkit.operate.rewind import rewind as rewind_consumer
 
     loaded = app_named(app, listener)
     moment_to = None if to == _ALL else time_of(to, "--to", _ALL)

@@ -8,11 +8,11 @@ import typer
 
 from streamkit.cli.options import AppArgument, JsonOption, with_settings
 from streamkit.cli.printing import print_json, say, seconds, table
-from streamkit.cost.pricing import PRICED, Cost, Estimate, estimate
+from streamkit.observe.pricing import PRICED, Cost, Estimate, estimate
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws
-    from streamkit.cost.spending import Spending
+    from streamkit.operate.spending import Spending
 
 
 @with_settings
@@ -48,8 +48,8 @@ def cost(
     if shards is not None:
         found = estimate(chosen, shards=shards, workers=workers or 1, changes=changes)
     else:
-        from streamkit.cost.budget import read_estimate
-        from streamkit.cost.spending import read_spending
+        from streamkit.operate.budget import read_estimate
+        from streamkit.operate.spending import read_spending
 
         loaded = app_named(app)
 

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from streamkit.cli.printing import moment, say, seconds, table
+from streamkit.core.parked.queues import HeldLane
+from streamkit.core.parking import Parked
 from streamkit.fleet.hosting import LAMBDA
-from streamkit.operating.fan_outs import FanOutStatus
-from streamkit.operating.inspection import Inspection
-from streamkit.operating.status import ShardStatus, Status, WorkerStatus
-from streamkit.parked.lanes import HeldLane
-from streamkit.processing.parking import Parked
-from streamkit.retries.by_hand import LaneReport
+from streamkit.operate.fan_outs import FanOutStatus
+from streamkit.operate.inspection import Inspection
+from streamkit.operate.redrive import LaneReport
+from streamkit.operate.status import ShardStatus, Status, WorkerStatus
 
 _MARKS = {True: "ok", False: "REFUSED", None: "not tried"}
 

@@ -7,8 +7,8 @@ import typer
 from streamkit.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from streamkit.operating.explanation import Explanation, Listening
-    from streamkit.operating.sightings import Sighting
+    from streamkit.operate.explanation import Explanation, Listening
+    from streamkit.operate.sightings import Sighting
 
 
 def explain(
@@ -33,7 +33,7 @@ def explain(
     """
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, with_aws
-    from streamkit.operating.explanation import explain_item
+    from streamkit.operate.explanation import explain_item
 
     if len(key) > 2:
         raise typer.BadParameter("a key is a partition key, and a sort key if the table has one")

@@ -19,7 +19,7 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
     from streamkit.cli.describing import describe_fan_outs
     from streamkit.cli.printing import print_json, say
     from streamkit.cli.running import app_named, with_aws
-    from streamkit.operating.fan_outs import list_fan_outs
+    from streamkit.operate.fan_outs import list_fan_outs
 
     loaded = app_named(app)
     found = with_aws(lambda aws: list_fan_outs(loaded, aws))
@@ -44,7 +44,7 @@ def cancel(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import say
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.operating.fan_outs import cancel_fan_out
+    from streamkit.operate.fan_outs import cancel_fan_out
 
     loaded = app_named(app)
     if not with_aws(lambda aws: cancel_fan_out(loaded, aws, lane)):

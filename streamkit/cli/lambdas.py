@@ -32,7 +32,7 @@ def print_filter(
     from streamkit.aws_lambda.filters import criteria
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, with_aws
-    from streamkit.relations.tables import survey
+    from streamkit.core.tables import survey
 
     loaded = app_named(app, listener)
     around = with_aws(lambda aws: survey(loaded, aws))

@@ -11,7 +11,6 @@ from itertools import count
 
 import anyio
 
-from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
 from streamkit.cli.exits import ExitCode
@@ -19,7 +18,6 @@ from streamkit.cli.migration_views import progress_line
 from streamkit.cli.printing import is_rich, say
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
-from streamkit.clock import SystemClock, utc
 from streamkit.errors import StreamkitError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.aggregates import run_aggregate
@@ -29,6 +27,8 @@ from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.slices import prompt
 from streamkit.migrate.state import RESTING, State
+from streamkit.progress.activity import first_error
+from streamkit.progress.clock import SystemClock, utc
 from streamkit.settings import Settings
 
 _SHOW_SECONDS = 2.0

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from streamkit.app import App
     from streamkit.aws import Aws
-    from streamkit.moving import Imported, Moved
+    from streamkit.operate.moves import Imported, Moved
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def import_kcl(
     Exits with 5, and changes nothing, where the leases do not fit the stream.
     """
     from streamkit.cli.printing import print_json, say
-    from streamkit.moving import import_leases
+    from streamkit.operate.moves import import_leases
 
     caught_up = None if caught_up_at is None else time_of(caught_up_at, "--caught-up-at")
 
@@ -73,7 +73,7 @@ def to_workers(
     The table may be written all the while. Broken off, the same command finishes it.
     """
     from streamkit.cli.printing import print_json, say
-    from streamkit.moving import move_to_workers
+    from streamkit.operate.moves import move_to_workers
 
     moment = None if since is None else time_of(since, "--since")
 
@@ -109,7 +109,7 @@ def to_lambda(
     """
     from streamkit.cli.printing import print_json, say
     from streamkit.cli.running import settings
-    from streamkit.moving import move_to_lambda
+    from streamkit.operate.moves import move_to_lambda
 
     def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
         if wait and not json:
@@ -129,7 +129,7 @@ def _move(app: str | None, listener: str | None, work: "Callable[[App, Aws], Awa
     """Run a move; list the reasons if it is refused."""
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.moving import MoveRefused
+    from streamkit.operate.moves import MoveRefused
 
     loaded = app_named(app, listener)
     try:

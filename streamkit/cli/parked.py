@@ -11,8 +11,8 @@ import typer
 from streamkit.cli.options import AppArgument, JsonOption, ListenerOption
 
 if TYPE_CHECKING:
-    from streamkit.parked.lanes import Selection
-    from streamkit.retries.by_hand import LaneReport
+    from streamkit.core.parked.queues import Selection
+    from streamkit.operate.redrive import LaneReport
 
 parked = typer.Typer(
     help="List, show, redrive or discard parked changes.",
@@ -85,7 +85,7 @@ def _selection(
     filters: dict[str, Any], *, required: bool = False, every: bool = True
 ) -> "Selection":
     """Turn the options into a selection; redrive and discard require one, or `--all`."""
-    from streamkit.parked.lanes import Selection
+    from streamkit.core.parked.queues import Selection
 
     if required and not (every or any(filters.values())):
         raise typer.BadParameter("say which: --lane, --handler, another filter, or --all")
@@ -118,8 +118,8 @@ def list_(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.parked.lanes import HeldLane, list_parked, open_store
-    from streamkit.processing.parking import Parked
+    from streamkit.core.parked.queues import HeldLane, list_parked, open_store
+    from streamkit.core.parking import Parked
 
     loaded = app_named(app, listener)
     chosen = _selection(filters)
@@ -155,10 +155,10 @@ def show(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.decode.envelope import POSITION_DIGITS
-    from streamkit.parked.lanes import open_store
-    from streamkit.parked.lanes import show as read_one
-    from streamkit.processing.parking import Parked
+    from streamkit.core.parked.queues import open_store
+    from streamkit.core.parked.queues import show as read_one
+    from streamkit.core.parking import Parked
+    from streamkit.stream.decode.envelope import POSITION_DIGITS
 
     loaded = app_named(app, listener)
     padded = None if position is None else position.zfill(POSITION_DIGITS)
@@ -192,7 +192,7 @@ def redrive(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.retries.by_hand import redrive as redrive_lanes
+    from streamkit.operate.redrive import redrive as redrive_lanes
 
     chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app, listener)
@@ -227,7 +227,7 @@ def discard(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.retries.by_hand import discard as discard_lanes
+    from streamkit.operate.redrive import discard as discard_lanes
 
     chosen = _selection(filters, required=True, every=every)
     loaded = app_named(app, listener)

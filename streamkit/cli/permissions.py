@@ -8,7 +8,7 @@ import typer
 from streamkit.cli.options import AppArgument
 
 if TYPE_CHECKING:
-    from streamkit.iam.document import Policy
+    from streamkit.operate.permissions.document import Policy
 
 
 class Host(Enum):
@@ -62,9 +62,9 @@ def iam(  # noqa: PLR0913 - each is an option
     """
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named
-    from streamkit.iam.hosts import deny_application as denial
-    from streamkit.iam.hosts import policy_for
-    from streamkit.iam.place import Place
+    from streamkit.operate.permissions.hosts import deny_application as denial
+    from streamkit.operate.permissions.hosts import policy_for
+    from streamkit.operate.permissions.place import Place
 
     loaded = app_named(app)
     place = Place.of(account=account, region=region, table_arn=table_arn)

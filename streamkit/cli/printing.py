@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from streamkit.clock import utc
+from streamkit.progress.clock import utc
 
 
 def say(text: str = "") -> None:

@@ -28,7 +28,7 @@ from streamkit.cli.permissions import iam
 if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.status import Line
-    from streamkit.operating.status import Status
+    from streamkit.operate.status import Status
 
 _EPILOG = """\b
 Exit codes:
@@ -179,7 +179,7 @@ def status(
     from streamkit.cli.verdicts import exit_by
     from streamkit.cli.watching import watch_status
     from streamkit.migrate.status import list_migrations
-    from streamkit.operating.status import read_status
+    from streamkit.operate.status import read_status
 
     if watch and exit_code:
         raise typer.BadParameter("--exit-code is of one look, and --watch takes many")
@@ -218,7 +218,7 @@ def check(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.operating.inspection import inspect_app
+    from streamkit.operate.inspection import inspect_app
 
     loaded = app_named(app, listener)
     found = with_aws(lambda aws: inspect_app(loaded, aws))

@@ -10,8 +10,8 @@ from streamkit.cli.exits import ExitCode
 from streamkit.cli.printing import moment
 from streamkit.cli.running import exit_with, settings, with_aws
 from streamkit.fleet.hosting import LAMBDA, WORKERS
-from streamkit.operating.remaining import is_alive
-from streamkit.operating.status import Status
+from streamkit.operate.remaining import is_alive
+from streamkit.operate.status import Status
 
 
 def exit_by(app: App, status: Status) -> NoReturn:

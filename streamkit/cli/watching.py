@@ -14,8 +14,8 @@ import anyio
 
 from streamkit.cli.describing import describe_status
 from streamkit.cli.printing import is_rich, say, seconds
-from streamkit.clock import SystemClock, utc
-from streamkit.operating.status import ShardStatus, Status
+from streamkit.operate.status import ShardStatus, Status
+from streamkit.progress.clock import SystemClock, utc
 
 Look = Callable[[], Awaitable[Status]]
 

@@ -15,17 +15,17 @@ from streamkit.cli.exits import ExitCode
 from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
-from streamkit.cost.metering import meter
-from streamkit.health.server import serving
-from streamkit.health.site import Site
 from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import join
 from streamkit.observe.otel import find_metrics
 from streamkit.observe.registry import Registry
-from streamkit.operating.remaining import read_remaining
-from streamkit.running.standing import sample_for_ever
+from streamkit.operate.remaining import read_remaining
+from streamkit.operate.status_page.server import serving
+from streamkit.operate.status_page.site import Site
+from streamkit.progress.metering import meter
 from streamkit.settings import Settings
-from streamkit.workers import Workers
+from streamkit.worker.report import sample_for_ever
+from streamkit.worker.workers import Workers
 
 log = get_logger("streamkit.process")
 

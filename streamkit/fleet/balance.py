@@ -10,8 +10,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from streamkit.control import Cursor
 from streamkit.fleet.assignment import preference, share
+from streamkit.progress.control import Cursor
 
 _TOLERANCE = 20
 """A worker claims nothing while it lacks at most one in so many shards of its share."""

@@ -14,15 +14,15 @@ its name starts at generation 1, and none of its workers would take a cursor abo
 import random
 from collections.abc import Iterable
 
-from streamkit.actions import CHILD, Action, GuardSource
-from streamkit.control import Cursor
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
-from streamkit.fleet.fenced import Fenced
 from streamkit.fleet.generation import Generation, same_consumer
+from streamkit.fleet.lister import NAME as LISTER
 from streamkit.model.conditions import Attr
-from streamkit.source.lister import NAME as LISTER
+from streamkit.progress.actions import CHILD, Action, GuardSource
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fenced import Fenced
 
 
 async def capture(store: CursorStore, newest: Generation, *, read: bool = True) -> None:

@@ -14,8 +14,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from streamkit.control import Cursor
 from streamkit.fleet.members import Member
+from streamkit.progress.control import Cursor
 
 
 def token(cursor: Cursor) -> str:

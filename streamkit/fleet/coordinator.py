@@ -21,18 +21,18 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.clock import Clock
 from streamkit.errors import LeaseLost
 from streamkit.fleet.claims import Claims
+from streamkit.fleet.heartbeat import Presence, late_after
 from streamkit.fleet.members import Member, Roster
-from streamkit.fleet.presence import Presence, late_after
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.shards import Shards
 from streamkit.fleet.sharing import Anchor, Sharing, no_anchor
 from streamkit.fleet.starvation import Starvation
 from streamkit.fleet.view import FleetView
-from streamkit.lease import LeaseWatch
 from streamkit.observe.logger import get_logger
+from streamkit.progress.clock import Clock
+from streamkit.progress.lease import LeaseWatch
 
 log = get_logger("streamkit.fleet")
 

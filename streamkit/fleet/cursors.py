@@ -9,14 +9,14 @@ joined meanwhile keeps those it made. A deleted cursor refuses every commit of i
 import random
 from collections.abc import Mapping, Sequence
 
-from streamkit.actions import CHILD, Action, GuardSource
-from streamkit.control import Cursor
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
+from streamkit.fleet.lister import NAME as LISTER
 from streamkit.model.conditions import Attr
-from streamkit.processing.fold import fold
-from streamkit.processing.transaction import Send
-from streamkit.source.lister import NAME as LISTER
+from streamkit.progress.actions import CHILD, Action, GuardSource
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fold import fold
+from streamkit.progress.transaction import Send
 
 _PER_TRANSACTION = 40
 """Cursors deleted in one transaction: each with its entry in one of 16 directories."""

@@ -9,10 +9,10 @@ state.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamkit.actions import Action
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Action
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -28,17 +28,17 @@ from functools import partial, reduce
 from operator import and_
 from typing import Any
 
-from streamkit.actions import OURS, Action, Wire
-from streamkit.cursor import CursorStore
+from streamkit.core.handler import Handler
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.fleet.cursors import drop_cursors
-from streamkit.fleet.fenced import Fenced
 from streamkit.fleet.hosting import LAMBDA, TO_WORKERS
-from streamkit.handler import Handler
 from streamkit.model.builds import Build, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
-from streamkit.operation import Audit, Entry, Operation, Step, noted, read_audit
+from streamkit.progress.actions import OURS, Action, Wire
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fenced import Fenced
+from streamkit.progress.operation import Audit, Entry, Operation, Step, noted, read_audit
 
 _KNOWN_MAX = 20
 """The most fingerprints remembered: more than roll-outs are ever alive at once; the item stays

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from streamkit.actions import OURS, Action
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.model.builds import Build, read_builds
 from streamkit.model.conditions import Attr
-from streamkit.operation import Operation
+from streamkit.progress.actions import OURS, Action
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import Operation
 
 WORKERS: Final = "workers"
 LAMBDA: Final = "lambda"

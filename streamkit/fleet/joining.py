@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from streamkit.clock import Clock
-from streamkit.cursor import CursorStore
+from streamkit.core.handler import Handler
 from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.directory import enter, predecessors
@@ -30,10 +29,11 @@ from streamkit.fleet.generation import (
     write_generation,
 )
 from streamkit.fleet.hosting import check_host
-from streamkit.handler import Handler
-from streamkit.processing.transaction import transact
-from streamkit.source.loss import Losses
-from streamkit.start import Start, since_of, start_text
+from streamkit.progress.clock import Clock
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.transaction import transact
+from streamkit.stream.loss import Losses
+from streamkit.stream.start import Start, since_of, start_text
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ finished one leads to its children.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streamkit.control import Cursor
-from streamkit.cursor import CursorStore
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
 
 
 @dataclass

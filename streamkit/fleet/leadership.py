@@ -10,15 +10,15 @@ from dataclasses import dataclass
 
 import anyio
 
-from streamkit.actions import OURS
-from streamkit.control import Cursor, cursor_attributes
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.coordinator import Coordinator
+from streamkit.fleet.lister import NAME, Lister
 from streamkit.model.conditions import absent
 from streamkit.observe.logger import get_logger
-from streamkit.source.lister import NAME, Lister
+from streamkit.progress.actions import OURS
+from streamkit.progress.control import Cursor, cursor_attributes
+from streamkit.progress.cursor import CursorStore
 
 log = get_logger("streamkit.fleet")
 

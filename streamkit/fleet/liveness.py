@@ -7,10 +7,10 @@ until its silence has lasted a lease, on this process's own clock.
 
 import anyio
 
-from streamkit.clock import Clock
-from streamkit.cursor import CursorStore
 from streamkit.fleet.members import Roster
-from streamkit.lease import LeaseWatch
+from streamkit.progress.clock import Clock
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.lease import LeaseWatch
 
 
 async def live_workers(store: CursorStore, clock: Clock, lease_seconds: float) -> list[str]:

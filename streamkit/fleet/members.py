@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from streamkit.actions import OURS, Action, Verb, Wire, item_ref, own_attributes
 from streamkit.aws import patiently
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, present
+from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref, own_attributes
+from streamkit.progress.cursor import CursorStore
 
 MemberState = Literal["joining", "active", "waiting", "unfit", "leaving"]
 """The state of a worker: `waiting` runs an older roll-out and stands by; `unfit` cannot read the

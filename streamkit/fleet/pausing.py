@@ -9,14 +9,14 @@ In: a consumer's control items. Out: it is paused, or is not. On failure: `Confi
 
 import random
 
-from streamkit.actions import OURS
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.hosting import DELETING, WORKERS, check_host
 from streamkit.fleet.members import Roster
 from streamkit.model.conditions import Attr, ConditionBase
-from streamkit.processing.transaction import transact
+from streamkit.progress.actions import OURS
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.transaction import transact
 
 _TURNS = "turns"
 

@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.clock import Clock
-from streamkit.cursor import CursorStore
+from streamkit.core.handler import Handler
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.members import Member
-from streamkit.handler import Handler
 from streamkit.observe.logger import get_logger
+from streamkit.progress.clock import Clock
+from streamkit.progress.cursor import CursorStore
 
 log = get_logger("streamkit.fleet")
 

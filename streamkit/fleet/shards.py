@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from streamkit.control import Cursor
+from streamkit.progress.control import Cursor
 
 
 class Shards(Protocol):

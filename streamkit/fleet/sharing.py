@@ -19,17 +19,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamkit.clock import Clock
-from streamkit.control import Cursor
 from streamkit.fleet.assignment import assign
 from streamkit.fleet.balance import Balance
 from streamkit.fleet.claims import Claims, token
+from streamkit.fleet.heartbeat import Presence
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member
-from streamkit.fleet.presence import Presence
 from streamkit.fleet.shards import Shards
 from streamkit.fleet.view import FleetView
 from streamkit.observe.logger import get_logger
+from streamkit.progress.clock import Clock
+from streamkit.progress.control import Cursor
 
 log = get_logger("streamkit.fleet")
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.control import Cursor
+from streamkit.fleet.heartbeat import Presence
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member
-from streamkit.fleet.presence import Presence
 from streamkit.fleet.rollout import Rollout
-from streamkit.source.asking import asks_a_second
+from streamkit.progress.control import Cursor
+from streamkit.stream.asking import asks_a_second
 
 
 @dataclass

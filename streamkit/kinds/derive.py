@@ -24,14 +24,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_type_hints
 
 from streamkit.changes import Change, Kind
+from streamkit.core.handler import AUDIENCE, Handler, Policy
+from streamkit.core.writes import ANY_KIND, named_entities
 from streamkit.effects import Delete, Effect, Otherwise, Owned
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError, Unavailable, UnknownTable
-from streamkit.handler import AUDIENCE, Handler, Policy
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent, any_of, attribute
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
-from streamkit.relations.writes import ANY_KIND, named_entities
 from streamkit.table import Table
 
 OWNER = "_sk_of"

@@ -30,13 +30,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from streamkit.core.writes import named_entities
 from streamkit.effects import Delete, Remove, Set
 from streamkit.entity import Entity, Index, attribute_names, spec_of
 from streamkit.errors import DeclarationError
-from streamkit.kinds.aggregate import Aggregate
+from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key, Query
-from streamkit.relations.writes import named_entities
 
 Item = Mapping[str, Any]
 """An item's plain values, by attribute name: what a function may take instead of fields."""

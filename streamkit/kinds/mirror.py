@@ -32,21 +32,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_type_hints
 
-from streamkit.actions import CONTROL_ATTRIBUTE, ENTRY_PREFIX
 from streamkit.changes import Change, Kind
+from streamkit.core.handler import AUDIENCE, Broadcast, Handler, Policy
+from streamkit.core.writes import ANY_KIND
 from streamkit.effects import Add, AddToSet, Delete, Effect, Put, RemoveFromSet, Set, as_effects
 from streamkit.entity import Entity, Key, Query, built_key
 from streamkit.errors import DeclarationError, PoisonChange, RetryableError
-from streamkit.handler import AUDIENCE, Broadcast, Handler, Policy
-from streamkit.kinds.audience import AudiencePage, AudienceReader, Recipient, as_sources
-from streamkit.kinds.fan_out import Inline
+from streamkit.kinds.fan_out.audience import AudiencePage, AudienceReader, Recipient, as_sources
+from streamkit.kinds.fan_out.fan_out import Inline
 from streamkit.kinds.on import names_of, needs_of
 from streamkit.model.codec import AttributeValue, encode
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Scan, wire_key
 from streamkit.model.schema import TableSchema
 from streamkit.model.when import When
-from streamkit.relations.writes import ANY_KIND
+from streamkit.progress.actions import CONTROL_ATTRIBUTE, ENTRY_PREFIX
 from streamkit.table import Table
 
 Gone = Literal["keep", "delete"]

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, Literal, get_args, get_type_hints
 
 from streamkit.changes import read_annotation
+from streamkit.core.handler import Delivery, Handler, Policy, Shadow
+from streamkit.core.writes import Writes, declared_writes, named_entities, read_writes
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
-from streamkit.handler import Delivery, Handler, Policy, Shadow
 from streamkit.model.declaration import Declaration
 from streamkit.model.when import When, checked
-from streamkit.relations.writes import Writes, declared_writes, named_entities, read_writes
 
 
 def function_handler(

@@ -15,15 +15,15 @@ from functools import partial
 
 import anyio
 
-from streamkit.activity import first_error
-from streamkit.aggregates.rebuilding import Rebuilt, rebuild_aggregate
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock, SystemClock
+from streamkit.kinds.aggregate.rebuild import Rebuilt, rebuild_aggregate
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.commands import open_book, require_begun, require_same
 from streamkit.migrate.state import RESTING, State, StateBook
-from streamkit.operation import operator
+from streamkit.progress.activity import first_error
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.operation import operator
 
 _FOLLOW_SECONDS = 2.0
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from streamkit.actions import Action, Wire
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls, Outcome
 from streamkit.migrate.errors import ErrorBook, error_id
@@ -30,7 +29,8 @@ from streamkit.model.conditions import Attr
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
-from streamkit.scanning.places import place_text
+from streamkit.progress.actions import Action, Wire
+from streamkit.progress.scan.places import place_text
 
 
 class Conflict(Exception):

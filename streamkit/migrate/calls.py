@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import anyio
 
-from streamkit.actions import Action, Wire, render
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.rate import Kind, Rate
 from streamkit.migrate.view import Permit
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
-from streamkit.processing.verdicts import Again, Invalid, Refused, judge
+from streamkit.progress.actions import Action, Wire, render
+from streamkit.progress.verdicts import Again, Invalid, Refused, judge
 
 _PAUSES = (0.1, 5.0)
 _CONFLICT_SECONDS = 0.05

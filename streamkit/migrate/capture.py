@@ -11,11 +11,11 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.changes import Change, Kind
-from streamkit.clock import utc
+from streamkit.core.handler import Handler, Policy
 from streamkit.entity import Entity
-from streamkit.handler import Handler, Policy
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.state import State
+from streamkit.progress.clock import utc
 
 _MARGIN = timedelta(minutes=10)
 """AWS's clock stamps the changes; seeing some changes twice does no harm."""

@@ -14,12 +14,9 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
+from streamkit.fleet.catching_up import CatchUp
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.members import Roster
 from streamkit.kinds.migration import Migration
@@ -27,9 +24,12 @@ from streamkit.migrate.capture import Live, capture_app, target_app
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Schemas
 from streamkit.model.schema import TableSchema
-from streamkit.running.catching_up import CatchUp
+from streamkit.progress.activity import first_error
+from streamkit.progress.clock import Clock
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
-from streamkit.worker import Worker
+from streamkit.worker.worker import Worker
 
 CATCH_UP_SECONDS = 30.0
 """How long in seconds `caught_up` waits at most."""

@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock, SystemClock
+from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.state import Phase, State, StateBook
-from streamkit.operation import operator
-from streamkit.relations.tables import survey
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.operation import operator
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """Bytes of a table for each segment: half a minute at 1,000 units a second."""

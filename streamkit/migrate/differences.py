@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from streamkit.actions import Wire
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.agreement import image_digest, key_of
 from streamkit.migrate.calls import Calls
@@ -21,7 +20,8 @@ from streamkit.migrate.state import SWITCHED
 from streamkit.migrate.transform import alike, plain, visible
 from streamkit.migrate.work import Work
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.scanning.places import place_of
+from streamkit.progress.actions import Wire
+from streamkit.progress.scan.places import place_of
 
 Kind = Literal[
     "unmigrated",

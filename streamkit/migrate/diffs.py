@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from streamkit.actions import Wire
+from streamkit.migrate.dry_run import Trial
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.transform import plain, same, visible
-from streamkit.migrate.trials import Trial
+from streamkit.progress.actions import Wire
 
 Sign = Literal["-", "+", " "]
 Line = tuple[Sign, str]

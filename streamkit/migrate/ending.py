@@ -18,7 +18,7 @@ from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.transform import Rewrite, plain
 from streamkit.migrate.writes import Key, WireItem, check, delete, rewritten, whole
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.scanning.places import place_of, place_text
+from streamkit.progress.scan.places import place_of, place_text
 
 
 @dataclass(frozen=True)

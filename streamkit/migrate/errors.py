@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.actions import OURS, Action, Verb, Wire
-from streamkit.control import DIRECTORIES, ControlSpace
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr
-from streamkit.scanning.places import place_of, place_text
+from streamkit.progress.actions import OURS, Action, Verb, Wire
+from streamkit.progress.control import DIRECTORIES, ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.scan.places import place_of, place_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.cost.pricing import DOLLARS, PRICED
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.expenses import (
     PAGE_ITEMS,
@@ -20,6 +19,7 @@ from streamkit.migrate.expenses import (
     turning,
 )
 from streamkit.migrate.sampling import Estimate, Sample
+from streamkit.observe.pricing import DOLLARS, PRICED
 
 _TOGETHER: dict[Step, tuple[Step, ...]] = {
     "scan": ("scan", "rewrite"),

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any, Final, Literal
 
-from streamkit.actions import Wire
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.transform import Rewrite, item_size, wire
 from streamkit.migrate.work import TOUCH
@@ -23,6 +22,7 @@ from streamkit.migrate.writes import mark_text
 from streamkit.model.copies import BASE, COPY
 from streamkit.model.origin import MARK
 from streamkit.model.schema import IndexSchema, TableSchema
+from streamkit.progress.actions import Wire
 
 Step = Literal["scan", "rewrite", "verify", "switch", "contract"]
 Spent = defaultdict[tuple[Step, str, str], float]

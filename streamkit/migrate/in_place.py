@@ -22,8 +22,6 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import Wire
-from streamkit.clock import Clock
 from streamkit.errors import ConfigurationError, LeaseLost, Unavailable
 from streamkit.migrate.calls import DONE, Calls, Outcome
 from streamkit.migrate.errors import ErrorBook, error_id
@@ -33,7 +31,9 @@ from streamkit.model.conditions import Attr, Condition
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
-from streamkit.processing.verdicts import Invalid, Refused
+from streamkit.progress.actions import Wire
+from streamkit.progress.clock import Clock
+from streamkit.progress.verdicts import Invalid, Refused
 
 log = get_logger("streamkit.migrate")
 

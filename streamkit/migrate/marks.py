@@ -8,13 +8,13 @@ import json
 from collections.abc import Mapping
 from typing import Literal
 
-from streamkit.actions import Wire
 from streamkit.kinds.derive import OWNER
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.transform import Target, alike
 from streamkit.model.copies import COPY, FROM
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Wire
 
 Place = Literal["right", "missing", "differs", "taken", "late"]
 """What is in a target's place.

@@ -10,10 +10,8 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
-from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws, AwsError
-from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
@@ -25,7 +23,9 @@ from streamkit.migrate.rate import Limits, Rate, Share
 from streamkit.migrate.state import State
 from streamkit.migrate.view import Place, View
 from streamkit.migrate.work import Work
-from streamkit.operation import operator
+from streamkit.progress.activity import first_error
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.operation import operator
 
 _NAMED = 5
 """Items that a line of the audit names at most."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock
+from streamkit.core.tables import Surroundings, describe, survey
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook
@@ -19,7 +19,7 @@ from streamkit.migrate.sharing import Shares
 from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.view import View
 from streamkit.migrate.work import Schemas, Work
-from streamkit.relations.tables import Surroundings, describe, survey
+from streamkit.progress.clock import Clock
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,11 @@ failure `ConfigurationError` names the migrations that come first.
 from collections.abc import Iterator, Sequence
 
 from streamkit.app import App
+from streamkit.core.cascades import same_items
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.state import State
-from streamkit.relations.cascades import same_items
 
 _UNBEGUN = frozenset({"new", "rolled back"})
 _PAST = frozenset({"done", "rolled back"})

@@ -11,14 +11,14 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import Surroundings
 from streamkit.fleet.directory import entries
+from streamkit.fleet.lag import longest_lags
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import PASSES, State
-from streamkit.relations.tables import Surroundings
-from streamkit.running.lag import longest_lags
+from streamkit.progress.clock import Clock
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
 
 _LOOK_SECONDS = 15.0
 _LAG_MAX = 150.0

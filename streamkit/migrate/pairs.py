@@ -24,8 +24,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from streamkit.actions import Action, Verb, Wire, item_ref
-from streamkit.clock import Clock
 from streamkit.migrate.agreement import Agreement, Conflict, Late, is_ours
 from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.errors import ErrorBook, error_id
@@ -46,9 +44,11 @@ from streamkit.migrate.writes import (
 from streamkit.model.conditions import Attr, absent, as_it_was
 from streamkit.model.copies import BASE, COPY, MOVED
 from streamkit.observe.logger import get_logger
-from streamkit.processing.transaction import ACTIONS_MAX
-from streamkit.processing.verdicts import Invalid
-from streamkit.scanning.places import place_text
+from streamkit.progress.actions import Action, Verb, Wire, item_ref
+from streamkit.progress.clock import Clock
+from streamkit.progress.scan.places import place_text
+from streamkit.progress.transaction import ACTIONS_MAX
+from streamkit.progress.verdicts import Invalid
 
 log = get_logger("streamkit.migrate")
 

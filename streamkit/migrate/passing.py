@@ -11,13 +11,13 @@ from typing import Any
 
 import anyio
 
-from streamkit.activity import first_error
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.work import Work
-from streamkit.scanning.pages import Pages, Reply
-from streamkit.scanning.segment import LeasedSegment
+from streamkit.progress.activity import first_error
+from streamkit.progress.scan.pages import Pages, Reply
+from streamkit.progress.scan.segment import LeasedSegment
 
 ERRORS_MAX = 1000
 """Items that may fail in one process before the migration stops: something is wrong with it.

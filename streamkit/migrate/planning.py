@@ -15,17 +15,16 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import Wire
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock, SystemClock
-from streamkit.decode.keyed import trouble_of_key
+from streamkit.core.matching import Matcher
 from streamkit.errors import ConfigurationError, DecodeError
-from streamkit.kinds.aggregate import Aggregate, source_of
+from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.diffs import Diff, diff_of
+from streamkit.migrate.dry_run import Trial, Trials, moods_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent
@@ -35,10 +34,11 @@ from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_sample
-from streamkit.migrate.trials import Trial, Trials, moods_of
 from streamkit.migrate.work import Schemas
-from streamkit.relations.matching import Matcher
-from streamkit.scanning.places import place_text
+from streamkit.progress.actions import Wire
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.scan.places import place_text
+from streamkit.stream.decode.keyed import trouble_of_key
 
 SAMPLE = Wanted(items=1000)
 """The sample that is read by default."""

@@ -18,19 +18,19 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock, SystemClock
-from streamkit.control import START, ControlSpace, Cursor
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import Surroundings, survey
+from streamkit.fleet.lag import longest_lags
 from streamkit.fleet.members import Member, Roster
-from streamkit.lease import LeaseWatch
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.migrate.state import PASSES, State, StateBook
 from streamkit.migrate.tallies import TallyBook
-from streamkit.relations.tables import Surroundings, survey
-from streamkit.running.lag import longest_lags
-from streamkit.scanning.places import strided
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.control import START, ControlSpace, Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.lease import LeaseWatch
+from streamkit.progress.scan.places import strided
 
 SEGMENTS_SEEN = 256
 """Segments that are read; if there are more, a random choice of so many."""

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import anyio
 
 from streamkit.aws import AwsError, Trouble, trouble_of
-from streamkit.clock import Clock
+from streamkit.progress.clock import Clock
 
 _SHRINK, _GROW = 0.7, 1.05
 _FLOOR = 0.02

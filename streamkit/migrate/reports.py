@@ -17,10 +17,10 @@ from typing import Any
 import anyio
 
 from streamkit.aws import AwsError
-from streamkit.cursor import CursorStore
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import PASSES
 from streamkit.observe.logger import get_logger
+from streamkit.progress.cursor import CursorStore
 
 log = get_logger("streamkit.migrate")
 

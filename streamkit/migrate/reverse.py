@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from streamkit.actions import Wire
-from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.transform import Transform, TransformError, visible
 from streamkit.migrate.writes import WireItem
+from streamkit.progress.actions import Wire
+from streamkit.stream.decode import ImageDecoder
 
 
 class Reverse:

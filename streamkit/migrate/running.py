@@ -22,10 +22,8 @@ from typing import Any
 
 import anyio
 
-from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError, LeaseLost, RetentionLost
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
@@ -43,7 +41,9 @@ from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import PhaseOver, Place, View
 from streamkit.migrate.work import Work
 from streamkit.observe.logger import get_logger
-from streamkit.scanning.scan import TableScan
+from streamkit.progress.activity import first_error
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.scan.scan import TableScan
 from streamkit.settings import Settings
 
 log = get_logger("streamkit.migrate")

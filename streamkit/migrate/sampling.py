@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from statistics import stdev
 from typing import Any
 
-from streamkit.actions import Wire
 from streamkit.errors import ConfigurationError
-from streamkit.scanning.pages import Pages, Reply, patient
-from streamkit.scanning.segment import Segment
+from streamkit.progress.actions import Wire
+from streamkit.progress.scan.pages import Pages, Reply, patient
+from streamkit.progress.scan.segment import Segment
 
 _NORMAL = 1.96
 _AT_LEAST = 20

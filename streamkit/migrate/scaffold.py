@@ -12,7 +12,7 @@ from typing import Any, get_args
 from streamkit.app import App
 from streamkit.entity import Entity, attribute_names
 from streamkit.errors import ConfigurationError
-from streamkit.kinds.aggregate import Aggregate
+from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.migration import Mode
 from streamkit.migrate.discovery import files_of, folder_of
 

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.actions import OURS, Action, Wire
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
-from streamkit.clock import Clock
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.migrate.rate import Rate, Share
 from streamkit.model.conditions import Attr
+from streamkit.progress.actions import OURS, Action, Wire
+from streamkit.progress.clock import Clock
+from streamkit.progress.cursor import CursorStore
 
 LOOK_SECONDS = 0.5
 FRESH_SECONDS = 2.0

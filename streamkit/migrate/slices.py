@@ -11,10 +11,8 @@ from typing import Any
 
 import anyio
 
-from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock, SystemClock
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.passing import Pace
@@ -22,6 +20,8 @@ from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
+from streamkit.progress.activity import first_error
+from streamkit.progress.clock import Clock, SystemClock
 from streamkit.settings import Settings
 
 _CHECKPOINT_SECONDS = 5.0

@@ -30,14 +30,14 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
-from streamkit.actions import OURS, Action, Verb
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.model.conditions import Attr, absent
 from streamkit.model.schema import TableSchema
-from streamkit.operation import Audit, Entry, Operation, Step, noted, read_audit
+from streamkit.progress.actions import OURS, Action, Verb
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import Audit, Entry, Operation, Step, noted, read_audit
 
 Phase = Literal[
     "new",

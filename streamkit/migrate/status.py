@@ -10,10 +10,10 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.discovery import DiscoveryError, files_of
 from streamkit.migrate.progress import Progress, ProgressReader
+from streamkit.progress.clock import Clock
 
 _LEFT_OUT = frozenset({"done", "rolled back"})
 

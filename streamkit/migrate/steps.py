@@ -11,7 +11,6 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock, SystemClock
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.commands import (
@@ -26,7 +25,8 @@ from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.order import related, require_last
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.state import SWITCHED, Phase, State
-from streamkit.operation import Entry, operator
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.operation import Entry, operator
 
 _COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
 """First words of audit lines that are commands of operators; lines of processes have others."""

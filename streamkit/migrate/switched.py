@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.actions import Action, Verb, Wire
+from streamkit.core.matching import Matcher
+from streamkit.core.querying import query_request
 from streamkit.migrate.agreement import (
     Conflict,
     base_of,
@@ -38,9 +39,8 @@ from streamkit.migrate.writes import (
     whole,
 )
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.processing.verdicts import Refused
-from streamkit.relations.matching import Matcher
-from streamkit.relations.querying import query_request
+from streamkit.progress.actions import Action, Verb, Wire
+from streamkit.progress.verdicts import Refused
 
 _PARTS_MAX = 90
 """Parts of one source that a transaction for a change of one of them can check."""

@@ -8,9 +8,9 @@ time.
 from dataclasses import fields
 from decimal import Decimal
 
-from streamkit.actions import Action
-from streamkit.cursor import CursorStore
 from streamkit.migrate.in_place import Tally
+from streamkit.progress.actions import Action
+from streamkit.progress.cursor import CursorStore
 
 _SPREAD = 8
 

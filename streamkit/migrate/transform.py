@@ -10,8 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamkit.actions import CONTROL_ATTRIBUTE, Wire
-from streamkit.decode import ImageDecoder
+from streamkit.core.matching import Matcher
 from streamkit.effects import Delete, Effect, Put, Remove, Set
 from streamkit.entity import Entity, attribute_names, built_key, spec_of
 from streamkit.errors import PoisonChange
@@ -21,7 +20,8 @@ from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key
 from streamkit.model.schema import TableSchema
-from streamkit.relations.matching import Matcher
+from streamkit.progress.actions import CONTROL_ATTRIBUTE, Wire
+from streamkit.stream.decode import ImageDecoder
 
 ITEM_BYTES_MAX = 400 * 1024
 """The size limit of an item in bytes, names and values together."""

@@ -21,10 +21,9 @@ from typing import Any, Literal
 
 import anyio
 
-from streamkit.actions import Wire
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.clock import Clock, SystemClock
+from streamkit.core.tables import Surroundings
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.agreement import image_digest
@@ -40,10 +39,11 @@ from streamkit.migrate.rate import Limits
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Schemas, Work
-from streamkit.relations.tables import Surroundings
-from streamkit.scanning.pages import Pages, Reply
-from streamkit.scanning.places import strided
-from streamkit.scanning.segment import Segment
+from streamkit.progress.actions import Wire
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.scan.pages import Pages, Reply
+from streamkit.progress.scan.places import strided
+from streamkit.progress.scan.segment import Segment
 
 _SEGMENTS = 16
 _SEGMENTS_AT_ONCE = 4

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import anyio
 
-from streamkit.actions import Wire
-from streamkit.clock import Clock
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.migrate.state import State
+from streamkit.progress.actions import Wire
+from streamkit.progress.clock import Clock
 
 FRESH_SECONDS = 5.0
 """How long in seconds a state may be written under after its read; deletions wait longer."""

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.actions import Wire
 from streamkit.changes import Change
-from streamkit.clock import Clock
+from streamkit.core.matching import Matcher
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Migration
@@ -28,7 +27,8 @@ from streamkit.model.conditions import Attr, Condition, any_of, attribute, prese
 from streamkit.model.copies import BASE, COPY, FROM
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
-from streamkit.relations.matching import Matcher
+from streamkit.progress.actions import Wire
+from streamkit.progress.clock import Clock
 
 TOUCH = "_sk_touch"
 """The mark of `touch`: different for each run, so that it changes the item."""

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
-from streamkit.actions import OURS, Action, GuardSource, Verb, Wire, item_ref
 from streamkit.effects import Guard
 from streamkit.migrate.transform import Image, Rewrite, TransformError, plain, wire
 from streamkit.model.conditions import Condition, absent, as_it_was, present
 from streamkit.model.origin import MARK, Mark, deletion
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import OURS, Action, GuardSource, Verb, Wire, item_ref
 
 TERMS_MAX = 145
 """The most terms of a condition.

@@ -14,9 +14,9 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from streamkit.clock import Clock
 from streamkit.errors import PoisonChange
 from streamkit.observe.logger import get_logger
+from streamkit.progress.clock import Clock
 from streamkit.sinks.body import to_text
 from streamkit.sinks.sink import Delivery, Limits, Sender
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 
-from streamkit.clock import Clock, SystemClock
 from streamkit.errors import DeclarationError, PoisonChange, RetryableError
+from streamkit.progress.clock import Clock, SystemClock
 from streamkit.sinks.extras import needs
 from streamkit.sinks.sink import Sender
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.clock import Clock, SystemClock
 from streamkit.errors import PoisonChange
+from streamkit.progress.clock import Clock, SystemClock
 from streamkit.sinks.batching import Batcher
 from streamkit.sinks.sink import Delivery, Sink
 

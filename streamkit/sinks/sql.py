@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from streamkit.clock import Clock, SystemClock, utc
 from streamkit.errors import ConfigurationError, DeclarationError, PoisonChange, RetryableError
+from streamkit.progress.clock import Clock, SystemClock, utc
 from streamkit.sinks.extras import needs
 from streamkit.sinks.sink import Delivery, Limits
 

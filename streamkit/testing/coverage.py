@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streamkit.control import Cursor
 from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.iterators import ShardIterator
+from streamkit.progress.control import Cursor
 from streamkit.testing.sightings import Sighting, moved, taken
 
 

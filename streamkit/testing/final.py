@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from streamkit.core.tables import Tables
 from streamkit.effects import Put
 from streamkit.entity import Entity, spec_of
-from streamkit.kinds.aggregate import Aggregate
-from streamkit.kinds.extremes import extremes_of
-from streamkit.relations.tables import Tables
+from streamkit.kinds.aggregate.aggregate import Aggregate
+from streamkit.kinds.aggregate.extremes import extremes_of
 from streamkit.table import Table
 from streamkit.testing.recording import Recorder
 

@@ -18,23 +18,23 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from streamkit.actions import CONTROL_ATTRIBUTE
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.cursor import CursorStore
+from streamkit.core.parked.queues import list_parked
+from streamkit.core.parking import Parked
+from streamkit.core.table_shape import TableShape, entities_of
+from streamkit.core.tables import Surroundings, survey
 from streamkit.entity import Entity
 from streamkit.model.keys import Key, Query
-from streamkit.parked.lanes import list_parked
-from streamkit.processing.parking import Parked
-from streamkit.relations.tables import Surroundings, survey
-from streamkit.retries.by_hand import redrive
+from streamkit.operate.redrive import redrive
+from streamkit.progress.actions import CONTROL_ATTRIBUTE
+from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
-from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table
 from streamkit.testing.loop import VirtualClock, VirtualLoop, seconds_of
 from streamkit.testing.stops import Moment, Operations, Part, Thaw, Zombie, Zombies
 from streamkit.testing.world import CrashPoint, Process, World
-from streamkit.worker import Worker
+from streamkit.worker.worker import Worker
 
 E = TypeVar("E", bound=Entity)
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from streamkit.control import START, Cursor
+from streamkit.progress.control import START, Cursor
 from streamkit.testing.iterators import Iterators
 from streamkit.testing.sightings import Sighting, moved, shard_read, taken
 

@@ -10,9 +10,9 @@ continue after any of these pages, but neither before the first nor past the las
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from streamkit.control import START, Cursor
 from streamkit.local.errors import ApiError
 from streamkit.local.iterators import ShardIterator
+from streamkit.progress.control import START, Cursor
 from streamkit.testing.sightings import Sighting, taken
 
 

@@ -20,10 +20,11 @@ from typing import Any, Literal, Protocol, TypeVar
 import anyio
 import anyio.abc
 
-from streamkit.actions import CONTROL_PREFIX
-from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.core.matching import Matcher
+from streamkit.core.table_shape import TableShape, entities_of
+from streamkit.core.tables import Surroundings, survey
 from streamkit.entity import Entity
 from streamkit.migrate import commands
 from streamkit.migrate.passing import Pace
@@ -32,10 +33,9 @@ from streamkit.migrate.state import RESTING, State
 from streamkit.migrate.steps import contract, rollback, switch
 from streamkit.migrate.transform import visible
 from streamkit.model.schema import TableSchema
-from streamkit.relations.matching import Matcher
-from streamkit.relations.tables import Surroundings, survey
+from streamkit.progress.actions import CONTROL_PREFIX
+from streamkit.progress.activity import first_error
 from streamkit.settings import Settings
-from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults

@@ -23,10 +23,10 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from streamkit.control import START, Cursor
 from streamkit.local.engine import Engine
 from streamkit.local.shards import HashRange, Shard
-from streamkit.start import RETENTION_SECONDS
+from streamkit.progress.control import START, Cursor
+from streamkit.stream.start import RETENTION_SECONDS
 from streamkit.testing.sightings import Sighting, Write, shard_read, taken
 
 _KNOWN_SECONDS = RETENTION_SECONDS - 3600

@@ -8,13 +8,13 @@ before and after the call.
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX, own_attributes
-from streamkit.control import Cursor, read_cursor
 from streamkit.local.engine import CallRecord, Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.iterators import ShardIterator
 from streamkit.local.records import Record
 from streamkit.local.values import item_size
+from streamkit.progress.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX, own_attributes
+from streamkit.progress.control import Cursor, read_cursor
 
 WRITES = frozenset(
     {

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
-from streamkit.actions import OURS, compile_effect, render
 from streamkit.aws import AwsError, code_of
 from streamkit.effects import Delete, Effect, Put, Set
 from streamkit.entity import Entity
 from streamkit.model.keys import Key
+from streamkit.progress.actions import OURS, compile_effect, render
 from streamkit.table import Table
 from streamkit.testing.final import Comparison, Final
 

@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 import anyio
 import anyio.abc
 
-from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.parked.lanes import Selection
-from streamkit.relations.tables import Surroundings, survey
-from streamkit.retries.by_hand import redrive
-from streamkit.shape import TableShape, entities_of
+from streamkit.core.parked.queues import Selection
+from streamkit.core.table_shape import TableShape, entities_of
+from streamkit.core.tables import Surroundings, survey
+from streamkit.operate.redrive import redrive
+from streamkit.progress.activity import first_error
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
 from streamkit.testing.crew import Crew, Host, MakeHost

@@ -16,19 +16,19 @@ from typing import Any, Literal
 
 import anyio
 
-from streamkit.activity import first_error
 from streamkit.app import App
 from streamkit.aws import Aws, connect
 from streamkit.local.control import Control
 from streamkit.local.engine import CallRecord, Engine
 from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Call, Response, session_class
+from streamkit.progress.activity import first_error
 from streamkit.settings import Settings
 from streamkit.testing.faults import Interceptor
 from streamkit.testing.loop import SkewedClock, VirtualClock
 from streamkit.testing.sightings import WRITES, RecordLog, Sighting
-from streamkit.worker import Worker
-from streamkit.workers import Workers
+from streamkit.worker.worker import Worker
+from streamkit.worker.workers import Workers
 
 _STEPS = (7.0, 60.0, 300.0)
 """Seconds between two steps of a process's clock."""

@@ -25,8 +25,8 @@ import pytest
 import structlog
 
 from streamkit.cli import main
-from streamkit.iam.place import Place
 from streamkit.observe.logs import OwnHandler
+from streamkit.operate.permissions.place import Place
 from tests.permissions import ACCOUNT, REGION, commanded, noted
 
 DEADLINE = 180.0

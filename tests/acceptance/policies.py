@@ -10,10 +10,10 @@ from typing import Any
 
 from handlers.deals.handlers import SHAPE, app
 from streamkit.aws_lambda.filters import criteria
-from streamkit.iam.hosts import Host, policy_for
-from streamkit.iam.place import Place
+from streamkit.core.table_shape import entities_of
 from streamkit.model.schema import TableSchema
-from streamkit.shape import entities_of
+from streamkit.operate.permissions.hosts import Host, policy_for
+from streamkit.operate.permissions.place import Place
 from tests.acceptance.deployment import DEPLOY
 
 HOSTS: dict[str, Host] = {

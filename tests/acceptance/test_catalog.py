@@ -25,7 +25,7 @@ from handlers.catalog.handlers import (
     app,
 )
 from handlers.catalog.traffic import Traffic
-from streamkit.preflight import findings
+from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, recording, trial
 from streamkit.testing.recording import Recorder
 

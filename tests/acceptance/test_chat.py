@@ -8,8 +8,8 @@ import pytest
 from handlers.chat.entities import EmailLogin, Membership, Message, NameLogin, User
 from handlers.chat.handlers import SHAPE, ChatActivity, ServerMembers, app
 from handlers.chat.traffic import Traffic
+from streamkit.kinds.preflight import findings
 from streamkit.local.engine import CallRecord
-from streamkit.preflight import findings
 from streamkit.testing import Harness, trial
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamkit.cost.pricing import estimate
+from streamkit.observe.pricing import estimate
 from streamkit.settings import Settings
 
 

@@ -42,7 +42,7 @@ from handlers.deals.handlers import (
 from handlers.deals.ksuid import derive, ksuid
 from handlers.deals.traffic import Traffic
 from streamkit import App
-from streamkit.preflight import findings
+from streamkit.kinds.preflight import findings
 from streamkit.testing import Trouble, inserted, trial
 from streamkit.testing.loop import EPOCH
 

@@ -17,8 +17,8 @@ from handlers.progress import PlainProgress, progress
 from handlers.stage import open_stage
 from handlers.system import System
 from streamkit import Aggregate, App, Count, Entity, Inserted, Key, Put
+from streamkit.core.table_shape import TableShape
 from streamkit.local.engine import Engine
-from streamkit.shape import TableShape
 
 SYSTEMS = sorted(path.parent.name for path in Path(handlers.__file__).parent.glob("*/demo.py"))
 

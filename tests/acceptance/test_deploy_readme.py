@@ -12,8 +12,8 @@ from typer.main import get_command
 from handlers.deals import app
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.program import program
-from streamkit.cost.pricing import estimate
 from streamkit.observe.metrics import METRICS
+from streamkit.observe.pricing import estimate
 from streamkit.settings import Settings
 from tests.acceptance.deployment import DEPLOY, README, TEMPLATES, containers, template, texts
 

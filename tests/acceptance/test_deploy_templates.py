@@ -12,7 +12,7 @@ import yaml
 from moto import mock_aws
 
 from handlers.deals.handlers import SHAPE, app
-from streamkit.shape import entities_of
+from streamkit.core.table_shape import entities_of
 from tests.acceptance.deployment import DEPLOY, README, TEMPLATES, template
 from tests.acceptance.policies import HOSTS, policy_of, wanted_filter
 

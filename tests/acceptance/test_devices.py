@@ -15,7 +15,7 @@ from handlers.devices.handlers import (
     app,
 )
 from handlers.devices.traffic import Traffic
-from streamkit.preflight import findings
+from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, Trouble, trial
 
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)

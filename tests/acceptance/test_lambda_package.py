@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from handlers.deals.handlers import SHAPE, app
-from streamkit.shape import entities_of
+from streamkit.core.table_shape import entities_of
 from tests.acceptance.conftest import clean_environment, client_of, local_engine
 from tests.acceptance.deployment import README
 from tests.acceptance.lambda_package import package

@@ -16,7 +16,7 @@ from handlers.logs.handlers import (
 )
 from handlers.logs.traffic import Traffic
 from streamkit import TableShape
-from streamkit.preflight import findings
+from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, Recorder, Trouble, recording, trial
 from streamkit.testing.loop import EPOCH
 

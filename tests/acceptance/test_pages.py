@@ -12,8 +12,8 @@ import typer
 from streamkit import App
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.program import program
-from streamkit.preflight import findings
-from streamkit.relations.tables import survey
+from streamkit.core.tables import survey
+from streamkit.kinds.preflight import findings
 from streamkit.settings import Settings
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually

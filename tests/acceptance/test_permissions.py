@@ -21,8 +21,8 @@ from handlers.relay.stand_ins import REGION as THERE
 from handlers.relay.stand_ins import stand_ins
 from handlers.system import System
 from streamkit import TableShape
-from streamkit.iam.hosts import policy_for
-from streamkit.iam.place import Place
+from streamkit.operate.permissions.hosts import policy_for
+from streamkit.operate.permissions.place import Place
 from streamkit.sinks.eventbridge import EventBridge
 from streamkit.sinks.firehose import Firehose
 from streamkit.sinks.kinesis import Kinesis

@@ -7,7 +7,7 @@ import pytest
 from handlers.school.entities import Enrolment, Sport, Student
 from handlers.school.handlers import SHAPE, SportsOfStudent, StudentsOfSport, app
 from handlers.school.traffic import Traffic
-from streamkit.preflight import findings
+from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, trial
 
 MANY = 52

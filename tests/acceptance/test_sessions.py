@@ -17,7 +17,7 @@ from handlers.sessions.handlers import (
 )
 from handlers.sessions.traffic import Traffic
 from streamkit import App, Entity, Expired
-from streamkit.preflight import findings
+from streamkit.kinds.preflight import findings
 from streamkit.testing import Harness, Trouble, trial
 
 HarnessOf = Callable[..., Harness]

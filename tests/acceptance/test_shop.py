@@ -14,7 +14,7 @@ from handlers.shop.handlers import (
     app,
 )
 from handlers.shop.traffic import Traffic
-from streamkit.preflight import findings
+from streamkit.kinds.preflight import findings
 from streamkit.testing import recording, trial
 from streamkit.testing.loop import EPOCH
 

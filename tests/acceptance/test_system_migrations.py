@@ -30,13 +30,13 @@ from handlers.shop.entities import (
 )
 from handlers.shop.handlers import SHAPE
 from streamkit import App, Entity, TableShape
+from streamkit.core.table_shape import entities_of
+from streamkit.core.tables import survey
 from streamkit.migrate import commands
 from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.discovery import discover
 from streamkit.model.copies import COPY
-from streamkit.relations.tables import survey
 from streamkit.settings import Settings
-from streamkit.shape import entities_of
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import EPOCH, run_virtually

@@ -21,7 +21,7 @@ from streamkit import Aggregate, App, Count, Entity, Key, Modified, Put, Sum
 from streamkit.cli import workers as cli
 from streamkit.observe.logs import configure
 from streamkit.settings import Settings
-from streamkit.workers import Workers
+from streamkit.worker.workers import Workers
 from tests.benchmarks.deals import Deal
 from tests.benchmarks.sampling import Sampler
 from tests.benchmarks.serving import TABLE

@@ -21,7 +21,7 @@ import boto3
 from boto3.dynamodb.types import TypeDeserializer
 from botocore.config import Config
 
-from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
+from streamkit.progress.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 from tests.integration.shop_app import link
 from tests.simulation.shop import TABLE
 from tests.tables import streamed

@@ -36,7 +36,7 @@ from streamkit import (
 from streamkit.aws import connect
 from streamkit.settings import Settings
 from streamkit.sinks.sink import Delivery
-from streamkit.worker import Worker
+from streamkit.worker.worker import Worker
 
 REGION = "eu-central-1"
 ACCOUNT = "123456789012"

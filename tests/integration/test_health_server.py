@@ -8,9 +8,9 @@ import logging
 import pytest
 import structlog
 
-from streamkit.health import server
-from streamkit.health.server import Reply, serving
 from streamkit.observe.logs import configure
+from streamkit.operate.status_page import server
+from streamkit.operate.status_page.server import Reply, serving
 from streamkit.settings import read_address
 
 LARGE = 30_000_000

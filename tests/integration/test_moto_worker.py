@@ -42,11 +42,11 @@ from streamkit import (
     Table,
     changed,
 )
-from streamkit.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 from streamkit.aws import connect
-from streamkit.relations.tables import describe
+from streamkit.core.tables import describe
+from streamkit.progress.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 from streamkit.settings import Settings
-from streamkit.worker import Worker
+from streamkit.worker.worker import Worker
 from tests.integration.processes import Writer, finish, site_at
 
 REGION = "eu-central-1"

@@ -12,24 +12,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from streamkit.actions import Action
 from streamkit.aws import Aws, connect
-from streamkit.control import Cursor
-from streamkit.cursor import CursorStore
+from streamkit.core.outcome import Work
+from streamkit.core.planning import Planner
+from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.stage import CommitStage
+from streamkit.core.tracing import NO_TRACING
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Call, Response, session_class
-from streamkit.pacing import ByteBudget, Pace, Pacing
-from streamkit.processing.commit import Committer
-from streamkit.processing.fold import fold
-from streamkit.processing.holds import HeldLanes
-from streamkit.processing.outcome import Work
-from streamkit.processing.planning import Planner
-from streamkit.processing.stage import CommitStage
-from streamkit.processing.tracing import NO_TRACING
-from streamkit.processing.transaction import transact
+from streamkit.progress.actions import Action
+from streamkit.progress.commit import Committer
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fold import fold
+from streamkit.progress.pacing import ByteBudget, Pace, Pacing
+from streamkit.progress.transaction import transact
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.sightings import WRITES
 from tests.models.explorer import follow

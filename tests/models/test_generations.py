@@ -6,19 +6,19 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from streamkit.control import START, ControlSpace, Cursor
-from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.generation import newest_generation, stepped, write_generation
 from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.joining import join_generation
+from streamkit.fleet.lister import NAME, Lister
 from streamkit.fleet.members import Member
 from streamkit.fleet.rollout import Rollout
-from streamkit.pacing import Pace, Pacing
-from streamkit.processing.commit import Committer
-from streamkit.source.asking import AskRate
-from streamkit.source.lister import NAME, Lister
+from streamkit.progress.commit import Committer
+from streamkit.progress.control import START, ControlSpace, Cursor
+from streamkit.progress.cursor import CursorStore, creation
+from streamkit.progress.pacing import Pace, Pacing
+from streamkit.stream.asking import AskRate
 from tests.models.explorer import LARGE, explore, stuck, walks
 from tests.models.generations import (
     BOUNDS,

@@ -24,12 +24,12 @@ from streamkit import (
 from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.changes import ItemKey
-from streamkit.cursor import CursorStore
-from streamkit.operating.consumers import delete_consumer
-from streamkit.processing.mark import path_of, read_mark
-from streamkit.processing.parking import LATE
-from streamkit.relations.tables import survey
-from streamkit.retries.by_hand import redrive
+from streamkit.core.high_water_mark import path_of, read_mark
+from streamkit.core.parking import LATE
+from streamkit.core.tables import survey
+from streamkit.operate.consumers import delete_consumer
+from streamkit.operate.redrive import redrive
+from streamkit.progress.cursor import CursorStore
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.models.explorer import LARGE, explore, follow, told, walks

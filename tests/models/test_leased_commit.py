@@ -3,14 +3,14 @@
 import anyio
 import pytest
 
-from streamkit.control import START, ControlSpace, Cursor
-from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.generation import Generation
-from streamkit.processing import commit as commits
-from streamkit.processing.commit import Applied
-from streamkit.processing.verdicts import Again
+from streamkit.progress import commit as commits
+from streamkit.progress.commit import Applied
+from streamkit.progress.control import START, ControlSpace, Cursor
+from streamkit.progress.cursor import CursorStore, creation
+from streamkit.progress.verdicts import Again
 from tests.models.explorer import LARGE, explore, walks
 from tests.models.leased_commit import (
     BOUNDS,

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from streamkit.control import START, ControlSpace, Cursor, child_of
-from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
-from streamkit.pacing import Pace, Pacing
-from streamkit.processing.commit import Committer
-from streamkit.source.asking import AskRate
-from streamkit.source.lister import NAME, Lister
+from streamkit.fleet.lister import NAME, Lister
+from streamkit.progress.commit import Committer
+from streamkit.progress.control import START, ControlSpace, Cursor, child_of
+from streamkit.progress.cursor import CursorStore, creation
+from streamkit.progress.pacing import Pace, Pacing
+from streamkit.stream.asking import AskRate
 from tests.models.explorer import LARGE, explore, stuck, walks
 from tests.models.lineage import (
     BOUNDS,

@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from streamkit.aws_lambda.host import process_batch
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import survey
 from streamkit.fleet.cursors import every_cursor
-from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
-from streamkit.relations.tables import survey
-from streamkit.source.lister import NAME as LISTER
+from streamkit.fleet.lister import NAME as LISTER
+from streamkit.operate.moves import MoveRefused, move_to_lambda, move_to_workers
+from streamkit.progress.cursor import CursorStore
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.sightings import WRITES

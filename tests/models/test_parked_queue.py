@@ -9,13 +9,13 @@ import pytest
 
 from streamkit import Add, App, Entity, Inserted, Policy
 from streamkit.changes import ItemKey
-from streamkit.control import START, Cursor, child_of
-from streamkit.cursor import CursorStore, creation
-from streamkit.decode import Record
-from streamkit.processing.outcome import Outcome, Work, resolve
-from streamkit.processing.parking import Failure, lane_name
-from streamkit.relations.tables import survey
-from streamkit.retries.by_hand import open_redriver
+from streamkit.core.outcome import Outcome, Work, resolve
+from streamkit.core.parking import Failure, lane_name
+from streamkit.core.tables import survey
+from streamkit.operate.redrive import open_redriver
+from streamkit.progress.control import START, Cursor, child_of
+from streamkit.progress.cursor import CursorStore, creation
+from streamkit.stream.decode import Record
 from tests.models.explorer import LARGE, explore, stuck, walks
 from tests.models.parked_queue import (
     BOUNDS,

@@ -12,10 +12,10 @@ from decimal import Decimal
 import anyio
 import pytest
 
-from streamkit.aggregates.rebuilding import rebuild_aggregate
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import survey
 from streamkit.fleet.cursors import every_cursor
-from streamkit.relations.tables import survey
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
+from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

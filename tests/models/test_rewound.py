@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from streamkit.operating import rewind as module
+from streamkit.operate import rewind as module
 from streamkit.testing.loop import run_virtually
 from tests.models.rewound import (
     FUNCTIONS,

@@ -2,10 +2,10 @@
 
 import pytest
 
+from streamkit.fleet.heartbeat import late_after
 from streamkit.fleet.members import Member
-from streamkit.fleet.presence import late_after
 from streamkit.fleet.starvation import LONGEST, Starvation
-from streamkit.lease import LeaseWatch
+from streamkit.progress.lease import LeaseWatch
 from tests.models.starved_fleet import (
     BEAT,
     CHECKS,

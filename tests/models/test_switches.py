@@ -8,6 +8,8 @@ import anyio
 import pytest
 
 from streamkit import TableShape
+from streamkit.core.table_shape import entities_of
+from streamkit.core.tables import survey
 from streamkit.migrate.agreement import base_of, is_ours
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook, error_id
@@ -16,8 +18,6 @@ from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.work import Schemas, Work
 from streamkit.model.copies import BASE, COPY, FROM
-from streamkit.relations.tables import survey
-from streamkit.shape import entities_of
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "entry-that-appears-unseen",
-        "processing/ledger.py",
+        "core/ledger.py",
         "    if stored is None:\n        return (absent,)\n",
         "    if stored is None:\n        return ()\n",
         "a change adds all of an item that the scan has counted since its entry was read",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "segment-of-the-living",
-        "scanning/scan.py",
+        "progress/scan/scan.py",
         "        free = cursor.owner is None or self._watch.is_abandoned(cursor.name)\n",
         "        free = True\n",
         "processes take segments from each other whose owners live, and read their pages again",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "scan-waits-for-nothing",
-        "scanning/scan.py",
+        "progress/scan/scan.py",
         "await self._wait(stopping, math.inf)",
         "await anyio.sleep(_LOOK_SECONDS)",
         "a pass over a few items ends two seconds after its last segment",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-while-a-worker-joins-again",
-        "aggregates/rebuilding.py",
+        "kinds/aggregate/rebuild.py",
         "            if self.machine.clock.monotonic() < until:\n",
         "            if self.machine.clock.monotonic() > until:\n",
         "a rebuild right after another one is refused, because no worker seems to run",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "scan-goes-on-without-its-fence",
-        "scanning/scan.py",
+        "progress/scan/scan.py",
         "                await self.fence.apply([])",
         "                await anyio.sleep(0)",
         "a scan whose fence does not hold any more takes its segments again and again, for ever",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "cleared-before-it-is-deleted",
-        "aggregates/clearing.py",
+        "kinds/aggregate/reset.py",
         "        for start in range(0, len(actions), _TOGETHER):\n",
         """        await segment.advance(reply.get("LastEvaluatedKey"))
         for start in range(0, len(actions), _TOGETHER):
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "scan-of-one-process-skips-a-page",
-        "scanning/pages.py",
+        "progress/scan/pages.py",
         "        while not (segment.finished or segment.stopping.is_set()):\n",
         "        if not (segment.finished or segment.stopping.is_set()):\n",
         "of each segment the first page alone is looked at, and the rest is called fine",
@@ -63,7 +63,7 @@ MUTANTS = (
     ),
     Mutant(
         "verification-one-part-at-a-time",
-        "scanning/pages.py",
+        "progress/scan/pages.py",
         "        limiter = anyio.Semaphore(at_once)\n",
         "        limiter = anyio.Semaphore(1)\n",
         "a verification reads a large table one part after the other",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "verification-impatient",
-        "aggregates/verification.py",
+        "kinds/aggregate/verification.py",
         "        Pages(patient(aws.dynamodb), around.table.name),\n",
         "        Pages(aws.dynamodb.scan, around.table.name),\n",
         "a verification of a busy table ends with an error",
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "verification-repairs-unasked",
-        "aggregates/verification.py",
+        "kinds/aggregate/verification.py",
         "    if not (repair and found.different):\n",
         "    if not found.different:\n",
         "who only looks empties an aggregate for a while",
@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "repair-of-aggregates-is-not-looked-at",
-        "aggregates/verification.py",
+        "kinds/aggregate/verification.py",
         "    after = await _verification(*about, clock)\n",
         "    after = found\n",
         "a repair says nothing of what it has done",
@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "clearing-outlives-its-build",
-        "aggregates/rebuilding.py",
+        "kinds/aggregate/rebuild.py",
         "                for naming in (pass_name, clearing_name):\n",
         "                for naming in (pass_name,):\n",
         "what a clearing that was broken off has written stays in the table",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "clearing-outlives-its-consumer",
-        "aggregates/sweeping.py",
+        "kinds/aggregate/sweep.py",
         "        for scan in (pass_name(name, number), clearing_name(name, number)):\n",
         "        for scan in (pass_name(name, number),):\n",
         "a consumer that is deleted leaves the segments of a clearing that was broken off",
@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "clearing-keeps-its-segments",
-        "aggregates/rebuilding.py",
+        "kinds/aggregate/rebuild.py",
         "advance=True, along=scan.deletions())",
         "advance=True)",
         "each rebuild leaves the segments of its clearing in the table until it is swept, days later",
@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "pass-reads-what-it-need-not",
-        "scanning/scan.py",
+        "progress/scan/scan.py",
         "min(2 * pause, _LOOK_SECONDS)",
         "_PAUSE_SECONDS",
         "a process that waits for the segments of others reads them all the time",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "sweep-forgets-how-far-it-was",
-        "aggregates/sweeping.py",
+        "kinds/aggregate/sweep.py",
         "            past = tuple(each",
         """            await broom.scan(name, number, segments).delete()
             past = tuple(each""",
@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "sweep-unfenced",
-        "aggregates/sweeping.py",
+        "kinds/aggregate/sweep.py",
         "Fenced(self.store, same_builds(newest), self.rng)",
         "Fenced(self.store, ~same_builds(newest) | same_builds(newest), self.rng)",
         "a sweeper that froze deletes the ledger of a consumer that was founded later",
@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "sweeper-that-froze-begins-anew",
-        "scanning/scan.py",
+        "progress/scan/scan.py",
         "if self.fence is not None and len(found) < len(some):",
         "if self.fence is None and len(found) < len(some):",
         "a sweeper that froze waits for ever for segments that are gone",
@@ -152,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "deletion-of-ledgers-unfenced",
-        "operating/consumers.py",
+        "operate/consumers.py",
         "Broom(self, SystemClock())",
         'Broom(Fenced(store, Attr("kind").exists(), self.rng), SystemClock())',
         "a deleter that froze deletes the ledger of a consumer of the name that was founded later",
@@ -160,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "clearing-unfenced",
-        "aggregates/clearing.py",
+        "kinds/aggregate/reset.py",
         "everything = [self._fence, *left]",
         "everything = left",
         "one who cleared and froze deletes what has been counted since",
@@ -168,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropping-unfenced",
-        "aggregates/clearing.py",
+        "kinds/aggregate/reset.py",
         "held, first), (self._fence,)",
         "held, first), ()",
         "one who froze while it dropped what was parked drops what was parked since",
@@ -176,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "segments-created-unfenced",
-        "aggregates/rebuilding.py",
+        "kinds/aggregate/rebuild.py",
         "fence=Fenced(self.store, same_builds(generation), self.machine.rng)",
         "fence=Fenced(self.store, same_builds(generation) | ~same_builds(generation),"
         " self.machine.rng)",
@@ -185,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "extremes-without-the-lease",
-        "aggregates/census.py",
+        "kinds/aggregate/backfill.py",
         "actions = [*draft.actions.values(), lease]",
         "actions = [*draft.actions.values()]",
         "a scanner that froze writes the extremes of items that are gone",
@@ -193,7 +193,7 @@ MUTANTS = (
     ),
     Mutant(
         "extremes-that-do-not-fit",
-        "aggregates/census.py",
+        "kinds/aggregate/backfill.py",
         "if not draft.offer(writes, checks):",
         "if draft.offer(writes, checks) is None:",
         "extremes that fit in no transaction are called computed",
@@ -201,7 +201,7 @@ MUTANTS = (
     ),
     Mutant(
         "group-is-not-at-rest",
-        "aggregates/verification.py",
+        "kinds/aggregate/verification.py",
         "            at_rest = before.marks.get(place) == after.marks.get(place)\n",
         "            at_rest = True\n",
         "a group whose items change between the two readings is called wrong",
@@ -217,7 +217,7 @@ MUTANTS = (
     ),
     Mutant(
         "left-out-in-silence",
-        "aggregates/facts.py",
+        "kinds/aggregate/facts.py",
         "        elif left.get(name):\n",
         "        elif name in left and not left[name]:\n",
         "an aggregate is called live although its rebuild left items out",
@@ -225,7 +225,7 @@ MUTANTS = (
     ),
     Mutant(
         "left-out-until-the-sweep",
-        "aggregates/sweeping.py",
+        "kinds/aggregate/sweep.py",
         "        if number != last:\n",
         "        if number:\n",
         "what a rebuild left out is forgotten two days later, unmended",
@@ -233,7 +233,7 @@ MUTANTS = (
     ),
     Mutant(
         "left-out-outside-the-commit",
-        "aggregates/census.py",
+        "kinds/aggregate/backfill.py",
         "            behind = len(unfit) if done else bisect_left(unfit, left[taken - 1].at)\n",
         "            behind = 0\n",
         "items that do not fit are not counted where others of their page are",
@@ -241,7 +241,7 @@ MUTANTS = (
     ),
     Mutant(
         "build-without-capture",
-        "aggregates/rebuilding.py",
+        "kinds/aggregate/rebuild.py",
         """            if generation.host != LAMBDA:  # functions see what those of before have passed over
                 await capture(self.store, generation)
 """,
@@ -252,7 +252,7 @@ MUTANTS = (
     ),
     Mutant(
         "emptying-without-capture",
-        "aggregates/rebuilding.py",
+        "kinds/aggregate/rebuild.py",
         """        if generation.host != LAMBDA:
             await capture(self.store, generation)
 """,
@@ -263,7 +263,7 @@ MUTANTS = (
     ),
     Mutant(
         "build-scan-eventually-consistent",
-        "scanning/segment.py",
+        "progress/scan/segment.py",
         '"ConsistentRead": True',
         '"ConsistentRead": False',
         "the scan may count an image that no change of this build is going to take back",
@@ -272,7 +272,7 @@ MUTANTS = (
     ),
     Mutant(
         "ledger-forgets-removals",
-        "kinds/counting.py",
+        "kinds/aggregate/counting.py",
         "    return [*effects, Noted(written(entry.ref, LIVE))]\n",
         "    return [*effects, Noted(written(entry.ref, LIVE))] if after else effects\n",
         "a scanner that has read an item before its removal counts it afterwards",
@@ -281,7 +281,7 @@ MUTANTS = (
     ),
     Mutant(
         "ledger-read-unchecked",
-        "processing/ledger.py",
+        "core/ledger.py",
         "Read(ref, versions, stored, _as_stored)",
         "Read(ref, versions, stored)",
         "a change takes no notice of a scan that came in between",
@@ -290,7 +290,7 @@ MUTANTS = (
     ),
     Mutant(
         "ledger-ignored",
-        "kinds/counting.py",
+        "kinds/aggregate/counting.py",
         "    seen = before if younger else read_entry(aggregate, entry.text)\n",
         "    seen = before\n",
         "the first change of an item counts its old image, whoever has counted that",
@@ -298,7 +298,7 @@ MUTANTS = (
     ),
     Mutant(
         "scan-counts-again",
-        "aggregates/census.py",
+        "kinds/aggregate/backfill.py",
         "            entry.guards.append((Guard(absent),",
         "            _ = ((Guard(absent),",
         "the scan counts items that changes have counted",
@@ -315,7 +315,7 @@ MUTANTS = (
     ),
     Mutant(
         "live-shard-takes-no-notice-of-old-changes",
-        "running/turning.py",
+        "worker/go_live.py",
         "            if record.created_at <= build.scanned + GUARD_SECONDS:\n",
         "            if record.created_at < 0:\n",
         "a change that was published very late is counted twice in silence",
@@ -333,7 +333,7 @@ MUTANTS = (
     ),
     Mutant(
         "ledger-swept-too-soon",
-        "aggregates/sweeping.py",
+        "kinds/aggregate/sweep.py",
         "        if not all(mark in cursor.live for cursor in cursors.values()):\n",
         "        if not any(mark in cursor.live for cursor in cursors.values()):\n",
         "a late child of a shard that ended before it turned finds no ledger",
@@ -342,7 +342,7 @@ MUTANTS = (
     ),
     Mutant(
         "segments-outlive-their-build",
-        "aggregates/rebuilding.py",
+        "kinds/aggregate/rebuild.py",
         "                    group.start_soon(past.delete)\n",
         "                    pass\n",
         "a scanner that froze counts for a build that is over",
@@ -351,7 +351,7 @@ MUTANTS = (
     ),
     Mutant(
         "build-keeps-parked-changes",
-        "aggregates/clearing.py",
+        "kinds/aggregate/reset.py",
         "                await self._drop(lane.name)\n",
         "                pass\n",
         "a change that was parked before is counted on top of its item",
@@ -360,7 +360,7 @@ MUTANTS = (
     ),
     Mutant(
         "builds-share-a-ledger",
-        "processing/ledger.py",
+        "core/ledger.py",
         "    kind = ledger_kind(aggregate, build, digest[0] % PARTITIONS)\n",
         "    kind = ledger_kind(aggregate, 0, digest[0] % PARTITIONS)\n",
         "a new build believes what the last one has counted",
@@ -369,7 +369,7 @@ MUTANTS = (
     ),
     Mutant(
         "build-keeps-the-aggregate",
-        "aggregates/clearing.py",
+        "kinds/aggregate/reset.py",
         "            await self._send(actions[start : start + _TOGETHER])\n",
         "            pass\n",
         "what was stored stays, and is counted on top",
@@ -378,7 +378,7 @@ MUTANTS = (
     ),
     Mutant(
         "parked-passed-while-building",
-        "kinds/counting.py",
+        "kinds/aggregate/counting.py",
         "        commutes=False,\n",
         "",
         "a later change of an item is counted before one that is parked",
@@ -387,7 +387,7 @@ MUTANTS = (
     ),
     Mutant(
         "parked-retried-as-live",
-        "processing/parking.py",
+        "core/parking.py",
         "    if parked.build:\n",
         "    if not parked:\n",
         "a change that was parked while building is counted by its old image",
@@ -396,7 +396,7 @@ MUTANTS = (
     ),
     Mutant(
         "segment-behind-what-is-counted",
-        "aggregates/census.py",
+        "kinds/aggregate/backfill.py",
         "            place = last if done else left[taken - 1].key\n",
         "            place = last if taken else left[taken - 1].key\n",
         "a segment moves behind items of its page that are not counted yet",

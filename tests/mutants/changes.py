@@ -6,7 +6,7 @@ MUTANTS = (
     # -- lanes and runs ----------------------------------------------------------------------------
     Mutant(
         "lane-order-broken",
-        "processing/dispatch.py",
+        "core/dispatch.py",
         "            for lane in into_lanes(runs):\n",
         "            for lane in ([run] for run in runs):\n",
         "changes of one item run beside each other",
@@ -15,7 +15,7 @@ MUTANTS = (
     ),
     Mutant(
         "lane-reversed",
-        "processing/lanes.py",
+        "core/by_item.py",
         "    return [[run for _, run in sorted(lane, key=_number)] for lane in different.values()]\n",
         "    return [[run for _, run in sorted(lane, key=_number)][::-1] for lane in different.values()]\n",
         "changes of one item run in the wrong order",
@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "pending-effects-not-seen",
-        "processing/reading.py",
+        "core/reading.py",
         "        if not found:\n            return _NOTHING\n",
         "        return _NOTHING\n",
         "a handler reads the table without what earlier changes of its page will write",
@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "read-not-checked",
-        "processing/outcome.py",
+        "core/outcome.py",
         "        if guards:\n",
         "        if guards and not outcome.handler.is_async:\n",
         "what a handler has read is not checked when its result is committed",
@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "stale-read-planned",
-        "processing/planning.py",
+        "core/planning.py",
         "                if read.seen != written.get(read.ref, ()):\n",
         "                if read.seen != written.get(read.ref, ()) and not outcome.effects:\n",
         "a result is committed although what it read came out otherwise: no planning again",
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "retry-without-running-again",
-        "processing/refusal.py",
+        "core/refusal.py",
         '    if way == "retry":\n        outcome.waiting = True\n',
         '    if way == "retry":\n        outcome.reads = ()\n',
         "a result whose read was stale is committed as it is",
@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     Mutant(
         "omit-is-skip",
-        "processing/refusal.py",
+        "core/refusal.py",
         "        _omit(outcome, ways, position, schema)\n",
         "        outcome.drop()\n",
         "one effect that may be omitted takes its whole result with it",
@@ -66,7 +66,7 @@ MUTANTS = (
     ),
     Mutant(
         "skip-is-omit",
-        "processing/refusal.py",
+        "core/refusal.py",
         '    elif way == "skip":\n        outcome.drop()\n',
         '    elif way == "skip":\n        _omit(outcome, ways, position, schema)\n',
         "a result is applied in part",
@@ -74,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         "omitted-for-ever",
-        "processing/dispatch.py",
+        "core/dispatch.py",
         "        outcome.failure, outcome.omitted = None, frozenset()\n",
         "        outcome.failure = None\n",
         "an effect omitted from one run is left out of the next one's, whatever that is",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-contribution-ignored",
-        "kinds/contributions.py",
+        "kinds/aggregate/contributions.py",
         "    return between(contributions(aggregate, old), contributions(aggregate, new))\n",
         "    return between({}, contributions(aggregate, new))\n",
         "an aggregate adds the new image and does not take the old one away",
@@ -92,7 +92,7 @@ MUTANTS = (
     # -- fold and plan -----------------------------------------------------------------------------
     Mutant(
         "merge-across-a-condition",
-        "processing/fold.py",
+        "progress/fold.py",
         "    if second.guards:\n        return _merge_present(first, second)\n",
         "    if second.guards:\n        second = second.copy()\n",
         "an effect with a condition is folded into what comes before it",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "condition-lost-in-a-fold",
-        "processing/fold.py",
+        "progress/fold.py",
         "    merged.guards = [*earlier.guards]\n",
         "    merged.guards = []\n",
         "a put that follows a conditional effect drops its condition",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-put-wins",
-        "processing/fold.py",
+        "progress/fold.py",
         "    if second.verb in (Verb.PUT, Verb.DELETE):\n        return _with_guards(second, first)\n",
         "    if second.verb is first.verb is Verb.PUT:\n        return first\n"
         "    if second.verb in (Verb.PUT, Verb.DELETE):\n        return _with_guards(second, first)\n",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "read-lost-beside-a-write",
-        "processing/fold.py",
+        "progress/fold.py",
         "    joined.guards += read.guards\n",
         "",
         "a read of an item that the commit also writes is not checked",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "result-cut-in-two",
-        "processing/planning.py",
+        "core/planning.py",
         "                if any(_mark(work, outcome) not in done for outcome in todo):\n",
         "                if False:\n",
         "the position passes a change whose last handlers did not fit",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "done-mark-not-read",
-        "processing/planning.py",
+        "core/planning.py",
         "            if done:\n"
         "                todo = [outcome for outcome in todo if _mark(work, outcome) not in done]\n",
         "",
@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-item-too-many",
-        "processing/planning.py",
+        "core/planning.py",
         "        if size > BYTES_MAX or items > self.room:\n",
         "        if size > BYTES_MAX or items > self.room + 1:\n",
         "a commit has 101 actions",
@@ -155,7 +155,7 @@ MUTANTS = (
     # -- parking -----------------------------------------------------------------------------------
     Mutant(
         "successor-let-through",
-        "processing/planning.py",
+        "core/planning.py",
         "        return lane in self.holds or lane in draft.held\n",
         "        return lane in self.holds\n",
         "a change overtakes the parked one before it in the same commit",
@@ -164,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "hold-not-remembered",
-        "processing/planning.py",
+        "core/planning.py",
         "        return lane in self.holds or lane in draft.held\n",
         "        return lane in draft.held\n",
         "a change overtakes a parked one of an earlier commit",
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "holds-not-written",
-        "processing/commit.py",
+        "progress/commit.py",
         '"done": cursor.done, "holds": cursor.holds, ',
         '"done": cursor.done, ',
         "the cursor does not name its holds: the next owner lets successors through",
@@ -182,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "holds-not-loaded",
-        "running/pipeline.py",
+        "worker/pipeline.py",
         "        await self.stage.held.load(cursor.holds)\n",
         "",
         "a new owner does not know which lanes are held",
@@ -191,7 +191,7 @@ MUTANTS = (
     ),
     Mutant(
         "queue-without-a-lane",
-        "processing/parking.py",
+        "core/parking.py",
         "    if guarded:\n",
         "    if guarded and not lane:\n",
         "a change queues behind a lane that was lifted, and is stranded",
@@ -200,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "park-over-a-lane",
-        "processing/parking.py",
+        "core/parking.py",
         "    head.guards.append((Guard(absent), GuardSource(parked.position, lane, LANE)))\n",
         "",
         "a lane begins anew over one that exists, and its changes are stranded",
@@ -209,7 +209,7 @@ MUTANTS = (
     ),
     Mutant(
         "parked-out-of-order",
-        "processing/parking.py",
+        "core/parking.py",
         '    link.sets["next"] = {"S": parked.position}\n',
         "",
         "a parked change does not name the next one",
@@ -218,7 +218,7 @@ MUTANTS = (
     # -- redriving ---------------------------------------------------------------------------------
     Mutant(
         "hold-lifted-with-a-queued-change",
-        "parked/head.py",
+        "core/parked/head.py",
         "    action.guards.append((Guard(is_first & is_last), source))\n",
         "    action.guards.append((Guard(is_first), source))\n",
         "a lane is lifted while a change queues behind it",
@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         "redrive-checks-neither",
-        "parked/head.py",
+        "core/parked/head.py",
         "        everything = [advance, *unhold, *removal, *effects]\n",
         "        for action in (advance, *removal):\n"
         "            action.guards.clear()\n"
@@ -238,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         "large-redrive-ignores-the-head",
-        "parked/head.py",
+        "core/parked/head.py",
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
         "    advance.guards.clear()\n"
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
@@ -248,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         "redrive-in-two-transactions",
-        "parked/head.py",
+        "core/parked/head.py",
         "        if len(everything) > ACTIONS_MAX or size > BYTES_MAX:\n",
         "        if effects:\n"
         "            sent = await transact(store.dynamodb, schemas, effects, rng)\n"
@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "chunk-cleared-while-held",
-        "parked/head.py",
+        "core/parked/head.py",
         "        unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was held again\n",
         "        del gone\n",
         "a lane held again meanwhile is taken off its holds after a large redrive",
@@ -272,7 +272,7 @@ MUTANTS = (
     # -- results that wait behind a commit ---------------------------------------------------------
     Mutant(
         "behind-a-commit-made-again",
-        "processing/loop.py",
+        "core/loop.py",
         "        settle(self.works, won.written)\n",
         "",
         "every result that has seen what is committed now is made again, so that a backlog takes time with its square",
@@ -280,7 +280,7 @@ MUTANTS = (
     ),
     Mutant(
         "seen-run-not-compared",
-        "processing/reading.py",
+        "core/reading.py",
         "            if not known or read.seen[: len(runs)] != runs:\n",
         "            if not known:\n",
         "a result stands on a commit whose writes it has not seen",
@@ -288,7 +288,7 @@ MUTANTS = (
     ),
     Mutant(
         "settled-by-any-run",
-        "processing/reading.py",
+        "core/reading.py",
         "actions[read.ref, run] for run in runs",
         "actions[read.ref, run] for run in runs[-1:]",
         "of several committed writes to an item only the last counts for those who saw them all",
@@ -297,7 +297,7 @@ MUTANTS = (
     # -- a handler that keeps the loop busy -----------------------------------------------------
     Mutant(
         "page-without-a-pause",
-        "processing/dispatch.py",
+        "core/dispatch.py",
         "        for record in page.records:\n            await self._turn.give_way()\n",
         "        for record in page.records:\n",
         "a slow `def` handler runs a whole page while no heartbeat is sent",
@@ -305,7 +305,7 @@ MUTANTS = (
     ),
     Mutant(
         "busy-taken-for-silent",
-        "running/pipeline.py",
+        "worker/pipeline.py",
         "        return not (self._processing or self.reader.ended)\n",
         "        return True\n",
         "a stream is called silent while a slow handler has its page",
@@ -313,7 +313,7 @@ MUTANTS = (
     ),
     Mutant(
         "large-result-left-behind",
-        "parked/head.py",
+        "core/parked/head.py",
         "    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)\n",
         "    sent = await transact(store.dynamodb, schemas, [advance], rng)\n",
         "a result that leaves room for its lane alone is lost when its change leaves the lane",

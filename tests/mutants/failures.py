@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "late-failure-written-again",
-        "parked/head.py",
+        "core/parked/head.py",
         "    change.guards += [(Guard(present), source), (Guard(as_read), source)]\n",
         "    change.guards += [(Guard(present), source)]\n",
         "a failure that is written down late makes a lane stuck that has been tried since",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "unreadable-dropped",
-        "running/pipeline.py",
+        "worker/pipeline.py",
         "        if page.flawed:\n",
         "        if page.flawed and not page.records:\n",
         "a record without keys is nowhere, and its worker goes on behind it",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "unreadable-set-aside-for-ever",
-        "decode/pages.py",
+        "stream/decode/pages.py",
         '        flaw="" if own else flaw,\n',
         "        flaw=flaw,\n",
         "of a new kind of event, what sets a record aside is set aside itself, for ever",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "unreadable-while-the-table-throttles",
-        "processing/unreadable.py",
+        "core/unreadable.py",
         "            if trouble_of(error) not in _PASSING:\n                raise\n",
         "            return\n",
         "what cannot be read is lost while the table throttles",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "reads-take-no-place",
-        "processing/outcome.py",
+        "core/outcome.py",
         "    if len(refs) > ITEMS_MAX:\n",
         "    if len(actions) > ITEMS_MAX:\n",
         "what is read beside 99 writes makes a transaction of 101 places, for ever",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "invalid-reads-have-no-culprit",
-        "processing/loop.py",
+        "core/loop.py",
         "    return not stored and bool(outcome.parks or outcome.items)\n",
         "    return not stored and bool(outcome.parks or outcome.actions)\n",
         "a read that cannot be checked, and leads to no effect, stops its shard for ever",
@@ -62,7 +62,7 @@ MUTANTS = (
     # -- a change that kills its workers -----------------------------------------------------------
     Mutant(
         "waits-in-silence",
-        "processing/attempts.py",
+        "core/attempts.py",
         "                        self.failures.wait(handler, shard_id)\n",
         "",
         "nobody is told which handler holds up a shard",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "takes-not-counted",
-        "cursor.py",
+        "progress/cursor.py",
         '            "takes": {"N": str(cursor.takes + 1)},\n',
         '            "takes": {"N": str(cursor.takes)},\n',
         "a shard whose owners vanish one after the other is never suspected",
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "release-keeps-takes",
-        "cursor.py",
+        "progress/cursor.py",
         '        action.removes |= {"owner", "takes", "trying", "tries"}\n',
         '        action.removes |= {"owner"}\n',
         "workers that stop politely make their shards suspected",
@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         "killer-never-parked",
-        "processing/stage.py",
+        "core/stage.py",
         "        tries = 1 + (self.cursor.tries if self.cursor.trying == position else 0)\n",
         "        tries = 1\n",
         "a change that kills its worker kills the next one, for ever",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "healthy-change-parked",
-        "processing/stage.py",
+        "core/stage.py",
         "        tries = 1 + (self.cursor.tries if self.cursor.trying == position else 0)\n",
         "        tries = 1 + self.cursor.tries\n",
         "tries count across changes: the third healthy one in a row is taken for a killer",
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "tries-survive-progress",
-        "processing/stage.py",
+        "core/stage.py",
         '        return replace(then, takes=0, trying="", tries=0)\n',
         "        return then\n",
         "a shard that goes on is suspected for ever",
@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "broken-off-page-finished",
-        "running/pipeline.py",
+        "worker/pipeline.py",
         "        if self.reader.ended and not (self.stage.works or self._broken_off):\n",
         "        if self.reader.ended and not self.stage.works:\n",
         "a shard is finished although its last page was broken off",
@@ -121,7 +121,7 @@ MUTANTS = (
     ),
     Mutant(
         "seen-ahead-of-works",
-        "processing/stage.py",
+        "core/stage.py",
         "        return self.cursor.seen if self.works else self.seen\n",
         "        return self.seen\n",
         "a position written alone says that everything read is done, while works wait",
@@ -130,7 +130,7 @@ MUTANTS = (
     # -- parked changes ----------------------------------------------------------------------------
     Mutant(
         "retry-without-pauses",
-        "processing/parking.py",
+        "core/parking.py",
         "    grown = policy.retry_seconds * float(_GROWTH) ** min(tries, 99)\n",
         "    grown = 0.0\n",
         "a parked change is tried again and again without a pause",
@@ -139,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "pauses-do-not-grow",
-        "processing/parking.py",
+        "core/parking.py",
         "    grown = policy.retry_seconds * float(_GROWTH) ** min(tries, 99)\n",
         "    grown = policy.retry_seconds\n",
         "a downstream that is away is asked as often as at first",
@@ -148,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         "never-stuck",
-        "processing/parking.py",
+        "core/parking.py",
         "    if not failure.heals or tries >= policy.retry_limit:\n",
         "    if not failure.heals:\n",
         "a change that always fails is tried for ever",
@@ -156,7 +156,7 @@ MUTANTS = (
     ),
     Mutant(
         "poison-is-retried",
-        "processing/parking.py",
+        "core/parking.py",
         "    if not failure.heals or tries >= policy.retry_limit:\n",
         "    if tries >= policy.retry_limit:\n",
         "a change of which its handler says that it never works is tried again",
@@ -164,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "stuck-lane-is-retried",
-        "retries/redriver.py",
+        "worker/redriver.py",
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.due > self.clock.time():\n",
         "a lane that waits for a person is tried on its own",
@@ -172,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         "retried-before-it-is-due",
-        "retries/redriver.py",
+        "worker/redriver.py",
         "            if self.automatic and (held.stuck or held.due > self.clock.time()):\n",
         "            if self.automatic and held.stuck:\n",
         "the next change of a lane, or another owner's, is tried before it is due",
@@ -180,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         "breaker-never-opens",
-        "processing/breaker.py",
+        "core/breaker.py",
         "        if known >= LEAST and failed * 2 > known:\n",
         "        if known < 0:\n",
         "a bad release parks everything",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         "breaker-opens-for-few",
-        "processing/breaker.py",
+        "core/breaker.py",
         "        if known >= LEAST and failed * 2 > known:\n",
         "        if failed * 2 > known:\n",
         "one poisonous change stops its shard",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "breaker-never-closes",
-        "processing/breaker.py",
+        "core/breaker.py",
         "            self.is_open = False\n",
         "",
         "after a bad release no change is ever parked again",
@@ -207,7 +207,7 @@ MUTANTS = (
     # -- losses ------------------------------------------------------------------------------------
     Mutant(
         "halt-goes-on",
-        "source/loss.py",
+        "stream/loss.py",
         '    if policy == "halt":\n        return False\n',
         '    if policy == "halt":\n        return True\n',
         "a loss is passed over although the app says to halt",
@@ -216,7 +216,7 @@ MUTANTS = (
     ),
     Mutant(
         "loss-not-recorded",
-        "running/pipeline.py",
+        "worker/pipeline.py",
         "            await self.stage.note_loss(int(self.reader.seen))\n",
         "",
         "a loss that was settled is not in the cursor: the next owner settles it again",
@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "aggregates-right-after-a-loss",
-        "source/loss.py",
+        "stream/loss.py",
         "        await mark_rebuild(self.store, self.aggregates)\n",
         "",
         "aggregates that may have lost changes do not say that they need a rebuild",
@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "seen-not-inherited",
-        "control.py",
+        "progress/control.py",
         "        seen=parent.seen,\n",
         "",
         "a child does not know how far its parent was read, and loses in silence",
@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "since-not-inherited",
-        "control.py",
+        "progress/control.py",
         "        since=parent.since,\n",
         "",
         "the children of shards at LATEST start at their oldest record",
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         "older-than-the-start-kept",
-        "source/reader.py",
+        "stream/reader.py",
         "            if page.records and page.records[0].created_at < self.since:\n",
         "            if not self.shard_id:\n",
         "changes of before the start are processed",
@@ -268,7 +268,7 @@ MUTANTS = (
     ),
     Mutant(
         "page-of-the-start-dropped",
-        "source/reader.py",
+        "stream/reader.py",
         "                kept = tuple(r for r in page.records if r.created_at >= self.since)\n",
         "                kept = ()\n",
         "the page in which the consumer starts is dropped whole",
@@ -277,7 +277,7 @@ MUTANTS = (
     # -- reading again -----------------------------------------------------------------------------
     Mutant(
         "rewound-with-parked-changes",
-        "operating/rewind.py",
+        "operate/rewind.py",
         "    parked = len(await held_lanes(store, await every_cursor(store)))\n",
         "    parked = len(await held_lanes(store, {}))\n",
         "a consumer is rewound while changes are parked, which then take effect twice",
@@ -286,7 +286,7 @@ MUTANTS = (
     ),
     Mutant(
         "deleted-over-late-commits",
-        "operating/consumers.py",
+        "operate/consumers.py",
         "    await capture(store, newest, read=False)\n",
         "",
         "a worker that was killed parks a change while its consumer is deleted, and it stays for ever",
@@ -294,7 +294,7 @@ MUTANTS = (
     ),
     Mutant(
         "deleter-decides-before-it-looks",
-        "operating/consumers.py",
+        "operate/consumers.py",
         "    return sum([await _delete(",
         "    newest = [await newest_generation(ledgers.store(entry)) for entry in found]\n"
         "    return sum([await _delete(",
@@ -303,7 +303,7 @@ MUTANTS = (
     ),
     Mutant(
         "deleter-wakes-up-later",
-        "operating/consumers.py",
+        "operate/consumers.py",
         '_Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)',
         '_Erasing(store, Attr("kind").exists(), rng)',
         "who froze while it deleted a consumer deletes a new one of the same name when it thaws",
@@ -319,7 +319,7 @@ MUTANTS = (
     ),
     Mutant(
         "rewound-over-late-commits",
-        "operating/rewind.py",
+        "operate/rewind.py",
         "        await capture(store, asked, read=False)\n",
         "        pass\n",
         "a worker that was killed parks a change late, behind the look, and it runs after newer ones",
@@ -328,7 +328,7 @@ MUTANTS = (
     ),
     Mutant(
         "looked-before-raised",
-        "operating/rewind.py",
+        "operate/rewind.py",
         "    if asked.host != LAMBDA:\n"
         "        await capture(store, asked, read=False)\n"
         "    if reasons := await _parked(store):\n",
@@ -376,7 +376,7 @@ MUTANTS = (
     ),
     Mutant(
         "rewound-beside-workers",
-        "operating/rewind.py",
+        "operate/rewind.py",
         "        if alive := await live_workers(store, clock, lease_seconds):\n",
         "        if alive := list[str]():\n",
         "a consumer is rewound under workers that are alive",
@@ -393,7 +393,7 @@ MUTANTS = (
     # -- what would hold up everything else --------------------------------------------------------
     Mutant(
         "served-without-a-shard",
-        "retries/automatic.py",
+        "worker/automatic_retries.py",
         "                if holds and lane in self._serving and self._is_next(lane):\n",
         "                if lane in self._serving and self._is_next(lane):\n",
         "a worker whose shard is given away while a fan-out is under way spins, and does no more",
@@ -401,7 +401,7 @@ MUTANTS = (
     ),
     Mutant(
         "pause-between-lanes-unheard",
-        "retries/automatic.py",
+        "worker/automatic_retries.py",
         "            while waiting and not self._paused:\n",
         "            while waiting:\n",
         "a worker whose consumer was paused goes on with all the lanes that were due",
@@ -409,7 +409,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-queue-for-all-lanes",
-        "retries/automatic.py",
+        "worker/automatic_retries.py",
         '            self._waiting[self._handlers.get(name, "")].append(name)\n',
         '            self._waiting[""].append(name)\n',
         "lanes of a handler whose sink is slow keep those of others from being tried",
@@ -417,7 +417,7 @@ MUTANTS = (
     ),
     Mutant(
         "retries-wait-for-a-table",
-        "retries/redriver.py",
+        "worker/redriver.py",
         "Patience(reads=not self.automatic, ",
         "Patience(",
         "lanes whose changes cannot read the table keep all others of the handler from being tried",
@@ -425,7 +425,7 @@ MUTANTS = (
     ),
     Mutant(
         "huge-records-whole",
-        "processing/parking.py",
+        "core/parking.py",
         '    return wanted if size <= IMAGES_BYTES else "keys"\n',
         "    return wanted\n",
         "a change that no transaction takes whole ends its worker, and the next one",
@@ -433,7 +433,7 @@ MUTANTS = (
     ),
     Mutant(
         "nothing-skipped-in-a-lane",
-        "retries/redriver.py",
+        "worker/redriver.py",
         "        return skips and self.automatic and head.error is None\n",
         "        return False\n",
         "what a slow sink set aside holds its item for good, although failures are to be skipped",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "caught-up-by-ones-own-clock",
-        "running/catching_up.py",
+        "fleet/catching_up.py",
         "        moment = (await self._store.time() or self._clock.time()) + _MARGIN_SECONDS\n",
         "        moment = self._clock.time() + _MARGIN_SECONDS\n",
         "a migration is switched before what old code wrote is carried over",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "nothing-known-is-caught-up",
-        "running/lag.py",
+        "fleet/lag.py",
         "    return unread.known if unread.created_at is None",
         "    return True if unread.created_at is None",
         "a shard that no page came of counts as read",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "lease-as-short-for-the-starved",
-        "lease.py",
+        "progress/lease.py",
         ">= self.times * self.lease_seconds\n",
         ">= self.lease_seconds\n",
         "workers that are short of CPU take each other for dead",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "leader-never-asks",
-        "source/asking.py",
+        "stream/asking.py",
         "    return max(1, asks) if leads else asks\n",
         "    return asks\n",
         "the leader of many consumers in a process never lists the stream",
@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "lister-takes-another-plan-for-its-own",
-        "source/lister.py",
+        "fleet/lister.py",
         """            if isinstance(verdict, Applied) and verdict.batch is not batch:
                 continue
 """,
@@ -95,7 +95,7 @@ MUTANTS = (
     ),
     Mutant(
         "rest-of-a-batch-dropped",
-        "source/lister.py",
+        "fleet/lister.py",
         "                left = [cursor for cursor in left if cursor.name not in there]\n",
         "                left = []\n",
         "the rest of a batch is dropped when one of its cursors exists already",
@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "tombstone-as-old-as-its-tip",
-        "source/lineage.py",
+        "stream/lineage.py",
         "now - cursor.ended > keep_seconds",
         "now - cursor.seen > keep_seconds",
         "a finished cursor goes 48 hours after its shard was seen at its tip, and not after its end",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "failing-hook-asked-as-often",
-        "source/loss.py",
+        "stream/loss.py",
         "min(pause * 2, longest)",
         "pause",
         "a hook that keeps failing is asked each second for ever",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "turn-taken-from-a-call",
-        "source/turns.py",
+        "stream/turns.py",
         "(not holder.calling and now",
         "(now",
         "two readers that fell behind read one shard at once, and are throttled",
@@ -175,7 +175,7 @@ MUTANTS = (
     ),
     Mutant(
         "lost-lease-is-an-error",
-        "running/shardset.py",
+        "worker/shardset.py",
         '            log.info("shard.lost"',
         '            log.error("shard.lost"',
         "a lost lease is logged as an error",
@@ -199,7 +199,7 @@ MUTANTS = (
     ),
     Mutant(
         "blind-in-a-starved-fleet",
-        "lease.py",
+        "progress/lease.py",
         "self.times * self.blind_seconds or not well",
         "self.blind_seconds or not well",
         "in a starved fleet nobody looks often enough to find a dead worker",
@@ -223,7 +223,7 @@ MUTANTS = (
     ),
     Mutant(
         "lateness-not-told",
-        "fleet/presence.py",
+        "fleet/heartbeat.py",
         "            late=self.clock.monotonic() - self._late_at <= LONGEST * self.lease_seconds,\n",
         "            late=False,\n",
         "two workers that stand still at once do not see each other late",
@@ -248,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         "beats-not-compared",
-        "lease.py",
+        "progress/lease.py",
         "        stands = before is not None and before[0] == counter\n",
         "        stands = before is not None\n",
         "a worker that beats is taken for dead after a lease duration",
@@ -256,7 +256,7 @@ MUTANTS = (
     ),
     Mutant(
         "stale-view-after-a-stall",
-        "lease.py",
+        "progress/lease.py",
         "        self._seen[name] = (counter, since, asked)\n",
         "        self._seen[name] = (counter, since, answered)\n",
         "silence lasts until a reading is answered: after a slow one a worker that beats looks dead",
@@ -265,7 +265,7 @@ MUTANTS = (
     ),
     Mutant(
         "dead-too-early",
-        "lease.py",
+        "progress/lease.py",
         "before is not None and stands else answered\n",
         "before is not None and stands else asked\n",
         "silence begins when a counter is asked for, although it may have moved since",
@@ -274,7 +274,7 @@ MUTANTS = (
     ),
     Mutant(
         "silence-not-measured",
-        "lease.py",
+        "progress/lease.py",
         "        return self.silence(name) >= self.times * self.lease_seconds\n",
         "        return self.silence(name) > 0\n",
         "a lease is taken from an owner that is alive",
@@ -300,7 +300,7 @@ MUTANTS = (
     ),
     Mutant(
         "beats-through-the-data-client",
-        "crew.py",
+        "worker/crew.py",
         "CursorStore(machine.aws.beats, ",
         "CursorStore(machine.aws.dynamodb, ",
         "heartbeats have a client of their own, and nobody uses it",
@@ -319,7 +319,7 @@ MUTANTS = (
     ),
     Mutant(
         "lost-shard-goes-on",
-        "running/pipeline.py",
+        "worker/pipeline.py",
         "        self.activity.cancel()\n",
         "",
         "what goes on for a shard that was lost is not ended",
@@ -327,7 +327,7 @@ MUTANTS = (
     ),
     Mutant(
         "loss-not-recognised",
-        "running/shardset.py",
+        "worker/shardset.py",
         "        if mine.epoch < cursor.epoch or ",
         "        if mine.owner is None and ",
         "a worker that reads its shard's cursor does not see that another one owns it",
@@ -425,7 +425,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-watchdog",
-        "running/watchdog.py",
+        "worker/watchdog.py",
         "            shards.give_all()\n",
         "",
         "a worker that is cut off from the stream, and beats, keeps its shards",
@@ -434,7 +434,7 @@ MUTANTS = (
     ),
     Mutant(
         "unfit-for-ever",
-        "running/watchdog.py",
+        "worker/watchdog.py",
         '            coordinator.presence.say(state="joining")\n',
         "",
         "a worker that the stream answers again stays unfit",
@@ -461,7 +461,7 @@ MUTANTS = (
     ),
     Mutant(
         "seat-not-inherited",
-        "control.py",
+        "progress/control.py",
         "        seat=parent.seat if heir else name,\n",
         "        seat=name,\n",
         "an only child sits elsewhere than its parent: a stream that rolls moves everything",
@@ -469,7 +469,7 @@ MUTANTS = (
     ),
     Mutant(
         "seat-of-every-child",
-        "control.py",
+        "progress/control.py",
         "        seat=parent.seat if heir else name,\n",
         "        seat=parent.seat,\n",
         "all children of a split sit in one place, and count as one",
@@ -477,7 +477,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-child-beside-its-seat",
-        "source/lineage.py",
+        "stream/lineage.py",
         "        heir = parent is not None and not parent.children and shard.parent not in with_heir\n",
         "        heir = False\n",
         "an only child that was listed late sits elsewhere than its parent",
@@ -494,7 +494,7 @@ MUTANTS = (
     # -- who leads ---------------------------------------------------------------------------------
     Mutant(
         "leader-never-looks",
-        "source/lister.py",
+        "fleet/lister.py",
         "        if there is None or (there.owner, there.epoch) != (mine.owner, mine.epoch):\n",
         "        if there is None:\n",
         "a leader that was replaced does not notice while its table is quiet",
@@ -510,7 +510,7 @@ MUTANTS = (
     ),
     Mutant(
         "more-than-ten-questions",
-        "source/asking.py",
+        "stream/asking.py",
         "        if now < self._not_before or len(self._asked) >= self.limit():\n",
         "        if now < self._not_before:\n",
         "whoever has a question asks it, more often than the service allows",
@@ -519,7 +519,7 @@ MUTANTS = (
     ),
     Mutant(
         "listing-without-pauses",
-        "source/listing.py",
+        "stream/listing.py",
         "            await turn()\n",
         "            pass\n",
         "the pages of a listing are asked for without waiting for a turn",
@@ -528,7 +528,7 @@ MUTANTS = (
     ),
     Mutant(
         "childless-cursor-tidied",
-        "source/lister.py",
+        "fleet/lister.py",
         "[n for n in names & parents if n in self.cursors and self.cursors[n].finished]\n",
         "[n for n in names if n in self.cursors and self.cursors[n].finished]\n",
         "a finished cursor without children leaves the directories, and nobody finds it again",
@@ -537,7 +537,7 @@ MUTANTS = (
     ),
     Mutant(
         "young-tombstone-swept",
-        "source/lister.py",
+        "fleet/lister.py",
         "_KEEP_SECONDS = 48 * 3600\n",
         "_KEEP_SECONDS = 3600\n",
         "a finished cursor goes an hour after its shard closed; listings may still name it later",
@@ -593,7 +593,7 @@ MUTANTS = (
     ),
     Mutant(
         "idle-beside-unread-shards",
-        "crew.py",
+        "worker/crew.py",
         "        return self.coordinator.all_idle(idle=self.is_idle(pages))\n",
         "        return self.is_idle(pages)\n",
         "`until_idle` ends while another worker's shards are unread",
@@ -609,7 +609,7 @@ MUTANTS = (
     ),
     Mutant(
         "everybody-asks",
-        "source/asking.py",
+        "stream/asking.py",
         "    return 1 if workers <= SMALL else 0\n",
         "    return 1\n",
         "the workers of a large fleet ask beside their leader",
@@ -637,7 +637,7 @@ MUTANTS = (
     ),
     Mutant(
         "blind-worker-judges",
-        "lease.py",
+        "progress/lease.py",
         "        blind = answered - self._answered > self.times * self.blind_seconds or not well\n",
         "        blind = False\n        del well\n",
         "a worker that could not look for long takes all others for dead",

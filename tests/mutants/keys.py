@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "stream-forgets-the-key",
-        "decode/images.py",
+        "stream/decode/images.py",
         "        remember_key(entity, key)\n        return entity\n\n    def decode_item",
         "        return entity\n\n    def decode_item",
         "the items of changes do not know their keys, those of reads do",
@@ -47,15 +47,15 @@ MUTANTS = (
     # -- what a key says ---------------------------------------------------------------------------
     Mutant(
         "ambiguous-key-guessed",
-        "relations/unbuilding.py",
+        "model/key_reader.py",
         "        if not one_way and places != _ends(",
         "        if one_way and places != _ends(",
         "a key that could be split in two ways is read in the first of them",
-        test="tests/unit/test_unbuilding.py::test_a_key_is_read_exactly_if_one_split_exists",
+        test="tests/unit/test_key_reader.py::test_a_key_is_read_exactly_if_one_split_exists",
     ),
     Mutant(
         "key-wins-over-attribute",
-        "decode/keyed.py",
+        "stream/decode/keyed.py",
         "if name in said and values.keys().isdisjoint(attributes)",
         "if name in said",
         "what the key says replaces what the item says",
@@ -63,15 +63,15 @@ MUTANTS = (
     ),
     Mutant(
         "descending-number-read-ascending",
-        "relations/unbuilding.py",
+        "model/key_reader.py",
         "    if placeholder.is_descending:\n",
         "    if not placeholder.spec:\n",
         "descending numbers are not read from keys",
-        test="tests/unit/test_unbuilding.py::test_a_field_is_read_from_its_key",
+        test="tests/unit/test_key_reader.py::test_a_field_is_read_from_its_key",
     ),
     Mutant(
         "update-adds-what-stood-in-the-key",
-        "actions.py",
+        "progress/actions.py",
         "    hidden = {names[name] for name in unstored}\n",
         "    hidden = {names[name] for name in unstored[1:]}\n",
         "each update of an item adds an attribute for what stood only in its key",
@@ -79,16 +79,16 @@ MUTANTS = (
     ),
     Mutant(
         "key-shapes-disagree",
-        "relations/unbuilding.py",
+        "model/key_reader.py",
         "        if known is None or other is None:",
         "        if known is None and other is None:",
         "of two keys that say different things one is believed",
-        test="tests/unit/test_unbuilding.py::test_a_key_is_split_where_there_is_one_way",
+        test="tests/unit/test_key_reader.py::test_a_key_is_split_where_there_is_one_way",
     ),
     # -- groups that follow from the key -----------------------------------------------------------
     Mutant(
         "group-of-none",
-        "kinds/aggregate.py",
+        "kinds/aggregate/aggregate.py",
         "return None if any(value is None for value in fields.values()) else",
         "return None if all(value is None for value in fields.values()) else",
         "a change of an item that is in no group is parked",
@@ -96,8 +96,8 @@ MUTANTS = (
     ),
     Mutant(
         "group-by-a-part-of-a-moment",
-        "kinds/soundness.py",
-        "        if name not in unbuilder(stored).readable or of_source != of_group:\n",
+        "kinds/aggregate/soundness.py",
+        "        if name not in key_reader(stored).readable or of_source != of_group:\n",
         "        if of_source != of_group:\n",
         "a month's group has the moment of any of its items",
         test="tests/unit/kinds/test_groups.py::test_a_group_that_does_not_follow_from_the_key_is_refused_with_its_line",
@@ -105,7 +105,7 @@ MUTANTS = (
     # -- when= comes first -------------------------------------------------------------------------
     Mutant(
         "when-decodes-everything",
-        "processing/typed.py",
+        "core/typed.py",
         "(None if i is None else decoder.values(i, fields) for i in images)",
         "(None if i is None else vars(decoder.decode(i)) for i in images)",
         "a change that no handler wants is parked because it cannot be read",
@@ -113,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "few-fields-read-as-all",
-        "decode/images.py",
+        "stream/decode/images.py",
         "        if read is None:\n            return self._plainly(raw, fields)\n",
         "        if read is not None:\n            return self._plainly(raw, fields)\n",
         "the fields that when= looks at are read with all the others",
@@ -146,7 +146,7 @@ MUTANTS = (
     ),
     Mutant(
         "key-attribute-read-raw",
-        "decode/keyed.py",
+        "stream/decode/keyed.py",
         "        self.in_key = keys & {",
         "        self.in_key = frozenset() & {",
         "a field that is stored as the key is read with the key's prefix",
@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "recipients-unknown",
-        "kinds/fan_out.py",
+        "kinds/fan_out/fan_out.py",
         "        names=names_of(hints),\n",
         "        names=frozenset(writes.entities or ()),\n",
         "the recipients of a fan-out are taken for what it listens to",
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "reads-know-one-entity",
-        "relations/tables.py",
+        "core/tables.py",
         "Tables(table, control, ask, app.known)",
         "Tables(table, control, ask)",
         "a query gives items of another entity whose keys begin alike",
@@ -195,7 +195,7 @@ MUTANTS = (
     ),
     Mutant(
         "overlaps-by-length",
-        "relations/overlaps.py",
+        "core/overlaps.py",
         "        if not (_all_in(first, second) or _all_in(second, first)):",
         "        if not (_all_in(first, second) or _all_in(second, first) or len(first) > 1):",
         "entities that nothing tells apart start without a word",
@@ -203,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "disagreement-not-reported",
-        "decode/keyed.py",
+        "stream/decode/keyed.py",
         "    if item_ref(schema, wire_key(schema, type(item), pk, sk)) != item_ref(",
         "    if item_ref(schema, wire_key(schema, type(item), *stored[:2])) != item_ref(",
         "items whose key and fields disagree look right",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "small-audience-blind-to-itself",
-        "kinds/fan_out.py",
+        "kinds/fan_out/fan_out.py",
         "            if any(ref in written for ref in table.reads_noted[noted:]):\n",
         "            if False:\n",
         "recipients of a small audience that read and write one item lose each other's writes",
@@ -46,7 +46,7 @@ MUTANTS = (
     # -- fan-outs ----------------------------------------------------------------------------------
     Mutant(
         "fan-out-place-unchecked",
-        "fan_outs/place.py",
+        "kinds/fan_out/place.py",
         "(Guard(is_first & _is_at(self.written)), source)",
         "(Guard(is_first), source)",
         "two who serve one audience both serve the same recipients",
@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         "fan-out-token-without-its-count",
-        "fan_outs/place.py",
+        "kinds/fan_out/place.py",
         '    return Attr("token").eq(place.token) & Attr("served").eq(place.served)\n',
         '    return Attr("token").eq(place.token)\n',
         "of two who serve an audience whose tokens do not move on, both serve the same recipients",
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "recipients-of-one-token-are-one",
-        "kinds/audience.py",
+        "kinds/fan_out/audience.py",
         "                    if place == token or place in tokens:\n",
         "                    if place == token:\n",
         "recipients that a generator yields after the same token are left out in silence",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "shared-directory-unsaid",
-        "preflight.py",
+        "kinds/preflight.py",
         "            if spec_of(copy).indexes:\n",
         "            if not spec_of(copy).indexes:\n",
         "nobody hears that copies over an index stay stale on a table without a sort key",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "fan-out-token-ahead",
-        "fan_outs/broadcasting.py",
+        "kinds/fan_out/broadcasting.py",
         "recipients[-1] = replace(ahead.recipients[-1], token=page.next)",
         "recipients[0] = replace(ahead.recipients[0], token=page.next)",
         "the place written is what was read, not what was served: recipients are left out",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "recipients-lanes-unknown",
-        "fan_outs/place.py",
+        "kinds/fan_out/place.py",
         "            self.set_aside(self.held.name, won.held)\n",
         "            pass\n",
         "parked recipients are not tried again before their shard has another owner",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "parked-twice-is-overtaken",
-        "fan_outs/place.py",
+        "kinds/fan_out/place.py",
         "mine in verdict.sources:",
         "any(source.effect == LANE for source in verdict.sources):",
         "a poison recipient that is in the audience twice stops the fan-out for good",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "unreadable-recipient-stops-all",
-        "kinds/audience.py",
+        "kinds/fan_out/audience.py",
         "            return Recipient(None, token, name, key, error)\n",
         "            raise error\n",
         "a recipient that does not fit its entity stops the audience",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-refusal-drops-the-audience",
-        "processing/refusal.py",
+        "core/refusal.py",
         '    elif way != "omit" and outcome.handler.broadcast is not None:\n',
         '    elif way == "omit" and outcome.handler.broadcast is not None:\n',
         "a condition that fails for one recipient of a small audience drops all of them",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "fan-out-never-breaks",
-        "fan_outs/serving.py",
+        "kinds/fan_out/serving.py",
         "        if enough and 2 * len(failing)",
         "        if not enough and 2 * len(failing)",
         "a bad release parks everybody, one by one",
@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "fan-out-forgets-its-images",
-        "processing/planning.py",
+        "core/planning.py",
         "        lasts = outcome.deferred or outcome.handler.broadcast is not None\n",
         "        lasts = False\n",
         "a fan-out that takes longer than the stream's retention loses its change",
@@ -143,7 +143,7 @@ MUTANTS = (
     # -- what is sent ------------------------------------------------------------------------------
     Mutant(
         "inline-recipients-without-names",
-        "kinds/fan_out.py",
+        "kinds/fan_out/fan_out.py",
         "_addressed(effect, recipient.name) for effect",
         '_addressed(effect, "") for effect',
         "a delivery has another key inline than in the lane",
@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "recipients-in-one-group",
-        "processing/sending.py",
+        "core/sending.py",
         "numbers[name], group_of(key, name)",
         "numbers[name], group_of(key)",
         "recipients wait for each other, and have one document's id",
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "audience-without-an-end",
-        "kinds/audience.py",
+        "kinds/fan_out/audience.py",
         "            with anyio.move_on_after(self.seconds) as scope:\n",
         "            with anyio.move_on_after(math.inf) as scope:\n",
         "audiences that do not come keep all other lanes from being tried",
@@ -202,7 +202,7 @@ MUTANTS = (
     ),
     Mutant(
         "cancel-looks-again",
-        "operating/fan_outs.py",
+        "operate/fan_outs.py",
         "discard_lane(store, held[0], ",
         "discard_lane(store, (await held_lanes(store))[0], ",
         "a cancel that was overtaken cancels the next fan-out of its item",
@@ -210,7 +210,7 @@ MUTANTS = (
     ),
     Mutant(
         "fan-out-place-behind-what-waits",
-        "fan_outs/place.py",
+        "kinds/fan_out/place.py",
         "self._tokens[works[plan.changes - 1].position]",
         "self._tokens[works[-1].position]",
         "the place written is behind what is not served yet: recipients are left out after a crash",

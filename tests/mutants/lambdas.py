@@ -6,7 +6,7 @@ MUTANTS = (
     # -- marks -------------------------------------------------------------------------------------
     Mutant(
         "mark-unchecked",
-        "aws_lambda/marks.py",
+        "aws_lambda/high_water_marks.py",
         "    return any_of(absent, before)\n",
         '    return any_of(absent, Attr("kind").exists())\n',
         "two invocations of the same records both apply them",
@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-without-its-holds",
-        "aws_lambda/marks.py",
+        "aws_lambda/high_water_marks.py",
         '(("done", now.done), ("lanes", now.lanes)):\n        before',
         '(("done", now.done),):\n        before',
         "a change overtakes the one before it, which another invocation has just parked",
@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-may-be-there-already",
-        "aws_lambda/marks.py",
+        "aws_lambda/high_water_marks.py",
         'Attr("position").lt(first)',
         'Attr("position").lte(first)',
         "a change that another invocation has just done is done again",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-expires-while-held",
-        "aws_lambda/marks.py",
+        "aws_lambda/high_water_marks.py",
         '        if then.lanes:\n            action.removes.add("expires")\n        else:\n    ',
         "        if True:\n    ",
         "after a week a change overtakes the one of its item that is parked still",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-outlives-its-lane",
-        "parked/head.py",
+        "core/parked/head.py",
         "    return [action, *await let_go(store, head, clock.time())]\n",
         "    return [action]\n",
         "the marks of items that were parked once stay in the table for ever",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "one-lane-of-two-ends-the-mark",
-        "processing/mark.py",
+        "core/high_water_mark.py",
         "    if len(lanes) > 1:\n",
         "    if not lanes:\n",
         "when one handler has caught up, changes overtake those parked for another one",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "marks-take-no-room",
-        "processing/planning.py",
+        "core/planning.py",
         "                draft.room -= 1\n",
         "                pass\n",
         "a commit of many items has more actions than a transaction takes",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "lane-ends-unseen-by-others",
-        "processing/mark.py",
+        "core/high_water_mark.py",
         '    action.guards.append((Guard(Attr("lanes").eq(set(lanes))), source))\n',
         "",
         "a lane that begins while another one of its item ends is not held, and is overtaken",
@@ -135,7 +135,7 @@ MUTANTS = (
     # -- consumers that begin anew -----------------------------------------------------------------
     Mutant(
         "marks-of-a-deleted-consumer",
-        "processing/mark.py",
+        "core/high_water_mark.py",
         '    return ("mark", incarnation, name) if incarnation else ("mark", name)\n',
         '    return ("mark", name)\n',
         "a consumer that begins anew leaves out what one of the same name has done",
@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "trials-of-a-deleted-consumer",
-        "aws_lambda/trials.py",
+        "aws_lambda/attempts.py",
         "        names = (self.incarnation, record.position)\n",
         "        names = (record.position,)\n",
         "what killed functions before is parked unrun by a release that is mended",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "marks-left-for-ever",
-        "operating/consumers.py",
+        "operate/consumers.py",
         "        await self.delete_there(await self._marks(lanes))\n",
         "",
         "the marks of a deleted consumer's held items stay in the table for ever",
@@ -183,7 +183,7 @@ MUTANTS = (
     ),
     Mutant(
         "sends-after-cut",
-        "processing/loop.py",
+        "core/loop.py",
         "        self.left = waits or (self.cut and not delivered)\n",
         "        self.left = waits\n",
         "a sink that hangs makes an invocation plan without end once its deadline is over",
@@ -258,7 +258,7 @@ MUTANTS = (
     # -- changes that end their function -----------------------------------------------------------
     Mutant(
         "every-batch-counted",
-        "aws_lambda/trials.py",
+        "aws_lambda/attempts.py",
         "self.clock.time() - record.created_at >= YOUNG_SECONDS",
         "self.clock.time() - record.created_at >= 0",
         "each batch costs a write before it begins",
@@ -266,7 +266,7 @@ MUTANTS = (
     ),
     Mutant(
         "deadly-never-parked",
-        "aws_lambda/trials.py",
+        "aws_lambda/attempts.py",
         '        return _number(item, "tries") > SUSPICIOUS or _number(item, "alone") > 0\n',
         '        return _number(item, "tries") < 0\n',
         "a change that kills its function stops its shard until it expires",
@@ -291,7 +291,7 @@ MUTANTS = (
     # -- lanes -------------------------------------------------------------------------------------
     Mutant(
         "lanes-in-unlisted-chunks",
-        "processing/planning.py",
+        "core/planning.py",
         "        if self.chunks:\n",
         "        if self.chunks and not self.shard:\n",
         "of the lanes that one batch begins nobody finds more than a hundred",
@@ -325,7 +325,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-is-applied",
-        "retries/redriver.py",
+        "worker/redriver.py",
         "        if head.error == LATE:\n",
         "        if head.error == LATE and not held.stuck:\n",
         "a person who redrives all applies what may have been applied",
@@ -359,7 +359,7 @@ MUTANTS = (
     ),
     Mutant(
         "functions-not-outlasted",
-        "aggregates/rebuilding.py",
+        "kinds/aggregate/rebuild.py",
         "        if left > 0:\n",
         "        if left > 1e9:\n",
         "a function that knows nothing of the build adds to what was emptied",
@@ -367,7 +367,7 @@ MUTANTS = (
     ),
     Mutant(
         "functions-pass-over-without-a-look",
-        "kinds/counting.py",
+        "kinds/aggregate/counting.py",
         "    if entry is not None and entry.text is None:\n",
         "    if entry is not None:\n",
         "a change is left out whose item another function counts by its changes already",
@@ -375,7 +375,7 @@ MUTANTS = (
     ),
     Mutant(
         "functions-count-what-is-emptied",
-        "kinds/counting.py",
+        "kinds/aggregate/counting.py",
         'if build.state == "emptying" else None',
         'if build.state == "live" else None',
         "what is counted before the old contents are deleted goes with them",
@@ -407,7 +407,7 @@ MUTANTS = (
     ),
     Mutant(
         "functions-sweep-too-soon",
-        "aggregates/sweeping.py",
+        "kinds/aggregate/sweep.py",
         "SWEPT_SECONDS if functions else",
         "0 if functions else",
         "the ledger goes while functions count by it",

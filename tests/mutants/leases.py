@@ -17,7 +17,7 @@ MUTANTS = (
     # -- the condition of a commit -----------------------------------------------------------------
     Mutant(
         "halving-for-ever",
-        "processing/loop.py",
+        "core/loop.py",
         "            self._most = sent.changes // 2\n            return\n",
         "            self._most = sent.changes // 2 + 1\n            return\n",
         "a commit with an invalid action is sent again and again, with as many changes",
@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "behind-what-is-parked",
-        "processing/planning.py",
+        "core/planning.py",
         "        return not self.parks\n",
         "        return self.room < 0\n",
         "a change that fails in its queue is parked there a second time",
@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "overtaken-and-committed",
-        "processing/loop.py",
+        "core/loop.py",
         "            self.works = deque(verdict.left)\n",
         "            pass\n",
         "what another run has done is committed once more, or tried without end",
@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-wait-where-parking-is-refused",
-        "processing/loop.py",
+        "core/loop.py",
         "        self.left = not self.patient or self.stopping.is_set()\n",
         "        self.left = self.stopping.is_set()\n",
         "an invocation tries to park what cannot be stored until it is killed",
@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-owner-condition",
-        "cursor.py",
+        "progress/cursor.py",
         """        Attr("owner").eq(cursor.owner)
         & Attr("epoch").eq(cursor.epoch)
         & Attr("generation")""",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-epoch-condition",
-        "cursor.py",
+        "progress/cursor.py",
         """        & Attr("epoch").eq(cursor.epoch)
         & Attr("generation")""",
         """        & Attr("generation")""",
@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-owner-and-epoch-condition",
-        "cursor.py",
+        "progress/cursor.py",
         """        Attr("owner").eq(cursor.owner)
         & Attr("epoch").eq(cursor.epoch)
         & Attr("generation")""",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-generation-condition",
-        "cursor.py",
+        "progress/cursor.py",
         """        & Attr("generation").eq(cursor.generation)
 """,
         "",
@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-position-and-commit-condition",
-        "cursor.py",
+        "progress/cursor.py",
         """
         & Attr("position").eq(cursor.position)
         & Attr("commit").eq(cursor.commit)
@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-condition-at-all",
-        "processing/commit.py",
+        "progress/commit.py",
         "        action.guards.append(lease_guard(now))\n",
         "",
         "the cursor is moved without any condition",
@@ -114,7 +114,7 @@ MUTANTS = (
     # -- one transaction ---------------------------------------------------------------------------
     Mutant(
         "position-before-effects",
-        "processing/commit.py",
+        "progress/commit.py",
         _SEND,
         _SEND_TWICE.format(first="request[:1]", second="request[1:]"),
         "the position is moved first and the effects follow, like a consumer that checkpoints early",
@@ -123,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "effects-before-position",
-        "processing/commit.py",
+        "progress/commit.py",
         _SEND,
         _SEND_TWICE.format(first="request[1:]", second="request[:1]"),
         "the effects go first and the position follows: at least once, like most consumers",
@@ -132,7 +132,7 @@ MUTANTS = (
     ),
     Mutant(
         "token-reused",
-        "processing/commit.py",
+        "progress/commit.py",
         "TransactItems=request, ClientRequestToken=batch.id",
         "TransactItems=request, ClientRequestToken=self.cursor.name[:36]",
         "every commit of a cursor has the same client token",
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "commit-id-not-written",
-        "processing/commit.py",
+        "progress/commit.py",
         '            "commit": {"S": batch.id},\n',
         '            "commit": {"S": now.commit},\n',
         "the cursor does not say which commit it has last taken",
@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "losing-plan-adopted",
-        "processing/commit.py",
+        "progress/commit.py",
         "        return self._applied(self._sent[there.commit])\n",
         "        return self._applied(list(self._sent.values())[-1])\n",
         "after a time-out the plan sent last is taken for the one that has won",
@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(
         "position-reached-so-adopted",
-        "processing/commit.py",
+        "progress/commit.py",
         """            or there.commit not in self._sent
         ):
             raise LeaseLost(f"cursor {mine.name}: another worker has it, or an unknown commit won")
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "lost-lease-ignored",
-        "processing/commit.py",
+        "progress/commit.py",
         """            or (there.owner, there.epoch, there.generation)
             != (mine.owner, mine.epoch, mine.generation)
 """,
@@ -190,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-is-applied",
-        "processing/commit.py",
+        "progress/commit.py",
         "            return Refused(sources) if sources else Again(throttled=False)\n",
         "            return self._applied(batch)\n",
         "a commit refused for an effect's condition is taken for done",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-is-dropped",
-        "processing/loop.py",
+        "core/loop.py",
         "            await self._refused(verdict)\n",
         "            self._drop(plan)\n",
         "changes whose commit was refused are dropped",
@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "conflict-is-a-lost-lease",
-        "processing/commit.py",
+        "progress/commit.py",
         "        if verdict is not None:\n            return verdict\n",
         "        if verdict == Again(throttled=False):\n"
         "            raise LeaseLost(self.cursor.name)\n"
@@ -218,7 +218,7 @@ MUTANTS = (
     ),
     Mutant(
         "done-mark-not-written",
-        "processing/commit.py",
+        "progress/commit.py",
         '    sets = {"done": cursor.done, "holds"',
         '    sets = {"holds"',
         "which handlers are done with a change that needs several commits is not in the table",
@@ -227,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         "third-commit-forgets-the-first-in-a-worker",
-        "processing/planning.py",
+        "core/planning.py",
         "                done |= offered\n",
         "                done = offered\n",
         "of a change in three commits, the handlers of the first one apply it twice after a death",
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         "invalid-hides-the-cursor",
-        "processing/commit.py",
+        "progress/commit.py",
         "            return await self._invalid(Invalid(effects, verdict.code))\n",
         "            invalid = Invalid(effects, verdict.code)\n"
         "            return invalid if effects else await self._invalid(invalid)\n",
@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "invalid-request-hides-the-cursor",
-        "processing/commit.py",
+        "progress/commit.py",
         "            return await self._invalid(Invalid(effects, verdict.code))\n",
         "            invalid = Invalid(effects, verdict.code)\n"
         "            return await self._invalid(invalid) if effects else invalid\n",
@@ -253,7 +253,7 @@ MUTANTS = (
     ),
     Mutant(
         "invalid-condition-asked-for-ever",
-        "processing/probing.py",
+        "progress/probing.py",
         '_NEVER = ("ConditionalCheckFailed", "ValidationError")\n',
         '_NEVER = ("ConditionalCheckFailed",)\n',
         "a condition that cannot be asked stops its shard for ever",
@@ -269,7 +269,7 @@ MUTANTS = (
     ),
     Mutant(
         "adopted-with-the-later-plans-holds",
-        "processing/loop.py",
+        "core/loop.py",
         "            await self.adopt(verdict.batch)\n",
         "            await self.adopt(verdict.batch)\n            self.held.begin(plan.held)\n",
         "an earlier plan won, and a change that only a later one queued falls out of its lane",
@@ -277,7 +277,7 @@ MUTANTS = (
     ),
     Mutant(
         "seen-too-early",
-        "processing/stage.py",
+        "core/stage.py",
         "        seen = self.seen if plan.changes == len(works) else self.cursor.seen\n",
         "        seen = self.seen\n",
         "a cursor says that its shard is read to the tip while read changes are not committed",
@@ -286,7 +286,7 @@ MUTANTS = (
     # -- take and release --------------------------------------------------------------------------
     Mutant(
         "epoch-reset-on-release",
-        "cursor.py",
+        "progress/cursor.py",
         '        action.removes |= {"owner", "takes", "trying", "tries"}\n',
         '        action.removes |= {"owner", "takes", "trying", "tries"}\n'
         '        action.sets["epoch"] = {"N": "0"}\n',
@@ -296,7 +296,7 @@ MUTANTS = (
     ),
     Mutant(
         "epoch-not-raised",
-        "cursor.py",
+        "progress/cursor.py",
         '            "epoch": {"N": str(cursor.epoch + 1)},\n',
         '            "epoch": {"N": str(cursor.epoch)},\n',
         "a take leaves the epoch as it is",
@@ -305,7 +305,7 @@ MUTANTS = (
     ),
     Mutant(
         "take-without-condition",
-        "cursor.py",
+        "progress/cursor.py",
         """        action.guards.append((Guard(condition), OURS))
         try:
             return read_cursor""",
@@ -317,7 +317,7 @@ MUTANTS = (
     ),
     Mutant(
         "take-ignores-generation",
-        "cursor.py",
+        "progress/cursor.py",
         '        condition = Attr("epoch").eq(cursor.epoch) & Attr("generation").lte(generation)\n',
         '        condition = Attr("epoch").eq(cursor.epoch)\n',
         "an older roll-out takes a cursor of a newer one",
@@ -326,7 +326,7 @@ MUTANTS = (
     ),
     Mutant(
         "take-that-lost-believed",
-        "cursor.py",
+        "progress/cursor.py",
         "            if now is None or now.owner != owner or now.epoch != cursor.epoch + 1:\n",
         "            if now is None:\n",
         "a take that was refused is taken for one whose reply was lost",
@@ -334,7 +334,7 @@ MUTANTS = (
     ),
     Mutant(
         "release-without-condition",
-        "cursor.py",
+        "progress/cursor.py",
         """        action.guards.append((Guard(condition), OURS))
         try:
             await self.write(action)""",
@@ -382,7 +382,7 @@ MUTANTS = (
     ),
     Mutant(
         "unknown-is-applied",
-        "processing/commit.py",
+        "progress/commit.py",
         "                await anyio.sleep(pause * (0.5 + self._rng.random()))\n",
         "                return self._applied(batch)\n",
         "a commit whose answer never came is taken for applied: its changes are lost",
@@ -390,7 +390,7 @@ MUTANTS = (
     ),
     Mutant(
         "all-have-their-turn-at-once",
-        "processing/dispatch.py",
+        "core/dispatch.py",
         "            await self._turn.give_way()\n            began =",
         "            began =",
         "many async handlers that are slow run one after the other, and the worker sends no heartbeat",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "alone-and-shared",
-        "workers.py",
+        "worker/workers.py",
         "reads=reads if sharers > 1 else None",
         "reads=reads",
         "a single worker reads its pages through what is for several",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "joined-before-what-is-kept",
-        "source/sharing.py",
+        "stream/sharing.py",
         "        if self.low is None or not self.low <= position <= self.high:\n",
         "        if self.low is None or not position <= self.high:\n",
         "a consumer joins the others although what follows its position is not kept any more",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "joined-at-the-horizon-too-late",
-        "source/sharing.py",
+        "stream/sharing.py",
         "            self.low, self.from_horizon = page.records[-1].position, False\n",
         "            self.low = page.records[-1].position\n",
         "a new consumer joins at the oldest kept page instead of the oldest record",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "horizon-follows-on-anything",
-        "source/sharing.py",
+        "stream/sharing.py",
         "        if (begin or page.records[0].position) <= self.high < end",
         "        if begin <= self.high < end",
         "a page read at the horizon goes to a consumer that has not read what was trimmed before",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "nobody-woken",
-        "source/sharing.py",
+        "stream/sharing.py",
         "                    other.wake()\n",
         "                    pass\n",
         "a consumer that waits sees records only when its own pause is over",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "everybody-apart-at-once",
-        "source/sharing.py",
+        "stream/sharing.py",
         "        self.company.turns.take(reader)\n",
         "",
         "all that fell behind read a shard at the same time",
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "turn-for-ever",
-        "source/turns.py",
+        "stream/turns.py",
         "        return holder is None or (not holder.calling and now - self._used >= _REST_SECONDS)\n",
         "        return holder is None\n",
         "a reader that is blocked keeps its turn, and others that fell behind never read",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "dead-tail-kept",
-        "source/sharing.py",
+        "stream/sharing.py",
         "            if not passing and iterator == self.tail:\n                self._forget()\n",
         "",
         "an iterator that expired is handed to whoever opens the shard anew",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-page-seen-now",
-        "source/reader.py",
+        "stream/reader.py",
         "                self.seen = max(self.seen, page.read_at or self.clock.time())\n",
         "                self.seen = self.clock.time()\n",
         "a page that another consumer read long ago says that everything up to now was read",
@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "paused-and-reading",
-        "running/shardset.py",
+        "worker/shardset.py",
         "        self.reading.pool.pause(paused=paused)\n",
         "",
         "a paused consumer reads on",
@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "paused-and-retrying",
-        "running/shardset.py",
+        "worker/shardset.py",
         "        self.retries.pause(paused=paused)\n",
         "",
         "a paused consumer tries its parked changes",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "swept-readers-stay",
-        "worker.py",
+        "worker/worker.py",
         "            crew.shards.abandon()\n",
         "",
         "pages are kept for readers that a worker had before it was swept",

@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "entity-of-any-template",
-        "relations/matching.py",
+        "core/matching.py",
         "return self._fits(spec, pk, sk) and not self._is_nearer(pk, sk)",
         "return self._fits(spec, pk, sk)",
         "items of an entity with longer keys are rewritten, too",
@@ -461,7 +461,7 @@ MUTANTS = (
     ),
     Mutant(
         "migrations-send",
-        "processing/dispatch.py",
+        "core/dispatch.py",
         '    if work.mark.origin != "migration" or handler.migrations != "default":\n',
         '    if work.mark.origin != "nobody" or handler.migrations != "default":\n',
         "a migration tells everybody outside of each item that it rewrites",
@@ -469,7 +469,7 @@ MUTANTS = (
     ),
     Mutant(
         "migrations-fan-out",
-        "processing/dispatch.py",
+        "core/dispatch.py",
         'if mark.origin == "migration" and not handler.hears_migrations:',
         'if mark.origin == "nobody" and not handler.hears_migrations:',
         "a migration notifies everybody who watches an item that it rewrites",
@@ -493,7 +493,7 @@ MUTANTS = (
     ),
     Mutant(
         "binary-keys-taken-for-text",
-        "actions.py",
+        "progress/actions.py",
         'return kind == "S" and pk.startswith',
         'return kind != "N" and pk.startswith',
         "a migration ends at the first item of a table whose partition key is binary",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "end-of-a-move-unasked",
-        "moving/fence.py",
+        "operate/moves/fence.py",
         "            if newest is None or newest.mover != self.began.mover:\n",
         "            if newest is None:\n",
         "a mover that was thought dead lets functions begin while another makes marks for them",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "invalid-mark-is-written",
-        "moving/marking.py",
+        "operate/moves/marking.py",
         "            if isinstance(sent, Invalid):\n",
         "            if isinstance(sent, Invalid) and not sent.code:\n",
         "a mark that DynamoDB refuses is taken for written, and changes overtake those parked",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "unreadable-dropped-by-the-mover",
-        "moving/to_workers.py",
+        "operate/moves/to_workers.py",
         "        await self.environment.set_aside(records, None)\n",
         "",
         "what cannot be read is lost while a consumer is moved",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-room-beside-the-movers-token",
-        "processing/planning.py",
+        "core/planning.py",
         "                return TooLarge(outcome)\n",
         '                raise InvariantError(f"a result of {outcome.handler.name} does not fit")\n',
         "a result that fills a transaction ends the move of its consumer",
@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-room-is-a-failure-of-the-audience",
-        "processing/failures.py",
+        "core/failures.py",
         "            outcome.defer()  # in the lane each recipient's effects go by themselves\n",
         "            outcome.drop()\n",
         "nobody is served whose effects together leave no room for a move's token",
@@ -45,7 +45,7 @@ MUTANTS = (
     ),
     Mutant(
         "moved-over-a-rebuild",
-        "moving/fence.py",
+        "operate/moves/fence.py",
         "            MoveRefused.raise_for(unfit(newest))\n",
         "",
         "a mover counts as if nothing was rebuilt, after a rebuild has begun",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "moved-over-a-roll-out",
-        "moving/to_workers.py",
+        "operate/moves/to_workers.py",
         "        yield from unfit(app, newest, LAMBDA, TO_WORKERS)\n",
         "        yield from ()\n",
         "a mover runs old handlers, because it looked before a roll-out and began after it",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "imported-over-a-deletion",
-        "moving/kcl.py",
+        "operate/moves/kcl.py",
         "            yield OVERTAKEN\n",
         "            yield from ()\n",
         "an importer that stood still goes on with a consumer that another one has imported",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "moved-to-the-oldest-record",
-        "moving/to_workers.py",
+        "operate/moves/to_workers.py",
         "position=reader.position, seen",
         'position="TRIM_HORIZON", seen',
         "workers do again what the functions have done",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "moved-without-holds",
-        "moving/to_workers.py",
+        "operate/moves/to_workers.py",
         "dated=dated, holds=holds)",
         "dated=dated, holds=frozenset())",
         "changes overtake those that the functions have parked",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "marked-once",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "        await self.marking.raise_all(cursors)\n        for",
         "        for",
         "what workers did while the mover waited for them is done again",
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "positions-not-final",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "            if not theirs:",
         "            if True:",
         "a worker that was thought dead commits behind the positions that were read",
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "half-done-is-not-done",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "            if cursor.done and not cursor.finished:",
         "            if False:",
         "handlers that were done with half of a change run again",
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "lanes-not-at-marks",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "        if key is None:\n            return\n",
         "        if lane:\n            return\n",
         "changes overtake those that the workers have parked",
@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         "lanes-not-listed",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "                await self._list_one(lane, fence)\n            if not elsewhere:\n",
         "                pass\n            if True:\n",
         "nobody goes on with the lanes of workers",
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "held-lanes-expire",
-        "moving/marking.py",
+        "operate/moves/marking.py",
         '            if attribute == "lanes" or mark.lanes:\n',
         "            if mark.lanes:\n",
         "a week after a move changes overtake those that the workers have parked",
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "lanes-listed-once",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "            if not elsewhere:\n                return lanes\n",
         "            return lanes\n",
         "recipients whom a fan-out parks while it is moved are never found again",
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "fan-out-parks-where-it-was",
-        "fan_outs/place.py",
+        "kinds/fan_out/place.py",
         ' & Attr("chunk").eq(held.chunk)\n',
         "\n",
         "recipients whom a fan-out parks after it was moved are never found again",
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     Mutant(
         "mover-not-fenced",
-        "moving/fence.py",
+        "operate/moves/fence.py",
         "            everything = [*actions, self._check]\n",
         "            everything = list(actions)\n",
         "a mover that was thought dead sets workers back to where it saw them last",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         "mover-commits-at-any-time",
-        "moving/to_workers.py",
+        "operate/moves/to_workers.py",
         "send=fence.sending(self.environment.around)",
         "send=None",
         "a mover that was thought dead does under marks what workers have done",
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         "moved-from-before-its-start",
-        "moving/to_workers.py",
+        "operate/moves/to_workers.py",
         " and takes(r)]",
         "]",
         "changes from before the consumer's start are done by the move",
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         "mark-lowered",
-        "moving/marking.py",
+        "operate/moves/marking.py",
         "        action.guards.append((Guard(before), OURS))",
         "",
         "a parent that is read after its child lets the child's changes be done again",
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         "finished-shards-unmarked",
-        "moving/marking.py",
+        "operate/moves/marking.py",
         "upto = _ALL if cursor.finished else",
         'upto = "" if cursor.finished else',
         "shards that were read to their end are done again",
@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         "lister-not-taken",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "        await self._take(LISTER, newest.number)\n",
         "",
         "a lister that was thought dead makes a cursor, at which its worker goes on beside functions",
@@ -229,7 +229,7 @@ MUTANTS = (
     ),
     Mutant(
         "far-behind-by-ten-days",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "_BEHIND_SECONDS = RETENTION_SECONDS - 3600\n",
         "_BEHIND_SECONDS = 10 * RETENTION_SECONDS - 3600\n",
         "a consumer is moved although what it has not read is trimmed before functions begin",
@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "broken-off-move-loses-in-silence",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "            missed = await self._missed()\n",
         "            missed = frozenset[str]()\n",
         "a move that is finished a day later passes over what was trimmed, and says nothing",
@@ -245,7 +245,7 @@ MUTANTS = (
     ),
     Mutant(
         "gone-lane-is-listed",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         '        move.guards.append((Guard(Attr("chunk").eq(lane.chunk)), GuardSource("", lane.name, LANE)))\n',
         "",
         "a lane that was redriven meanwhile is written again, as a lane of no change",
@@ -253,7 +253,7 @@ MUTANTS = (
     ),
     Mutant(
         "listing-refused-and-ignored",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "        if isinstance(sent, Invalid):  #",
         "        if not sent and isinstance(sent, Invalid):  #",
         "a mover lists for ever a lane for which there is no place",
@@ -261,7 +261,7 @@ MUTANTS = (
     ),
     Mutant(
         "gone-lane-at-a-mark",
-        "moving/to_lambda.py",
+        "operate/moves/to_lambda.py",
         "frozenset({lane.name}), fence, still)",
         "frozenset({lane.name}), fence)",
         "the mark of an item names for ever a lane that was redriven between read and move",
@@ -269,7 +269,7 @@ MUTANTS = (
     ),
     Mutant(
         "lane-ends-beside-its-mark",
-        "processing/mark.py",
+        "core/high_water_mark.py",
         "        return [check]\n",
         "        return []\n",
         "the mark of an item names for ever a lane that ends while a move names it there",
@@ -277,7 +277,7 @@ MUTANTS = (
     ),
     Mutant(
         "deleted-leases-unread",
-        "moving/leases.py",
+        "operate/moves/leases.py",
         "                    self.passed.add(shard.id)",
         "                    pass",
         "shards whose leases a KCL has deleted, being done with them, are read again",
@@ -285,7 +285,7 @@ MUTANTS = (
     ),
     Mutant(
         "metrics-are-leases",
-        "moving/leases.py",
+        "operate/moves/leases.py",
         ' and "entityType" not in item\n',
         "\n",
         "what a KCL keeps beside its leases is taken for shards",
@@ -293,7 +293,7 @@ MUTANTS = (
     ),
     Mutant(
         "checkpoint-comes-again",
-        "moving/leases.py",
+        "operate/moves/leases.py",
         "position=checkpoint.zfill(POSITION_DIGITS)",
         "position=str(int(checkpoint) - 1).zfill(POSITION_DIGITS)",
         "the change at a checkpoint is done twice",
@@ -301,7 +301,7 @@ MUTANTS = (
     ),
     Mutant(
         "imported-half",
-        "moving/kcl.py",
+        "operate/moves/kcl.py",
         "host=FROM_KCL\n",
         "host=WORKERS\n",
         "a worker begins before all checkpoints are there",

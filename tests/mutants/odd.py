@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-parking-is-given-up",
-        "processing/loop.py",
+        "core/loop.py",
         "        if culprit is None or culprit.parks:\n",
         "        if culprit is None:\n",
         "a worker tries without a pause, and silently, to park what DynamoDB refuses",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "silent-by-default",
-        "operating/status.py",
+        "operate/status.py",
         "max(_SILENT_SECONDS, _SILENT_LEASES * member.lease)",
         "_SILENT_SECONDS",
         "status calls a worker silent that beats as seldom as it is set to",

@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "step-given-up-whose-reply-was-lost",
-        "operation.py",
+        "progress/operation.py",
         "            if await self.read() != after:\n                raise\n",
         "            raise\n",
         "a process takes its own step for another's, because the reply of its first try was lost",
@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-step-is-taken-for-mine",
-        "operation.py",
+        "progress/operation.py",
         "            if await self.read() != after:\n                raise\n",
         "            pass\n",
         "a process goes on with a step that was refused, because another one took another",
@@ -21,7 +21,7 @@ MUTANTS = (
     ),
     Mutant(
         "refused-along-is-taken-for-written",
-        "operation.py",
+        "progress/operation.py",
         "        if sent is not None:\n            raise LeaseLost",
         "        if sent is not None and not sent.sources:\n            raise LeaseLost",
         "a step goes on although what it was to be written with was refused",
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "change-decided-once",
-        "operation.py",
+        "progress/operation.py",
         "            except LeaseLost:\n                before = await self.read()\n",
         "            except LeaseLost:\n                return before\n",
         "a command is lost in silence when another process steps at the same moment",

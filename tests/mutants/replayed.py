@@ -10,7 +10,7 @@ _LINEAGE = "tests/models/test_lineage.py::test_the_code_goes_where_random_schedu
 MUTANTS = (
     Mutant(
         "adopted-across-generations",
-        "processing/commit.py",
+        "progress/commit.py",
         """            or (there.owner, there.epoch, there.generation)
             != (mine.owner, mine.epoch, mine.generation)
 """,
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "the-newest-plan-forgotten",
-        "processing/commit.py",
+        "progress/commit.py",
         "            del self._sent[next(iter(self._sent))]\n",
         "            del self._sent[next(reversed(self._sent))]\n",
         "a worker that has sent many plans in doubt forgets the one that it has just sent",
@@ -30,7 +30,7 @@ MUTANTS = (
     ),
     Mutant(
         "behind-the-tail-of-before",
-        "processing/planning.py",
+        "core/planning.py",
         "        held[lane] = Hold(hold.chunk, work.position)\n        return queue(",
         "        held[lane] = Hold(hold.chunk, hold.tail)\n        return queue(",
         "the second change that goes behind a parked one takes the place of the first",
@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant(
         "gone-and-still-believed-in",
-        "processing/holds.py",
+        "core/queued_keys.py",
         """        if item is None:
             self.lanes.pop(lane, None)
         else:""",
@@ -50,7 +50,7 @@ MUTANTS = (
     ),
     Mutant(
         "parents-without-owner-passed-over",
-        "source/lineage.py",
+        "stream/lineage.py",
         "        if parent is not None and not parent.finished:\n            continue\n",
         "        if parent is not None and not parent.finished and parent.owner:\n            continue\n",
         "a child is read before its parent, if no worker reads that at the moment",

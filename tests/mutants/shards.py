@@ -6,7 +6,7 @@ MUTANTS = (
     # -- commits -----------------------------------------------------------------------------------
     Mutant(
         "left-behind-a-position",
-        "running/pipeline.py",
+        "worker/pipeline.py",
         """                elif not stage.works and stage.persist_due <= 0:
                     await stage.persist()
                 else:
@@ -25,7 +25,7 @@ MUTANTS = (
     # -- lineage -----------------------------------------------------------------------------------
     Mutant(
         "children-before-parents",
-        "source/lineage.py",
+        "stream/lineage.py",
         "        if parent is not None and not parent.finished:\n            continue\n",
         "",
         "a child gets a cursor while its parent is being read",
@@ -34,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "unlisted-parent-is-gone",
-        "source/lineage.py",
+        "stream/lineage.py",
         "                probe.add(shard.parent)\n                continue\n",
         "                probe.add(shard.parent)\n",
         "a parent that is not listed counts as trimmed, and nobody asks for it",
@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "every-parent-is-gone",
-        "source/listing.py",
+        "stream/listing.py",
         "        raise\n    return False\n",
         "        raise\n    return True\n",
         "a parent that is readable but not listed is taken for trimmed",
@@ -52,7 +52,7 @@ MUTANTS = (
     ),
     Mutant(
         "open-parent-blocks-children",
-        "source/lineage.py",
+        "stream/lineage.py",
         "        if parent is not None and not parent.finished:\n",
         "        listed_open = shard.parent in shards and shards[shard.parent].ending is None\n"
         "        if parent is not None and (not parent.finished or listed_open):\n",
@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "new-tree-holds-nothing",
-        "source/lister.py",
+        "fleet/lister.py",
         "        return [replace(c, holds=holds) if c.name in orphans else c for c in cursors]\n",
         "        return list(cursors)\n",
         "what began while nobody read overtakes what is parked of before",
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-children-forgotten",
-        "source/lineage.py",
+        "stream/lineage.py",
         "        if parent is not None and not parent.finished:\n",
         "        if parent is not None and (not parent.finished or shard.parent in shards):\n",
         "what the children's look-up does not name at the parent's end never gets a cursor",
@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "empty-children-are-final",
-        "source/lister.py",
+        "fleet/lister.py",
         "            await self._create(made)\n            created += made\n",
         "            made = [c for c in made if c.parent not in self.cursors]\n"
         "            await self._create(made)\n            created += made\n",
@@ -89,14 +89,14 @@ MUTANTS = (
     ),
     Mutant(
         "children-created-after-the-finish",
-        "processing/stage.py",
+        "core/stage.py",
         "            batch = Batch(finished, fold(actions))\n"
         "            verdict = await self.committer.commit(batch)\n",
         """            batch = Batch(finished, [])
             verdict = await self.committer.commit(batch)
             if isinstance(verdict, Applied) and actions:
                 from random import Random
-                from streamkit.processing.transaction import transact
+                from streamkit.progress.transaction import transact
                 schema = self._store.space.schema
                 await transact(
                     self._store.dynamodb, {schema.name: schema}, fold(actions), Random()
@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Mutant(
         "generation-of-the-lister",
-        "control.py",
+        "progress/control.py",
         "        generation=max(parent.generation, generation),\n",
         "",
         "a late child starts in its lister's generation instead of its parent's",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "hold-lost-at-a-late-child",
-        "control.py",
+        "progress/control.py",
         "        holds=parent.holds,\n",
         "",
         "a child made by the lister does not inherit its parent's holds",
@@ -126,7 +126,7 @@ MUTANTS = (
     ),
     Mutant(
         "hold-lost-at-a-split",
-        "processing/stage.py",
+        "core/stage.py",
         "            heirs = [replace(c, holds=finished.holds, seen=seen, dated=dated) for c in children]\n",
         "            heirs = [replace(c, holds=frozenset(), seen=seen, dated=dated) for c in children]\n",
         "a child made by its parent's end does not inherit its holds",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "finished-with-works-left",
-        "running/pipeline.py",
+        "worker/pipeline.py",
         "        if self.reader.ended and not (self.stage.works or self._broken_off):\n",
         "        if self.reader.ended and not self._broken_off:\n",
         "a shard is finished although changes of its last page are not committed",
@@ -145,7 +145,7 @@ MUTANTS = (
     # -- the lister --------------------------------------------------------------------------------
     Mutant(
         "lister-asks-on-after-a-long-answer",
-        "source/lister.py",
+        "fleet/lister.py",
         "        if self.clock.monotonic() - self._sure_at > _LONG_SECONDS:\n",
         "        if self.clock.monotonic() < self._sure_at:\n",
         "a leader that stood still asks beside the next one, for more than the stream answers",
@@ -153,10 +153,10 @@ MUTANTS = (
     ),
     Mutant(
         "lister-not-fenced",
-        "source/lister.py",
+        "fleet/lister.py",
         "            verdict = await self.committer.commit(batch)\n",
         "            from random import Random\n"
-        "            from streamkit.processing.transaction import transact\n"
+        "            from streamkit.progress.transaction import transact\n"
         "            space = self.store.space\n"
         "            verdict = await transact(\n"
         "                self.store.dynamodb, {space.schema.name: space.schema}, actions, Random()\n"
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "swept-while-listed",
-        "source/lineage.py",
+        "stream/lineage.py",
         "        if cursor.finished and cursor.name not in ids and now - cursor.ended > keep_seconds\n",
         "        if cursor.finished and now - cursor.ended > keep_seconds\n",
         "a finished cursor goes while its shard can be listed: the shard is read again",
@@ -176,7 +176,7 @@ MUTANTS = (
     ),
     Mutant(
         "swept-at-once",
-        "source/lineage.py",
+        "stream/lineage.py",
         "        if cursor.finished and cursor.name not in ids and now - cursor.ended > keep_seconds\n",
         "        if cursor.finished and cursor.name not in ids\n",
         "a finished cursor goes when one listing lacks its shard",
@@ -185,7 +185,7 @@ MUTANTS = (
     ),
     Mutant(
         "child-put-unconditionally",
-        "cursor.py",
+        "progress/cursor.py",
         '    put.guards.append((Guard(absent), GuardSource("", cursor.name, CHILD)))\n',
         "",
         "a cursor is created anew although the shard has one",
@@ -195,7 +195,7 @@ MUTANTS = (
     # -- reading -----------------------------------------------------------------------------------
     Mutant(
         "latest-after-expiry",
-        "source/reader.py",
+        "stream/reader.py",
         "            self._iterator = None\n            return\n",
         '            self._iterator = await self._iterator_at(ShardIteratorType="LATEST")\n'
         "            return\n",
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         "horizon-after-expiry",
-        "source/reader.py",
+        "stream/reader.py",
         "            self._iterator = None\n            return\n",
         '            self._iterator = await self._iterator_at(ShardIteratorType="TRIM_HORIZON")\n'
         "            return\n",
@@ -215,7 +215,7 @@ MUTANTS = (
     ),
     Mutant(
         "at-instead-of-after",
-        "source/reader.py",
+        "stream/reader.py",
         'ShardIteratorType="AFTER_SEQUENCE_NUMBER"',
         'ShardIteratorType="AT_SEQUENCE_NUMBER"',
         "a reader opens at its position instead of after it, and fails once that is trimmed",
@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "overlap-not-dropped",
-        "source/reader.py",
+        "stream/reader.py",
         "        if self.position != START and records[0].position <= self.position:\n",
         "        if not self.shard_id:\n",
         "records of a page that is served twice are processed twice",
@@ -233,7 +233,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-record-decides-overlap",
-        "source/reader.py",
+        "stream/reader.py",
         "            records = tuple(r for r in records if r.position > self.position)\n",
         "            records = ()\n",
         "a page that overlaps with the last one is dropped whole",
@@ -242,7 +242,7 @@ MUTANTS = (
     ),
     Mutant(
         "final-page-dropped",
-        "running/pipeline.py",
+        "worker/pipeline.py",
         "        if page is None:\n",
         "        if page is None or self.reader.ended:\n",
         "the records of a shard's last page are dropped",
@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "empty-page-ends-a-shard",
-        "source/reader.py",
+        "stream/reader.py",
         "        self.ended = page.next_iterator is None\n",
         "        self.ended = page.next_iterator is None or self._empty > 3\n",
         "some empty pages are taken for the end of a shard",
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         "loss-at-the-horizon-hidden",
-        "source/reader.py",
+        "stream/reader.py",
         "            if trouble_of(error) is not Trouble.TRIMMED or not self._is_explained():\n",
         "            if trouble_of(error) is not Trouble.TRIMMED:\n",
         "records trimmed behind a position are skipped in silence",
@@ -269,7 +269,7 @@ MUTANTS = (
     ),
     Mutant(
         "loss-of-a-first-record-hidden",
-        "source/reader.py",
+        "stream/reader.py",
         "            if self._read_up_to and self.clock.time() - self._read_up_to > _UNREAD_SECONDS:\n",
         "            if not self.clock:\n",
         "records trimmed before their shard was ever read are skipped in silence",
@@ -278,7 +278,7 @@ MUTANTS = (
     ),
     Mutant(
         "quiet-shard-called-lost",
-        "source/reader.py",
+        "stream/reader.py",
         "        return self._is_fresh() and not self._is_young()\n",
         "        return False\n",
         "a quiet shard, whose last record is trimmed, stops with a loss that did not happen",
@@ -287,7 +287,7 @@ MUTANTS = (
     ),
     Mutant(
         "early-trim-jumped-over",
-        "source/reader.py",
+        "stream/reader.py",
         "        return self._is_fresh() and not self._is_young()\n",
         "        return self._is_fresh()\n",
         "a recent position behind a trim jumps to the oldest record in silence",
@@ -296,7 +296,7 @@ MUTANTS = (
     ),
     Mutant(
         "young-consumer-loses-nothing",
-        "source/reader.py",
+        "stream/reader.py",
         " and self._is_fresh() and not had_time\n",
         " and self._is_fresh()\n",
         "a shard that goes unread within a day of the founding is passed over in silence",
@@ -304,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         "first-records-by-an-exact-clock",
-        "source/reader.py",
+        "stream/reader.py",
         "_UNREAD_SECONDS = RETENTION_SECONDS - 900\n",
         "_UNREAD_SECONDS = RETENTION_SECONDS\n",
         "a machine whose clock is behind skips the first records of a shard that was never read",
@@ -312,7 +312,7 @@ MUTANTS = (
     ),
     Mutant(
         "fresh-for-25-hours",
-        "source/reader.py",
+        "stream/reader.py",
         "_SAFE_SECONDS = RETENTION_SECONDS - 3600\n",
         "_SAFE_SECONDS = RETENTION_SECONDS + 3600\n",
         "a shard last seen at its tip 23 to 25 hours ago counts as read up to the horizon",
@@ -321,7 +321,7 @@ MUTANTS = (
     ),
     Mutant(
         "date-of-a-position-not-committed",
-        "processing/commit.py",
+        "progress/commit.py",
         '    numbers["dated"] = cursor.dated\n',
         "",
         "a cursor does not say how old its position is, so that an early trim looks like an old one",
@@ -329,7 +329,7 @@ MUTANTS = (
     ),
     Mutant(
         "date-of-a-position-not-planned",
-        "processing/planning.py",
+        "core/planning.py",
         "            position, dated, done = work.position, int(work.dated), frozenset()\n",
         "            position, done = work.position, frozenset()\n",
         "a commit keeps the age of the position before",
@@ -337,7 +337,7 @@ MUTANTS = (
     ),
     Mutant(
         "early-trim-said-for-ever",
-        "processing/stage.py",
+        "core/stage.py",
         "        self.seen, self._dated = max(self.seen, seen), 0\n",
         "        self.seen = max(self.seen, seen)\n",
         "a loss that was settled stops the next worker again",
@@ -345,7 +345,7 @@ MUTANTS = (
     ),
     Mutant(
         "unserved-record-called-gone",
-        "parked/payload.py",
+        "core/parked/payload.py",
         "    return _UNSERVED\n",
         "    return _GONE\n",
         "some empty pages make a parked change stuck, and tell a person to discard it",
@@ -353,7 +353,7 @@ MUTANTS = (
     ),
     Mutant(
         "batch-cut-short-in-silence",
-        "parked/payload.py",
+        "core/parked/payload.py",
         "    raise RetentionLost(text, shard=shard)\n",
         "    return tuple(found)\n",
         "what a mapping gave up is processed as far as some empty pages, and the rest is dropped",
@@ -362,7 +362,7 @@ MUTANTS = (
     # -- positions without effects -----------------------------------------------------------------
     Mutant(
         "own-records-cause-commits",
-        "processing/stage.py",
+        "core/stage.py",
         "            self.pacing.checkpoint_seconds if self._business_since"
         " else self.pacing.quiet_seconds\n",
         "            self.pacing.checkpoint_seconds\n",
@@ -372,7 +372,7 @@ MUTANTS = (
     ),
     Mutant(
         "own-records-are-business",
-        "processing/dispatch.py",
+        "core/dispatch.py",
         "                self.counts.control += 1\n                continue\n            business += 1\n",
         "                self.counts.control += 1\n                business += 1\n"
         "                continue\n            business += 1\n",
@@ -382,7 +382,7 @@ MUTANTS = (
     ),
     Mutant(
         "position-written-for-every-page",
-        "processing/stage.py",
+        "core/stage.py",
         "        return self._persisted_at + seconds - self._clock.monotonic()\n",
         "        return min(seconds, 0.0)\n",
         "each page moves the position at once, whatever is in it",
@@ -391,7 +391,7 @@ MUTANTS = (
     ),
     Mutant(
         "dropped-by-number",
-        "processing/stage.py",
+        "core/stage.py",
         "        while position != START and works and works[0].position <= position:\n",
         "        number = iter(range(plan.changes))\n"
         "        while works and next(number, None) is not None:\n",

@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "parked-is-done",
-        "operating/sightings.py",
+        "operate/sightings.py",
         "            if names:\n",
         "            if names and self.generation is None:\n",
         "explain shows a parked change as done, because its shard's position is past it",
@@ -61,7 +61,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-child-of-a-shard-that-waits-is-free",
-        "operating/sightings.py",
+        "operate/sightings.py",
         "for shard in line for name in",
         "for shard in line[:1] for name in",
         "explain calls a lane free although the parent of its shard waits for a handler",
@@ -69,7 +69,7 @@ MUTANTS = (
     ),
     Mutant(
         "position-of-no-cursor",
-        "operating/sightings.py",
+        "operate/sightings.py",
         '            return "done" if self.mark.token >= record.position else "to come"\n',
         "            return _by_position(self.cursors.get(shard), record)\n",
         "explain judges what functions have done by cursors, which they do not keep",
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "unread-gauge-always-zero",
-        "running/standing.py",
+        "worker/report.py",
         "        meters.unread.set(standing.unread)\n",
         "        meters.unread.set(0)\n",
         "the gauge of shards that nobody reads is always 0",
@@ -93,7 +93,7 @@ MUTANTS = (
     ),
     Mutant(
         "unread-does-not-age",
-        "running/standing.py",
+        "worker/report.py",
         "        lags = [*self.lags.values(), *([self.unread_lag] if self.unread else [])]\n",
         "        lags = [*self.lags.values()]\n",
         "the time to loss leaves out what nobody reads",
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "unread-without-a-cursor-not-counted",
-        "source/lister.py",
+        "fleet/lister.py",
         "            if shard.id not in self.cursors and shard.parent not in self.cursors\n",
         "            if shard.id in self.cursors and not shard.id\n",
         "a shard that cannot be begun, because its parent is not listed, is not counted as unread",
@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "ready-beside-unread-shards",
-        "health/checks.py",
+        "operate/status_page/checks.py",
         "    if standing.unread and not standing.paused:\n",
         "    if standing.unread and standing.paused:\n",
         "a leader that knows of shards that nobody reads is ready",
@@ -117,7 +117,7 @@ MUTANTS = (
     ),
     Mutant(
         "children-of-ended-shards-not-looked-at",
-        "operating/unread.py",
+        "operate/unread.py",
         "            if lag.ended:\n",
         "            if lag.seconds is None:\n",
         "status says that no change is behind while a child shard without a cursor ages unread",
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "ended-without-a-child",
-        "operating/unread.py",
+        "operate/unread.py",
         "        self.cursors |= {_awaited(cursor): _begun(cursor, _awaited(cursor)) for cursor in ended}\n",
         "",
         "status takes a shard for the last one whose children were not listed when it ended",
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "lag-without-when",
-        "running/lag.py",
+        "fleet/lag.py",
         "        return typed.wanted(record, entity, handler)\n",
         "        return True\n",
         "status invents lag for changes that no handler lets through",
@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "heartbeat-item-is-alive",
-        "operating/remaining.py",
+        "operate/remaining.py",
         "    return bool(await live_workers(await open_store(app, aws), SystemClock(), lease_seconds))\n",
         "    return bool((await Roster(await open_store(app, aws)).look()).members)\n",
         "a worker that was killed counts as alive, because its heartbeat item is there",
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "trace-of-an-earlier-write",
-        "processing/tracing.py",
+        "core/tracing.py",
         'return valid_parent(text) if text and (old is None or text != self._text(old)) else ""',
         'return valid_parent(text) if text else ""',
         "an update by somebody who traces nothing continues the trace of the write before",
@@ -173,7 +173,7 @@ MUTANTS = (
     ),
     Mutant(
         "trace-ends-at-the-effect",
-        "processing/outcome.py",
+        "core/outcome.py",
         "        trace = outcome.trace\n",
         '        trace = ""\n',
         "a trace does not go on through an item that a handler writes",
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         "conflicts-are-throttling",
-        "processing/commit.py",
+        "progress/commit.py",
         "elif isinstance(verdict, Again) and not verdict.throttled:",
         "elif isinstance(verdict, Again):",
         "throttling is counted as conflicts of transactions",
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         "units-of-nobody",
-        "cost/metering.py",
+        "progress/metering.py",
         'return {**params, "ReturnConsumedCapacity": "TOTAL"}',
         "return None",
         "what is used is not counted",
@@ -213,7 +213,7 @@ MUTANTS = (
     ),
     Mutant(
         "lag-of-what-was-read",
-        "running/lag.py",
+        "fleet/lag.py",
         "        if oldest is not None:\n            return max(0.0, now - oldest)\n",
         "",
         "a shard that waits for a handler seems to be up to date",
@@ -221,7 +221,7 @@ MUTANTS = (
     ),
     Mutant(
         "stuck-for-ever",
-        "retries/automatic.py",
+        "worker/automatic_retries.py",
         "        self._stuck.discard(report.lane)\n",
         "",
         "an item that a person has helped counts as stuck until its lane is empty",
@@ -229,7 +229,7 @@ MUTANTS = (
     ),
     Mutant(
         "far-behind-is-ready",
-        "health/checks.py",
+        "operate/status_page/checks.py",
         "and standing.lag > lag_max:",
         "and standing.lag < 0 > lag_max:",
         "a worker that is hours behind is ready",
@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "page-unescaped",
-        "health/markup.py",
+        "operate/status_page/markup.py",
         '    return escape(child if isinstance(child, str) else f"{child:,}")\n',
         '    return child if isinstance(child, str) else f"{child:,}"\n',
         "whoever names things may write into the page",

@@ -21,7 +21,7 @@ from streamkit import (
     Table,
     Top,
 )
-from streamkit.processing import dispatch
+from streamkit.core import dispatch
 from streamkit.testing import Harness
 from streamkit.testing.chance import repeatable
 

@@ -21,13 +21,13 @@ import pytest
 import structlog
 from botocore.parsers import JSONParser
 
-from streamkit.actions import own_attributes
-from streamkit.control import read_cursor
 from streamkit.fleet import sharing
 from streamkit.fleet.assignment import assign
+from streamkit.fleet.lister import NAME
 from streamkit.local.items import get_item
+from streamkit.progress.actions import own_attributes
+from streamkit.progress.control import read_cursor
 from streamkit.settings import Settings
-from streamkit.source.lister import NAME
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from streamkit.fleet.coordinator import Coordinator
-from streamkit.source.lister import Lister
+from streamkit.fleet.lister import Lister
 
 _asking = contextvars.ContextVar("asking", default="")
 _LEADER = (

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import anyio
 
 from streamkit import Aggregate, App, Count, Entity, Key
-from streamkit.actions import own_attributes
-from streamkit.control import Cursor, read_cursor
+from streamkit.fleet.lister import NAME
+from streamkit.progress.actions import own_attributes
+from streamkit.progress.control import Cursor, read_cursor
 from streamkit.settings import Settings
-from streamkit.source.lister import NAME
 from streamkit.testing.invariants import Fencing, Leases, Positions, Referee
 from streamkit.testing.sightings import shard_read
 from streamkit.testing.world import Process, World

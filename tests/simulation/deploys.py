@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import anyio
 
 from streamkit import Add, App, Entity, Inserted, Modified, Policy, Set
-from streamkit.activity import first_error
-from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
-from streamkit.retries.by_hand import redrive
+from streamkit.operate.moves import MoveRefused, move_to_lambda, move_to_workers
+from streamkit.operate.redrive import redrive
+from streamkit.progress.activity import first_error
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import Faults

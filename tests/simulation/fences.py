@@ -29,19 +29,19 @@ from streamkit import (
     Send,
     absent,
 )
-from streamkit.actions import render
-from streamkit.aggregates.census import Census
 from streamkit.aws_lambda.environment import open_environment
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
-from streamkit.cursor import CursorStore
+from streamkit.core.ledger import entry_ref, written
 from streamkit.fleet.members import new_worker_name
+from streamkit.kinds.aggregate.backfill import Census
 from streamkit.model.builds import pass_name
-from streamkit.processing.ledger import entry_ref, written
-from streamkit.retries.by_hand import redrive
-from streamkit.scanning.scan import TableScan
+from streamkit.operate.redrive import redrive
+from streamkit.progress.actions import render
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.scan.scan import TableScan
 from streamkit.settings import Settings
-from streamkit.worker import Worker
+from streamkit.worker.worker import Worker
 from tests.simulation.lambdas import Stream, event, left_of
 from tests.simulation.memory import Memory
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import anyio
 
-from streamkit.actions import own_attributes
-from streamkit.control import read_cursor
+from streamkit.progress.actions import own_attributes
+from streamkit.progress.control import read_cursor
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.coverage import Coverage

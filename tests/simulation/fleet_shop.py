@@ -21,8 +21,8 @@ from streamkit import (
     Table,
 )
 from streamkit.changes import ItemKey
-from streamkit.control import START
-from streamkit.processing.parking import lane_name
+from streamkit.core.parking import lane_name
+from streamkit.progress.control import START
 from streamkit.testing.sightings import Sighting, Write
 from tests.simulation import shop
 

@@ -9,9 +9,9 @@ from functools import partial
 
 import anyio
 
-from streamkit.activity import first_error
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.migrate import commands
+from streamkit.progress.activity import first_error
 from streamkit.testing.crew import Mortal
 from streamkit.testing.world import CrashPoint
 

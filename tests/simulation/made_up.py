@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from streamkit.control import Cursor, cursor_attributes
 from streamkit.local.engine import CallRecord
 from streamkit.local.iterators import ShardIterator
+from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.testing.sightings import Sighting, Write
 
 ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/Shop/stream/2027-01-15T08:00:00.000"

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import anyio
 
-from streamkit.activity import first_error
-from streamkit.moving import move_to_lambda, move_to_workers
+from streamkit.operate.moves import move_to_lambda, move_to_workers
+from streamkit.progress.activity import first_error
 from streamkit.testing.crew import Crew
 from streamkit.testing.faults import Faults
 from streamkit.testing.hosts import Functions

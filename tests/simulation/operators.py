@@ -18,8 +18,8 @@ from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
-from streamkit.moving import move_to_lambda, move_to_workers
-from streamkit.operating.fan_outs import cancel_fan_out, list_fan_outs
+from streamkit.operate.fan_outs import cancel_fan_out, list_fan_outs
+from streamkit.operate.moves import move_to_lambda, move_to_workers
 from streamkit.settings import Settings
 from tests.simulation import migrating
 from tests.simulation.lambdas import own_items

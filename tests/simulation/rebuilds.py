@@ -10,12 +10,12 @@ from typing import Annotated
 import anyio
 
 from streamkit import Aggregate, App, Count, Entity, Key, Policy, Sum
-from streamkit.aggregates import census
-from streamkit.aggregates.facts import list_aggregates
-from streamkit.aggregates.rebuilding import rebuild_aggregate
-from streamkit.cursor import CursorStore
 from streamkit.fleet.cursors import every_cursor
-from streamkit.scanning import pages
+from streamkit.kinds.aggregate import backfill
+from streamkit.kinds.aggregate.facts import list_aggregates
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.scan import pages
 from streamkit.settings import Settings
 from streamkit.testing.world import Process
 
@@ -99,7 +99,7 @@ class Gate:
 
 
 def scans_a_segment(call):
-    return call.operation == "Scan" and json.loads(call.payload)["Limit"] == census.PAGE_ITEMS
+    return call.operation == "Scan" and json.loads(call.payload)["Limit"] == backfill.PAGE_ITEMS
 
 
 def scans_for_groups(call):

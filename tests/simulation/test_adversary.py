@@ -33,12 +33,12 @@ from streamkit import (
     crossed,
     present,
 )
-from streamkit.control import Cursor, child_of
 from streamkit.errors import RetentionLost
-from streamkit.lease import LeaseWatch
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
-from streamkit.retries.by_hand import redrive
+from streamkit.operate.redrive import redrive
+from streamkit.progress.control import Cursor, child_of
+from streamkit.progress.lease import LeaseWatch
 from streamkit.settings import Settings
 from streamkit.testing.faults import Faults, inflict
 from streamkit.testing.loop import EPOCH, run_virtually

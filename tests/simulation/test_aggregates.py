@@ -28,8 +28,8 @@ from streamkit import (
     Until,
     bucket,
 )
+from streamkit.kinds.preflight import findings, require
 from streamkit.model.parts import is_part
-from streamkit.preflight import findings, require
 from streamkit.testing import Harness, every_crash
 
 TABLE = "Shop"

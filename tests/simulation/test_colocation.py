@@ -6,9 +6,9 @@ from typing import Annotated
 import anyio
 
 from streamkit import Aggregate, Count, Key
-from streamkit.actions import own_attributes
-from streamkit.control import read_cursor
-from streamkit.source.lister import NAME
+from streamkit.fleet.lister import NAME
+from streamkit.progress.actions import own_attributes
+from streamkit.progress.control import read_cursor
 from streamkit.testing.loop import run_virtually
 from tests.simulation.crew import BUCKETS, TABLE, Event, Fleet, make_app
 

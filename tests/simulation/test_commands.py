@@ -14,20 +14,20 @@ import pytest
 from typer.main import get_command
 
 from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Key, Modified, Policy, Put
-from streamkit.aggregates.facts import list_aggregates
-from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.cli.program import program
 from streamkit.errors import ConfigurationError
-from streamkit.operating import fan_outs
-from streamkit.operating.consumers import (
+from streamkit.kinds.aggregate.facts import list_aggregates
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
+from streamkit.operate import fan_outs
+from streamkit.operate.consumers import (
     delete_consumer,
     list_consumers,
     pause_consumer,
     resume_consumer,
 )
-from streamkit.operating.fan_outs import cancel_fan_out
-from streamkit.operating.rewind import RewindRefused, rewind
-from streamkit.retries.by_hand import discard, redrive
+from streamkit.operate.fan_outs import cancel_fan_out
+from streamkit.operate.redrive import discard, redrive
+from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.every import Stop

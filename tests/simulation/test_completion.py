@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from streamkit import App, Completed, Completions, Entity, Inserted, Policy
-from streamkit.operating.rewind import rewind
+from streamkit.operate.rewind import rewind
 from streamkit.testing.loop import EPOCH
 
 

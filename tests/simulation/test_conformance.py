@@ -9,13 +9,13 @@ import os
 
 import pytest
 
-from streamkit.aws_lambda import marks
+from streamkit.aws_lambda import high_water_marks
+from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.effects import Guard
 from streamkit.migrate import writes
 from streamkit.model.conditions import absent, any_of, present
 from streamkit.model.origin import Mark
-from streamkit.processing.holds import HeldLanes
-from streamkit.shape import TableShape, entities_of
 from streamkit.testing import Different, Trouble, trial
 from streamkit.testing.crew import Crew
 from streamkit.testing.hosts import Functions
@@ -64,10 +64,10 @@ def holds_are_not_read(monkeypatch):
 
 def marks_are_not_asked(monkeypatch):
     """A function does again what comes again."""
-    monkeypatch.setattr(marks.Marks, "is_done", lambda *_: False)
+    monkeypatch.setattr(high_water_marks.Marks, "is_done", lambda *_: False)
     anyhow = any_of(absent, present)
-    monkeypatch.setattr(marks, "_before", lambda *_: anyhow)
-    monkeypatch.setattr(marks, "_BARE", Guard(anyhow))
+    monkeypatch.setattr(high_water_marks, "_before", lambda *_: anyhow)
+    monkeypatch.setattr(high_water_marks, "_BARE", Guard(anyhow))
 
 
 def jobs_write_as_handlers_do(monkeypatch):

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from streamkit import Aggregate, App, Change, Count, Entity, Key, Max, Put, Query
-from streamkit.aggregates.verification import verify_aggregate
+from streamkit.kinds.aggregate.verification import verify_aggregate
 from streamkit.model.copies import COPY
 
 

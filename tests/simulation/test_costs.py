@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from streamkit import App
-from streamkit.cost.pricing import SHARD_END_WRITES, estimate
+from streamkit.observe.pricing import SHARD_END_WRITES, estimate
 from streamkit.settings import PRESETS, Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

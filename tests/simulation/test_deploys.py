@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from streamkit.moving.marking import Marking
-from streamkit.parked import head
+from streamkit.core.parked import head
+from streamkit.operate.moves.marking import Marking
 from tests.simulation.deploys import run
 
 SEEDS = range(3)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from streamkit import App, Entity, Put
-from streamkit.iam.place import Place
+from streamkit.operate.permissions.place import Place
 from streamkit.testing import Harness, every_crash, trial
 from streamkit.testing.hosts import Functions
 from tests.permissions import ACCOUNT, REGION, noted

@@ -20,10 +20,10 @@ from streamkit import (
 )
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
+from streamkit.core.parking import lane_name
 from streamkit.errors import ConfigurationError
-from streamkit.operating.consumers import pause_consumer
-from streamkit.operating.explanation import explain_item
-from streamkit.processing.parking import lane_name
+from streamkit.operate.consumers import pause_consumer
+from streamkit.operate.explanation import explain_item
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from streamkit import Delete
-from streamkit.kinds import ranked
-from streamkit.kinds.extremes import ENTRIES_REVISION, REVISION
-from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.reading import Sight
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.reading import Sight
+from streamkit.kinds.aggregate import ranked
+from streamkit.kinds.aggregate.extremes import ENTRIES_REVISION, REVISION
 from streamkit.table import Table
 from streamkit.testing.loop import run_virtually
 from tests.simulation.contest import Stage, run
@@ -70,7 +70,7 @@ def the_group_is_read_before_the_revision(monkeypatch):
 
 def equal_values_are_one_entry(monkeypatch):
     monkeypatch.setattr(ranked, "source_of_entry", lambda _: ("", ""))
-    monkeypatch.setattr("streamkit.kinds.extremes.source_of_entry", lambda _: ("", ""))
+    monkeypatch.setattr("streamkit.kinds.aggregate.extremes.source_of_entry", lambda _: ("", ""))
 
 
 def an_emptied_group_is_deleted(monkeypatch):

@@ -17,9 +17,9 @@ from streamkit import (
     Table,
 )
 from streamkit.local.transport import Response
-from streamkit.retries.automatic import AT_ONCE
 from streamkit.settings import Settings
 from streamkit.testing import Harness
+from streamkit.worker.automatic_retries import AT_ONCE
 from tests.orders import Journal, Order
 
 SETTINGS = Settings(poll_ceiling=2, heartbeat=60, lease=150, list_interval=60)

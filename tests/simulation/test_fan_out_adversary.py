@@ -18,14 +18,14 @@ from streamkit import (
     Set,
     Table,
 )
-from streamkit.fan_outs import broadcasting
-from streamkit.fan_outs.broadcasting import AHEAD
-from streamkit.operating.consumers import delete_consumer
-from streamkit.operating.fan_outs import cancel_fan_out, list_fan_outs
-from streamkit.operating.rewind import RewindRefused, rewind
-from streamkit.operating.status import read_status
-from streamkit.retries.automatic import AT_ONCE
-from streamkit.retries.by_hand import redrive
+from streamkit.kinds.fan_out import broadcasting
+from streamkit.kinds.fan_out.broadcasting import AHEAD
+from streamkit.operate.consumers import delete_consumer
+from streamkit.operate.fan_outs import cancel_fan_out, list_fan_outs
+from streamkit.operate.redrive import redrive
+from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.operate.status import read_status
+from streamkit.worker.automatic_retries import AT_ONCE
 from tests.simulation.memory import Memory
 from tests.simulation.watchers import (
     Deal,

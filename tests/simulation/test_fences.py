@@ -14,10 +14,10 @@ import anyio
 import msgspec
 import pytest
 
-from streamkit.aggregates import census
+from streamkit.core.loop import CommitLoop
+from streamkit.core.planning import Draft
 from streamkit.errors import ConfigurationError
-from streamkit.processing.loop import CommitLoop
-from streamkit.processing.planning import Draft
+from streamkit.kinds.aggregate import backfill
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.chance import repeatable
 from streamkit.testing.faults import inflict
@@ -260,7 +260,7 @@ def a_result_that_is_too_large_fails_where_it_is_made(fence, monkeypatch):
 
 
 def a_scan_ends_where_an_item_does_not_fit(fence, monkeypatch):
-    monkeypatch.setattr(census, "Draft", partial(Draft, room=1))
+    monkeypatch.setattr(backfill, "Draft", partial(Draft, room=1))
     with repeatable(0), make(fence, "plain") as harness:
         pending = fence.prepare(harness, "plain")
         with pytest.raises(ConfigurationError, match="does not fit in one transaction"):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from streamkit.control import START
+from streamkit.progress.control import START
 from streamkit.testing.coverage import Coverage
 from streamkit.testing.invariants import (
     Fencing,

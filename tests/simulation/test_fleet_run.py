@@ -8,18 +8,18 @@ from itertools import count
 
 import pytest
 
-from streamkit.actions import OURS
-from streamkit.cursor import CursorStore
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.stage import CommitStage
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr
-from streamkit.pacing import Pacing
-from streamkit.processing import commit
-from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.stage import CommitStage
-from streamkit.running.pipeline import ShardPipeline
-from streamkit.running.shardset import ShardSet
-from streamkit.source.reader import ShardReader
+from streamkit.progress import commit
+from streamkit.progress.actions import OURS
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.pacing import Pacing
+from streamkit.stream.reader import ShardReader
 from streamkit.testing.plan import Event, Plan
+from streamkit.worker.pipeline import ShardPipeline
+from streamkit.worker.shardset import ShardSet
 from tests.simulation import simulate
 from tests.simulation.fleet_plan import LATE_AT, LATE_EVERY, PATIENT, draw
 from tests.simulation.fleet_run import FleetRun, run

@@ -19,9 +19,9 @@ from streamkit import (
     present,
 )
 from streamkit.aws_lambda.host import process_batch
-from streamkit.moving import move_to_workers
-from streamkit.parked.lanes import list_parked, open_store
-from streamkit.retries.by_hand import redrive
+from streamkit.core.parked.queues import list_parked, open_store
+from streamkit.operate.moves import move_to_workers
+from streamkit.operate.redrive import redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import Stream, environment_of, event, own_items, world_of

@@ -18,7 +18,7 @@ from streamkit import (
     Put,
     became,
 )
-from streamkit.clock import utc
+from streamkit.progress.clock import utc
 from streamkit.testing import Harness, every_crash, expired, inserted, modified, removed
 from streamkit.testing.harness import seconds_of
 from streamkit.testing.loop import EPOCH

@@ -7,13 +7,13 @@ import pytest
 from streamkit import Add, App, Entity, Inserted, Policy
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import ItemKey
+from streamkit.core.parked.queues import list_parked, open_store
 from streamkit.migrate.calls import DONE
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.pairs import Pairs
-from streamkit.moving.marking import Marking
-from streamkit.moving.moved import MoveRefused
-from streamkit.parked.lanes import list_parked, open_store
-from streamkit.processing.verdicts import Invalid
+from streamkit.operate.moves.marking import Marking
+from streamkit.operate.moves.moved import MoveRefused
+from streamkit.progress.verdicts import Invalid
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process

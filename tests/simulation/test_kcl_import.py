@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from streamkit import Add, Aggregate, App, ConfigurationError, Count, Entity, Inserted, Key
-from streamkit.moving import MoveRefused, import_leases
-from streamkit.operating.consumers import delete_consumer, list_consumers
+from streamkit.operate.consumers import delete_consumer, list_consumers
+from streamkit.operate.moves import MoveRefused, import_leases
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually

@@ -11,20 +11,20 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, ConfigurationError, Count, Inserted, Key, Modified
-from streamkit.aggregates import sweeping
-from streamkit.aggregates.facts import list_aggregates
-from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.aws_lambda.host import maintain, process_batch
 from streamkit.aws_lambda.late import process_late
 from streamkit.aws_lambda.migration import process_slice
+from streamkit.core.parked.queues import Selection, held_lanes
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import FUNCTION_SECONDS as FUNCTION_SECONDS_MAX
-from streamkit.iam.hosts import policy_for
-from streamkit.iam.place import Place
+from streamkit.kinds.aggregate import sweep
+from streamkit.kinds.aggregate.facts import list_aggregates
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.migrate import commands
 from streamkit.model.builds import OUTLASTED_SECONDS, SWEPT_SECONDS
-from streamkit.parked.lanes import Selection, held_lanes
-from streamkit.retries.by_hand import redrive
+from streamkit.operate.permissions.hosts import policy_for
+from streamkit.operate.permissions.place import Place
+from streamkit.operate.redrive import redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process
@@ -451,7 +451,7 @@ class Slow:
 
 @pytest.mark.parametrize("seconds", [7, 7.5, 8, 8.5, 9])
 def test_a_sweep_by_scans_goes_on_where_the_last_run_was_broken_off(monkeypatch, seconds):
-    monkeypatch.setattr(sweeping, "PAGE_ITEMS", 3)
+    monkeypatch.setattr(sweep, "PAGE_ITEMS", 3)
 
     async def main():
         app = session_app()

@@ -13,7 +13,7 @@ import pytest
 
 from streamkit import Aggregate, App, Count, Inserted, Key, Modified, Policy, Set, Sum
 from streamkit.aws import AwsError
-from streamkit.aws_lambda import marks
+from streamkit.aws_lambda import high_water_marks
 from streamkit.aws_lambda.environment import open_environment
 from streamkit.aws_lambda.host import maintain
 from streamkit.effects import Guard
@@ -147,8 +147,8 @@ def test_effects_happen_once_however_late_calls_arrive_and_however_wrong_clocks_
 
 def test_the_trial_finds_marks_that_are_not_compared(monkeypatch):
     unchecked = any_of(absent, Attr("kind").exists())
-    monkeypatch.setattr(marks, "_before", lambda now, first: unchecked)
-    monkeypatch.setattr(marks, "_BARE", Guard(unchecked))
+    monkeypatch.setattr(high_water_marks, "_before", lambda now, first: unchecked)
+    monkeypatch.setattr(high_water_marks, "_BARE", Guard(unchecked))
 
     def search():
         for seed in SOME:

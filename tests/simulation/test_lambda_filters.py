@@ -8,8 +8,8 @@ from handlers.shop import handlers as shop
 from handlers.shop.traffic import Traffic as Shop
 from streamkit.aws_lambda.event import read_records
 from streamkit.aws_lambda.filters import criteria
-from streamkit.decode import CONTROL
 from streamkit.model.schema import TableSchema
+from streamkit.stream.decode import CONTROL
 from streamkit.testing import trial
 from streamkit.testing.crew import Crew
 from tests.filter_rules import lets_through

@@ -5,7 +5,7 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Set
 from streamkit.aws_lambda.host import maintain, process_batch
-from streamkit.retries.by_hand import discard, redrive
+from streamkit.operate.redrive import discard, redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process

@@ -21,7 +21,7 @@ from streamkit import (
     absent,
 )
 from streamkit.aws_lambda.host import maintain, process_batch
-from streamkit.parked.lanes import held_lanes
+from streamkit.core.parked.queues import held_lanes
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import Stream, environment_of, event, own_items, world_of

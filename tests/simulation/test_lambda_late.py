@@ -18,8 +18,8 @@ from streamkit import (
 )
 from streamkit.aws_lambda.host import maintain, process_batch
 from streamkit.aws_lambda.late import process_late
-from streamkit.parked.lanes import Selection, list_parked
-from streamkit.retries.by_hand import discard, redrive
+from streamkit.core.parked.queues import Selection, list_parked
+from streamkit.operate.redrive import discard, redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import (

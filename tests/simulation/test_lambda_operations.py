@@ -9,8 +9,8 @@ from streamkit import App, Entity, Inserted, Modified, Policy, RetryableError, S
 from streamkit.aws_lambda.environment import ConsumerReplaced
 from streamkit.aws_lambda.host import maintain, process_batch
 from streamkit.aws_lambda.late import process_late
-from streamkit.operating.consumers import pause_consumer, resume_consumer, start_findings
-from streamkit.operating.rewind import RewindRefused, rewind
+from streamkit.operate.consumers import pause_consumer, resume_consumer, start_findings
+from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import (

@@ -6,7 +6,7 @@ import random
 import anyio
 import pytest
 
-from streamkit.aggregates.rebuilding import rebuild_aggregate
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.testing import Trouble, trial
 from streamkit.testing.hosts import Functions
 from streamkit.testing.world import CrashPoint, Process

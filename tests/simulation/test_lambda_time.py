@@ -5,8 +5,8 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, Policy, Send, Set
 from streamkit.aws_lambda.host import process_batch
-from streamkit.parked.lanes import held_lanes, list_parked
-from streamkit.processing.planning import Planner
+from streamkit.core.parked.queues import held_lanes, list_parked
+from streamkit.core.planning import Planner
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import (

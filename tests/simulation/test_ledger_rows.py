@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from streamkit.model.builds import Build
-from streamkit.running.turning import Turning
+from streamkit.worker.go_live import Turning
 from tests.simulation.rebuilds import (
     BROKEN,
     FAST,

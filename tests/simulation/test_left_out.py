@@ -6,11 +6,11 @@ from typing import Annotated
 import pytest
 
 from streamkit import Aggregate, App, Count, Entity, Key, Policy
-from streamkit.aggregates.facts import list_aggregates
-from streamkit.aggregates.rebuilding import rebuild_aggregate
-from streamkit.aggregates.sweeping import Sweeping
-from streamkit.aggregates.verification import verify_aggregate
 from streamkit.fleet.generation import newest_generation
+from streamkit.kinds.aggregate.facts import list_aggregates
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
+from streamkit.kinds.aggregate.sweep import Sweeping
+from streamkit.kinds.aggregate.verification import verify_aggregate
 from streamkit.testing import Harness, every_crash
 from tests.simulation.rebuilds import FAST, rebuild, state_of, store_of
 
@@ -130,7 +130,7 @@ def rebuilt(harness):
 
 @pytest.mark.parametrize("page", [1, 3, 300])
 def test_a_scan_that_dies_at_any_call_counts_what_it_leaves_out_once(monkeypatch, page):
-    monkeypatch.setattr("streamkit.aggregates.census.Census.page_items", page)
+    monkeypatch.setattr("streamkit.kinds.aggregate.backfill.Census.page_items", page)
 
     def make():
         return Harness(make_app(), shards=1, settings=FAST)

@@ -9,11 +9,11 @@ from streamkit import App, Entity, Inserted, Put
 from streamkit.app import consumers_of
 from streamkit.errors import ConfigurationError, DeclarationError, RetentionLost
 from streamkit.local.iterators import ShardIterator
-from streamkit.operating.consumers import pause_consumer, resume_consumer
-from streamkit.operating.status import read_status
+from streamkit.operate.consumers import pause_consumer, resume_consumer
+from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from streamkit.testing import Harness
-from streamkit.workers import Workers
+from streamkit.worker.workers import Workers
 
 HOUR = 3600
 

@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, Change, Count, Entity, Inserted, Key, Put
-from streamkit.clock import utc
-from streamkit.control import START
 from streamkit.errors import ConfigurationError, RetentionLost
-from streamkit.operating.status import read_status
+from streamkit.operate.status import read_status
+from streamkit.progress.clock import utc
+from streamkit.progress.control import START
 from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World

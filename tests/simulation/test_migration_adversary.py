@@ -11,8 +11,6 @@ import pytest
 from msgspec import Raw
 
 from streamkit import App, Entity
-from streamkit.actions import Verb
-from streamkit.decode.envelope import Record, StreamRecord
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import steps
 from streamkit.migrate.capture import capture_app
@@ -23,6 +21,8 @@ from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.work import Schemas, Work
 from streamkit.model.copies import COPY, FROM
 from streamkit.model.origin import read_mark
+from streamkit.progress.actions import Verb
+from streamkit.stream.decode.envelope import Record, StreamRecord
 from tests.simulation import migrating
 from tests.simulation.migrating import Customer, Email, OldOrder, Order, Profile, Stats
 from tests.simulation.test_migration_rows import run, site_of

@@ -15,14 +15,14 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Index, Remove, Set, TableShape
-from streamkit.actions import CONTROL_PREFIX
+from streamkit.core.table_shape import IndexShape, entities_of
+from streamkit.core.tables import survey
 from streamkit.migrate import commands, steps
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
-from streamkit.relations.tables import survey
-from streamkit.shape import IndexShape, entities_of
+from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

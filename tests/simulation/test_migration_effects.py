@@ -9,7 +9,7 @@ from msgspec import Raw
 from structlog.testing import capture_logs
 
 from streamkit import Add, App, Change, Delete, Entity, Put, Query, Send, Set
-from streamkit.actions import Verb
+from streamkit.core.tables import survey
 from streamkit.migrate import commands, steps
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook
@@ -21,7 +21,7 @@ from streamkit.migrate.state import State
 from streamkit.migrate.work import Schemas, Work
 from streamkit.model.copies import COPY
 from streamkit.model.origin import MARK, read_mark
-from streamkit.relations.tables import survey
+from streamkit.progress.actions import Verb
 from streamkit.sinks.sink import Limits
 from streamkit.testing.recording import recording
 from tests.simulation.test_migration_rows import run, site_of

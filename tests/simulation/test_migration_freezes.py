@@ -13,14 +13,14 @@ import anyio
 import pytest
 
 from streamkit import App, TableShape
-from streamkit.actions import CONTROL_PREFIX
+from streamkit.core.table_shape import entities_of
+from streamkit.core.tables import survey
 from streamkit.migrate import commands, steps
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.running import Runner
 from streamkit.model.copies import COPY
-from streamkit.relations.tables import survey
+from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.settings import Settings
-from streamkit.shape import entities_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.sightings import WRITES
 from streamkit.testing.world import Process, World

@@ -7,15 +7,15 @@ import anyio
 import pytest
 
 from streamkit import App, Change
-from streamkit.actions import CONTROL_PREFIX
+from streamkit.core.table_shape import TableShape
+from streamkit.core.tables import survey
 from streamkit.migrate import commands
 from streamkit.migrate.others import Others
 from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
-from streamkit.relations.tables import survey
+from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.settings import Settings
-from streamkit.shape import TableShape
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

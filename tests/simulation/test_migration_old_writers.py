@@ -10,14 +10,14 @@ import anyio
 import pytest
 
 from streamkit import App, TableShape
+from streamkit.core.table_shape import entities_of
+from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, steps
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.mending import list_errors, retry_errors, waive_errors
 from streamkit.migrate.verifying import verify_migration
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.relations.tables import survey
-from streamkit.shape import entities_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating

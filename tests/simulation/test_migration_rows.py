@@ -13,6 +13,8 @@ import anyio
 import pytest
 
 from streamkit import TableShape
+from streamkit.core.table_shape import entities_of
+from streamkit.core.tables import survey
 from streamkit.local.transport import Response
 from streamkit.migrate import capture, commands, in_place, pairs
 from streamkit.migrate.calls import Calls
@@ -25,8 +27,6 @@ from streamkit.migrate.state import StateBook
 from streamkit.migrate.transform import Transform
 from streamkit.migrate.work import Work
 from streamkit.model.conditions import Attr, absent, any_of, present
-from streamkit.relations.tables import survey
-from streamkit.shape import entities_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
 from tests.simulation import migrating

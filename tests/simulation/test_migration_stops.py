@@ -11,13 +11,13 @@ from functools import partial
 import anyio
 import pytest
 
-from streamkit.actions import CONTROL_PREFIX
 from streamkit.migrate import commands, steps
 from streamkit.migrate.commands import AlreadyBegun
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.running import Runner
 from streamkit.migrate.view import Permit
 from streamkit.model.copies import COPY
+from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.every import Stop

@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from streamkit import TableShape
+from streamkit.core.matching import Matcher
 from streamkit.migrate import in_place as migrate_in_place
 from streamkit.migrate.transform import visible
 from streamkit.model.conditions import absent, any_of, present
 from streamkit.model.copies import COPY, MOVED
-from streamkit.relations.matching import Matcher
 from streamkit.testing.migrations import migrate
 from tests.simulation.migrating import (
     Clicks,

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Index, Key, Query, Set, Table
-from streamkit.handler import AUDIENCE
-from streamkit.kinds.audience import as_sources
+from streamkit.core.handler import AUDIENCE
+from streamkit.kinds.fan_out.audience import as_sources
 from streamkit.kinds.mirror import Mirror
 
 HOUR = 3600.0

@@ -19,9 +19,9 @@ from streamkit import (
     Policy,
     Query,
 )
-from streamkit.control import START
-from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers, to_workers
-from streamkit.moving.marking import Marking
+from streamkit.operate.moves import MoveRefused, move_to_lambda, move_to_workers, to_workers
+from streamkit.operate.moves.marking import Marking
+from streamkit.progress.control import START
 from streamkit.testing import Different, Trouble, trial
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of

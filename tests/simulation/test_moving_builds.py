@@ -8,14 +8,14 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key
-from streamkit.aggregates.facts import list_aggregates
-from streamkit.aggregates.rebuilding import rebuild_aggregate
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import survey
 from streamkit.errors import StreamSilent
 from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, TO_WORKERS, WORKERS, host_of
 from streamkit.fleet.members import Member, Roster
-from streamkit.moving import move_to_lambda, move_to_workers
-from streamkit.relations.tables import survey
+from streamkit.kinds.aggregate.facts import list_aggregates
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
+from streamkit.operate.moves import move_to_lambda, move_to_workers
+from streamkit.progress.cursor import CursorStore
 from streamkit.testing.chance import repeatable
 from streamkit.testing.every import chosen
 from streamkit.testing.harness import table_of

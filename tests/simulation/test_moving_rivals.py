@@ -21,15 +21,15 @@ from streamkit import (
     Query,
 )
 from streamkit.aws_lambda.host import maintain, process_batch
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import survey
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import LAMBDA, TO_WORKERS, look, set_host
 from streamkit.fleet.joining import join_generation
-from streamkit.moving import MoveRefused, move_to_lambda, move_to_workers
-from streamkit.operating.consumers import pause_consumer, resume_consumer
-from streamkit.operation import operator
-from streamkit.relations.tables import survey
-from streamkit.retries.by_hand import redrive
+from streamkit.operate.consumers import pause_consumer, resume_consumer
+from streamkit.operate.moves import MoveRefused, move_to_lambda, move_to_workers
+from streamkit.operate.redrive import redrive
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import operator
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually

@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, Count, Entity, Key, Policy
-from streamkit.aggregates.facts import list_aggregates
+from streamkit.core.parking import LAMBDA_CHUNKS, chunk_of
+from streamkit.core.tables import survey
 from streamkit.fleet.hosting import TO_LAMBDA, WORKERS
-from streamkit.moving import MoveRefused, move_to_lambda
-from streamkit.processing.parking import LAMBDA_CHUNKS, chunk_of
-from streamkit.relations.tables import survey
-from streamkit.retries.by_hand import redrive
+from streamkit.kinds.aggregate.facts import list_aggregates
+from streamkit.operate.moves import MoveRefused, move_to_lambda
+from streamkit.operate.redrive import redrive
 from streamkit.testing.trial import open_shards
 from streamkit.testing.world import CrashPoint, Process, World
 from tests.simulation.lambdas import own_items

@@ -6,14 +6,14 @@ import anyio
 import pytest
 
 from streamkit import Add, App, Entity, Inserted, Policy
-from streamkit.actions import own_attributes
-from streamkit.control import START, read_cursor
+from streamkit.fleet.lister import NAME
+from streamkit.progress.actions import own_attributes
+from streamkit.progress.control import START, read_cursor
 from streamkit.settings import Settings
-from streamkit.source.lister import NAME
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import EPOCH, run_virtually
 from streamkit.testing.world import Process, World
-from streamkit.worker import Worker
+from streamkit.worker.worker import Worker
 from tests.simulation.crew import Fleet, create_table
 from tests.simulation.test_rollouts import Running, leader, leads
 from tests.simulation.test_rollouts import create_table as create_shop

@@ -8,10 +8,10 @@ import structlog
 
 from streamkit import Add, App, Entity, Inserted, PoisonChange, Policy
 from streamkit.aws_lambda.host import process_batch
+from streamkit.core.parked.queues import list_parked, open_store
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
-from streamkit.operating.status import read_status
-from streamkit.parked.lanes import list_parked, open_store
+from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

@@ -11,13 +11,13 @@ from functools import partial
 import pytest
 
 from streamkit import App, Entity
-from streamkit.actions import OURS, Action, Verb, item_ref
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import survey
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, absent
-from streamkit.operation import Operation, Step
-from streamkit.relations.tables import survey
+from streamkit.progress.actions import OURS, Action, Verb, item_ref
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import Operation, Step
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.stops import THAWS

@@ -19,7 +19,7 @@ from streamkit import (
 )
 from streamkit.errors import UnknownTable
 from streamkit.model.origin import MARK
-from streamkit.operating.inspection import Permission, inspect_app
+from streamkit.operate.inspection import Permission, inspect_app
 
 KEYS = {
     "KeySchema": [{"AttributeName": "Id", "KeyType": "HASH"}],

@@ -12,26 +12,26 @@ from handlers.shop.entities import Customer, Order, Status
 from handlers.shop.handlers import SHAPE
 from handlers.shop.handlers import app as shop_app
 from streamkit import App, Entity, Inserted
-from streamkit.aggregates.rebuilding import rebuild_aggregate
-from streamkit.aggregates.verification import verify_aggregate
-from streamkit.cost.budget import read_estimate
-from streamkit.cost.spending import read_spending
-from streamkit.iam.hosts import policy_for
-from streamkit.iam.place import Place
-from streamkit.moving import MoveRefused, import_leases, move_to_lambda, move_to_workers
-from streamkit.operating.consumers import (
+from streamkit.core.parked.queues import Selection, list_parked, open_store
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
+from streamkit.kinds.aggregate.verification import verify_aggregate
+from streamkit.operate.budget import read_estimate
+from streamkit.operate.consumers import (
     delete_consumer,
     list_consumers,
     pause_consumer,
     resume_consumer,
 )
-from streamkit.operating.explanation import explain_item
-from streamkit.operating.fan_outs import list_fan_outs
-from streamkit.operating.inspection import inspect_app
-from streamkit.operating.rewind import RewindRefused, rewind
-from streamkit.operating.status import read_status
-from streamkit.parked.lanes import Selection, list_parked, open_store
-from streamkit.retries.by_hand import discard, redrive
+from streamkit.operate.explanation import explain_item
+from streamkit.operate.fan_outs import list_fan_outs
+from streamkit.operate.inspection import inspect_app
+from streamkit.operate.moves import MoveRefused, import_leases, move_to_lambda, move_to_workers
+from streamkit.operate.permissions.hosts import policy_for
+from streamkit.operate.permissions.place import Place
+from streamkit.operate.redrive import discard, redrive
+from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.operate.spending import read_spending
+from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from streamkit.testing import recording, trial
 from streamkit.testing.hosts import Functions

@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Put
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import survey
+from streamkit.fleet.catching_up import CatchUp
 from streamkit.fleet.coordinator import Coordinator
-from streamkit.relations.tables import survey
-from streamkit.running.catching_up import CatchUp
+from streamkit.progress.cursor import CursorStore
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.plan import Event, Plan
 from streamkit.testing.world import Process, World

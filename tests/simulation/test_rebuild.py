@@ -11,15 +11,15 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Max, Sum
-from streamkit.aggregates.rebuilding import rebuild_aggregate
+from streamkit.core.ledger import Entry
+from streamkit.core.table_shape import TableShape
 from streamkit.fleet.generation import newest_generation, step_builds
-from streamkit.operating.consumers import delete_consumer
-from streamkit.operation import operator as operator_name
-from streamkit.processing.ledger import Entry
-from streamkit.scanning import pages
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
+from streamkit.operate.consumers import delete_consumer
+from streamkit.progress.operation import operator as operator_name
+from streamkit.progress.scan import pages
 from streamkit.settings import Settings
-from streamkit.shape import TableShape
-from streamkit.source.loss import mark_rebuild
+from streamkit.stream.loss import mark_rebuild
 from streamkit.testing import Harness
 from streamkit.testing.world import CrashPoint, Process
 from tests.simulation.rebuilds import (

@@ -7,12 +7,12 @@ from typing import Annotated
 import pytest
 
 from streamkit import Aggregate, ConfigurationError, Count, Entity, Key, Max, Top
-from streamkit.aggregates.rebuilding import rebuild_aggregate
-from streamkit.aggregates.sweeping import Sweeping
-from streamkit.aggregates.verification import verify_aggregate
-from streamkit.cursor import CursorStore
 from streamkit.fleet.generation import newest_generation
-from streamkit.operating.consumers import delete_consumer
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
+from streamkit.kinds.aggregate.sweep import Sweeping
+from streamkit.kinds.aggregate.verification import verify_aggregate
+from streamkit.operate.consumers import delete_consumer
+from streamkit.progress.cursor import CursorStore
 from streamkit.testing import Harness, every_freeze
 from streamkit.testing.world import Process
 from tests.simulation.rebuilds import (

@@ -11,16 +11,16 @@ import anyio
 import pytest
 
 from streamkit import Add, Aggregate, App, Count, Entity, Inserted, Key, Modified, Put, Table
-from streamkit.clock import utc
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.fleet import generation, joining, rollout
 from streamkit.fleet.members import Member, Roster
-from streamkit.operating.consumers import delete_consumer, list_consumers, start_findings
-from streamkit.operating.rewind import RewindRefused, rewind
-from streamkit.operating.status import read_status
-from streamkit.operation import operator
-from streamkit.relations.tables import survey
+from streamkit.operate.consumers import delete_consumer, list_consumers, start_findings
+from streamkit.operate.rewind import RewindRefused, rewind
+from streamkit.operate.status import read_status
+from streamkit.progress.clock import utc
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import operator
 from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World

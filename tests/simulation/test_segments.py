@@ -7,16 +7,16 @@ import random
 import anyio
 import pytest
 
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import describe
 from streamkit.errors import ConfigurationError, LeaseLost
-from streamkit.fleet.fenced import Fenced
 from streamkit.model.conditions import Attr
-from streamkit.processing.commit import Applied
-from streamkit.relations.tables import describe
-from streamkit.scanning.pages import Pages
-from streamkit.scanning.places import place_of, place_text, strided
-from streamkit.scanning.scan import TableScan
+from streamkit.progress.commit import Applied
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fenced import Fenced
+from streamkit.progress.scan.pages import Pages
+from streamkit.progress.scan.places import place_of, place_text, strided
+from streamkit.progress.scan.scan import TableScan
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process, World
 

@@ -7,8 +7,8 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Put, Send
 from streamkit.errors import DeclarationError
-from streamkit.retries.automatic import AT_ONCE
 from streamkit.testing import Harness, every_crash
+from streamkit.worker.automatic_retries import AT_ONCE
 from tests.simulation.memory import Memory
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamkit import Add, App, Entity, Inserted, PoisonChange, Query
 from streamkit.aws_lambda.host import process_batch
-from streamkit.retries.by_hand import redrive
+from streamkit.operate.redrive import redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import CrashPoint, Process

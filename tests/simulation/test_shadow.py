@@ -3,7 +3,7 @@
 import anyio
 
 from streamkit import App, Entity, Inserted, Modified, Policy, Put, Set, Table
-from streamkit.processing.shadow import ShadowCounts
+from streamkit.core.shadow import ShadowCounts
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER"):

@@ -6,16 +6,16 @@ import anyio
 import pytest
 
 from streamkit import App, Inserted, Put
-from streamkit.cost.metering import meter
-from streamkit.cost.pricing import DOLLARS
-from streamkit.cost.spending import read_spending, spending_of
 from streamkit.fleet.members import Member
+from streamkit.observe.pricing import DOLLARS
 from streamkit.observe.usage import Usage
+from streamkit.operate.spending import read_spending, spending_of
+from streamkit.progress.metering import meter
 from streamkit.settings import Settings
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
-from streamkit.worker import Worker
+from streamkit.worker.worker import Worker
 from tests.orders import Journal, Order
 
 SECONDS = 120.0

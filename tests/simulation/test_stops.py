@@ -7,12 +7,12 @@ from typing import Annotated
 import pytest
 
 from streamkit import Aggregate, App, Count, Entity, Key
-from streamkit.actions import OURS
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import survey
 from streamkit.effects import Guard
 from streamkit.model.conditions import present
-from streamkit.processing import commit
-from streamkit.relations.tables import survey
+from streamkit.progress import commit
+from streamkit.progress.actions import OURS
+from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.every import EVERY_CALL, Stop, counted

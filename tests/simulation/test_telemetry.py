@@ -15,21 +15,21 @@ from streamkit import (
     Send,
     Telemetry,
 )
-from streamkit.control import Hold
-from streamkit.cost.metering import meter
-from streamkit.health.checks import alive, ready
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
-from streamkit.retries.automatic import Holders, LaneRetries
-from streamkit.retries.redriver import LaneReport
-from streamkit.running.standing import Standing, sample
+from streamkit.operate.status_page.checks import alive, ready
+from streamkit.progress.control import Hold
+from streamkit.progress.metering import meter
 from streamkit.settings import Settings
-from streamkit.source.loss import Losses
+from streamkit.stream.loss import Losses
 from streamkit.testing.faults import Interceptor, inflict
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.world import Process, World
-from streamkit.workers import Workers
+from streamkit.worker.automatic_retries import Holders, LaneRetries
+from streamkit.worker.redriver import LaneReport
+from streamkit.worker.report import Standing, sample
+from streamkit.worker.workers import Workers
 from tests.simulation.memory import Memory
 
 DAY = 86_400
@@ -282,8 +282,8 @@ def test_a_writers_trace_goes_on_through_handlers_effects_and_sinks(harness_of):
     ((_, parent, _, attributes, confirmed),) = shop.spans.named("handle confirm")
     assert parent == WRITER
     assert attributes == {
-        "streamkit.consumer": "shop",
-        "streamkit.handler": "confirm",
+        "streamkit.core.consumer": "shop",
+        "streamkit.core.handler": "confirm",
         "streamkit.entity": "Order",
     }
     ((_, parent, _, _, mailed),) = shop.spans.named("handle mail")

@@ -11,8 +11,8 @@ from typing import Annotated
 import anyio
 
 from streamkit import Aggregate, App, Count, Key
-from streamkit.actions import own_attributes
-from streamkit.control import read_cursor
+from streamkit.progress.actions import own_attributes
+from streamkit.progress.control import read_cursor
 from streamkit.settings import Settings
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

@@ -7,15 +7,15 @@ import anyio
 import pytest
 
 from streamkit import App, DeclarationError, Entity, Index, Set, TableShape
-from streamkit.actions import CONTROL_PREFIX
+from streamkit.core.table_shape import IndexShape, entities_of
+from streamkit.core.tables import survey
 from streamkit.migrate import commands
 from streamkit.migrate.mending import list_errors
 from streamkit.migrate.running import Runner
 from streamkit.migrate.transform import visible
 from streamkit.migrate.verifying import verify_migration
 from streamkit.migrate.work import TOUCH
-from streamkit.relations.tables import survey
-from streamkit.shape import IndexShape, entities_of
+from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.migrations import migrate
 from streamkit.testing.world import World

@@ -10,12 +10,12 @@ import pytest
 from streamkit import Add, App, Entity, Inserted, Modified, Telemetry
 from streamkit.aws_lambda.host import maintain, process_batch
 from streamkit.aws_lambda.late import process_late
+from streamkit.core.parked.queues import held_lanes, list_parked, open_store
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
-from streamkit.moving import move_to_workers
 from streamkit.observe.registry import Registry
-from streamkit.parked.lanes import held_lanes, list_parked, open_store
-from streamkit.retries.by_hand import discard, redrive
+from streamkit.operate.moves import move_to_workers
+from streamkit.operate.redrive import discard, redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process

@@ -23,8 +23,8 @@ from streamkit import (
     Top,
     Until,
 )
-from streamkit.aggregates.facts import list_aggregates
-from streamkit.aggregates.verification import verify_aggregate
+from streamkit.kinds.aggregate.facts import list_aggregates
+from streamkit.kinds.aggregate.verification import verify_aggregate
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response
 from streamkit.settings import Settings

@@ -5,7 +5,7 @@ import pytest
 from streamkit import App, Entity, Inserted, Put, Send
 from streamkit.cli.describing import describe_status
 from streamkit.cli.watching import _line
-from streamkit.operating.status import read_status
+from streamkit.operate.status import read_status
 from streamkit.settings import Settings
 from tests.simulation.memory import Memory
 

@@ -4,10 +4,10 @@ from datetime import date
 from typing import Any, ClassVar, assert_type
 
 from streamkit.changes import Change, Expired, Inserted, Modified, Removed
-from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, EpochSeconds, Index, Key, Query
 from streamkit.model.schema import TableSchema
 from streamkit.model.when import When, became, changed, crossed
+from streamkit.stream.decode import ImageDecoder
 
 
 class Deal(Entity, pk="DEAL#{id}", sk="DEAL#{id}", type="deal"):

@@ -3,9 +3,9 @@
 import anyio
 import pytest
 
-from streamkit.activity import Activity
 from streamkit.errors import LeaseLost
-from streamkit.pacing import ByteBudget
+from streamkit.progress.activity import Activity
+from streamkit.progress.pacing import ByteBudget
 from streamkit.testing.loop import run_virtually
 
 

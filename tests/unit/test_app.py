@@ -27,13 +27,13 @@ from streamkit import (
     changed,
 )
 from streamkit.changes import Kind
-from streamkit.clock import SystemClock
-from streamkit.decode import ImageDecoder, parse_page
-from streamkit.kinds.aggregate import contributions, difference
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.tables import Surroundings, Tables
+from streamkit.kinds.aggregate.aggregate import contributions, difference
+from streamkit.kinds.preflight import findings
 from streamkit.model.schema import TableSchema
-from streamkit.preflight import findings
-from streamkit.processing.dispatch import Dispatcher
-from streamkit.relations.tables import Surroundings, Tables
+from streamkit.progress.clock import SystemClock
+from streamkit.stream.decode import ImageDecoder, parse_page
 
 
 class Sale(Entity, pk="SALE#{shop}", sk="{number:04d}"):

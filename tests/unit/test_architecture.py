@@ -21,14 +21,10 @@ FUNCTION_LINES_MAX = 60
 ARGUMENTS_MAX = 8
 
 ORDER = """
-    errors version observe clock lease pacing polling address settings start activity
-    model entity changes effects actions handler relations control
-    decode aws machine sinks cursor
-    processing operation table injection
-    source fleet scanning kinds
-    registration app shape surroundings streamkit
-    parked fan_outs preflight retries running aggregates
-    iam crew worker workers cost migrate aws_lambda moving operating health
+    errors observe aws model entity changes effects
+    progress stream sinks core table settings fleet kinds
+    app streamkit
+    worker migrate aws_lambda operate
     cli __main__
 """
 """The packages, each in its own place: a module imports its own package and those named before it,
@@ -55,17 +51,17 @@ ONLY_IN = {
 """Libraries that only these packages may use."""
 
 RECORDS = {
-    "actions.Action": "an effect fills it while it is rendered",
-    "aggregates.census.Counts": "numbers that count",
-    "iam.access.Access": "what is found of one app, handler after handler",
+    "progress.actions.Action": "an effect fills it while it is rendered",
+    "kinds.aggregate.backfill.Counts": "numbers that count",
+    "operate.permissions.access.Access": "what is found of one app, handler after handler",
     "migrate.in_place.Tally": "numbers that count",
     "migrate.sampling.Part": "what is read of a segment, page after page",
-    "processing.commit.Batch": "the planner fills it, the fence completes its cursor",
-    "processing.failures.Counts": "numbers that count",
-    "processing.outcome.Outcome": "what one run of a handler came to, run after run",
-    "processing.outcome.Work": "a pending change, as it becomes known",
-    "processing.planning.Draft": "the commit that is being filled",
-    "processing.shadow.ShadowCounts": "numbers that count",
+    "progress.commit.Batch": "the planner fills it, the fence completes its cursor",
+    "core.failures.Counts": "numbers that count",
+    "core.outcome.Outcome": "what one run of a handler came to, run after run",
+    "core.outcome.Work": "a pending change, as it becomes known",
+    "core.planning.Draft": "the commit that is being filled",
+    "core.shadow.ShadowCounts": "numbers that count",
     "testing.crew.Mortal": "a scenario tells it where it dies",
     "testing.hosts.Function": "a scenario tells it what happens next",
     "testing.trial.Ran": "what a trial found, step after step",
@@ -93,13 +89,14 @@ PRIVATE_FROM_OUTSIDE = {
 """Private attributes that are read outside of their class, and why each is."""
 
 PURE = """
-    actions changes control cost.pricing effects entity handler kinds.aggregate kinds.buckets
-    kinds.contributions kinds.entries kinds.extremes kinds.measures kinds.options
-    kinds.recount kinds.soundness model.builds relations.cascades model.keys model.origin
-    model.parts relations.querying model.schema model.spec model.templates model.when relations.writes
-    processing.fold processing.lanes processing.outcome processing.parking processing.planning
-    lease processing.reading sinks.body sinks.envelope sinks.notes sinks.versions source.lineage
-    start
+    changes core.by_item core.cascades core.handler core.outcome core.parking core.planning
+    core.querying core.reading core.writes effects entity kinds.aggregate.aggregate
+    kinds.aggregate.buckets kinds.aggregate.contributions kinds.aggregate.entries
+    kinds.aggregate.extremes kinds.aggregate.measures kinds.aggregate.options
+    kinds.aggregate.recount kinds.aggregate.soundness model.builds model.keys model.origin
+    model.parts model.schema model.spec model.templates model.when observe.pricing
+    progress.actions progress.control progress.fold progress.lease sinks.body sinks.envelope
+    sinks.notes sinks.versions stream.lineage stream.start
 """
 """Functions over values: they neither wait nor talk to anyone, so tests need no loop for them."""
 
@@ -422,7 +419,7 @@ def loaded_by_us_after(statement):
     return loaded_after(statement) - loaded_after("import aioboto3")
 
 
-IMPORTS = ("from streamkit import *", "import streamkit.worker")
+IMPORTS = ("from streamkit import *", "import streamkit.worker.worker")
 """All public names, and a worker."""
 
 
@@ -447,7 +444,7 @@ def test_an_import_loads_no_library_of_an_extra(statement):
 
 
 def test_importing_the_public_names_starts_no_worker_code():
-    assert "streamkit.worker" not in loaded_after("from streamkit import *")
+    assert "streamkit.worker.worker" not in loaded_after("from streamkit import *")
 
 
 @functools.cache

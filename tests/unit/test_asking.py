@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from streamkit.source.asking import AskRate, asks_a_second
+from streamkit.stream.asking import AskRate, asks_a_second
 from streamkit.testing.loop import run_virtually
 
 SECOND = 10

@@ -8,19 +8,25 @@ import pytest
 import structlog
 
 from streamkit import Add, App, Entity, Inserted, Modified, Policy
-from streamkit.control import Hold
-from streamkit.injection import injector
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.parked.queues import held_lanes, read_lanes
+from streamkit.core.parking import lane_name
+from streamkit.core.tables import survey
+from streamkit.kinds.injection import injector
 from streamkit.local.transport import Response
-from streamkit.machine import Machine
-from streamkit.parked.lanes import held_lanes, read_lanes
-from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.parking import lane_name
-from streamkit.relations.tables import survey
-from streamkit.retries.automatic import AT_ONCE, LOOK_SECONDS, STUCK_SECONDS, Holders, LaneRetries
-from streamkit.retries.redriver import LaneReport
+from streamkit.progress.control import Hold
+from streamkit.progress.machine import Machine
 from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
+from streamkit.worker.automatic_retries import (
+    AT_ONCE,
+    LOOK_SECONDS,
+    STUCK_SECONDS,
+    Holders,
+    LaneRetries,
+)
+from streamkit.worker.redriver import LaneReport
 from tests.tables import streamed
 
 SETTINGS = Settings(poll_floor=0.01, poll_ceiling=0.05, heartbeat=60, lease=150)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamkit.processing.breaker import LEAST, SECONDS, Breaker
+from streamkit.core.breaker import LEAST, SECONDS, Breaker
 
 
 def breaker(*, failed=0, worked=0, now=0.0):

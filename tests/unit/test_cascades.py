@@ -23,11 +23,11 @@ from streamkit import (
     Set,
     became,
 )
-from streamkit.handler import Handler
+from streamkit.core.cascades import Cascades, cycles, same_items
+from streamkit.core.handler import Handler
+from streamkit.core.tables import Surroundings
+from streamkit.kinds.preflight import findings
 from streamkit.model.schema import TableSchema
-from streamkit.preflight import findings
-from streamkit.relations.cascades import Cascades, cycles, same_items
-from streamkit.relations.tables import Surroundings
 
 SCHEMA = TableSchema(
     "t", "pk", "sk", "S", "S", {}, stream_arn="arn/stream/1", view_type="NEW_AND_OLD_IMAGES"

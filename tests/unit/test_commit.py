@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from streamkit.actions import Action, GuardSource, ItemRef, Verb
-from streamkit.control import ControlSpace, Cursor, cursor_attributes
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.model.conditions import absent, present
 from streamkit.model.schema import TableSchema
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
-from streamkit.processing.commit import Applied, Batch, Committer
-from streamkit.processing.probing import failing
-from streamkit.processing.verdicts import Again, Invalid, Refused
+from streamkit.progress.actions import Action, GuardSource, ItemRef, Verb
+from streamkit.progress.commit import Applied, Batch, Committer
+from streamkit.progress.control import ControlSpace, Cursor, cursor_attributes
+from streamkit.progress.probing import failing
+from streamkit.progress.verdicts import Again, Invalid, Refused
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
 MINE = Cursor("shard-1", owner="me", epoch=3, generation=2, position="5".zfill(40), commit="c0")

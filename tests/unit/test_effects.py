@@ -15,10 +15,10 @@ from streamkit import (
     Set,
     absent,
 )
-from streamkit.actions import OURS, compile_effect
 from streamkit.effects import Accumulate, Guard
 from streamkit.model.keys import Key
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import OURS, compile_effect
 from streamkit.testing import inserted
 
 

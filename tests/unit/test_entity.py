@@ -17,11 +17,11 @@ from pydantic import (
     field_validator,
 )
 
-from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, EpochSeconds, Index, Key, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.model.schema import IndexSchema, TableSchema
 from streamkit.model.templates import LAST_CHARACTER
+from streamkit.stream.decode import ImageDecoder
 
 GSI = IndexSchema("GSI1", "GSI1PK", "GSI1SK", "S", "S", "ALL", frozenset(), is_global=True)
 SCHEMA = TableSchema("shop", "PK", "SK", "S", "S", {"GSI1": GSI}, type_attribute="type")

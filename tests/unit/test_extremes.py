@@ -24,8 +24,8 @@ from streamkit import (
     Min,
     Top,
 )
-from streamkit.kinds.entries import Entry, Ranking, rank_of, read_entries, stored_ranks
-from streamkit.kinds.extremes import entries_of, standing
+from streamkit.kinds.aggregate.entries import Entry, Ranking, rank_of, read_entries, stored_ranks
+from streamkit.kinds.aggregate.extremes import entries_of, standing
 from streamkit.model.schema import TableSchema
 
 SCHEMA = TableSchema(name="Logs", pk="PK", pk_type="S", sk="SK", sk_type="S", indexes={})

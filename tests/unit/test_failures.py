@@ -8,16 +8,16 @@ import structlog
 from msgspec import Raw
 
 from streamkit import App, DeclarationError, Entity, Inserted, PoisonChange, Policy
-from streamkit.clock import SystemClock
-from streamkit.decode import Page
-from streamkit.decode.envelope import Record, StreamRecord
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.parking import Failure, next_due, stored
+from streamkit.core.reading import Uncommitted
+from streamkit.core.tables import Tables
 from streamkit.errors import DecodeError
 from streamkit.model.schema import TableSchema
 from streamkit.model.when import When
-from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.parking import Failure, next_due, stored
-from streamkit.processing.reading import Uncommitted
-from streamkit.relations.tables import Tables
+from streamkit.progress.clock import SystemClock
+from streamkit.stream.decode import Page
+from streamkit.stream.decode.envelope import Record, StreamRecord
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 SCHEMA = TableSchema("shop", "PK", None, "S", None, {})

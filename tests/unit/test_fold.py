@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamkit.actions import READ, Action, GuardSource, ItemRef, Verb
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, absent, present
-from streamkit.processing.fold import apply, fold, join_read, merge, merge_within
+from streamkit.progress.actions import READ, Action, GuardSource, ItemRef, Verb
+from streamkit.progress.fold import apply, fold, join_read, merge, merge_within
 
 REF = ItemRef("t", ("S", "a"), ("S", "a"))
 SOURCE = GuardSource("1", "h", 0)

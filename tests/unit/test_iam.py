@@ -32,10 +32,10 @@ from streamkit import (
     Table,
 )
 from streamkit.errors import ConfigurationError
-from streamkit.iam.access import access_of, pattern_of
-from streamkit.iam.document import only_keys
-from streamkit.iam.hosts import deny_application, policy_for
-from streamkit.iam.place import Place
+from streamkit.operate.permissions.access import access_of, pattern_of
+from streamkit.operate.permissions.document import only_keys
+from streamkit.operate.permissions.hosts import deny_application, policy_for
+from streamkit.operate.permissions.place import Place
 from tests.permissions import Request, allows
 
 ACCOUNT = "123456789012"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from streamkit.control import START
-from streamkit.moving.leases import LATEST, SHARD_END, TRIM_HORIZON, Lease, positions
-from streamkit.source.lineage import Shard
+from streamkit.operate.moves.leases import LATEST, SHARD_END, TRIM_HORIZON, Lease, positions
+from streamkit.progress.control import START
+from streamkit.stream.lineage import Shard
 
 NUMBER = "300000000000000499659"
 OLD, NEW, LEFT, RIGHT = (

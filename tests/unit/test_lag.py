@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamkit.control import Cursor
-from streamkit.running import lag
+from streamkit.fleet import lag
+from streamkit.progress.control import Cursor
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 EPOCH = 1_800_000_000.0

@@ -23,7 +23,7 @@ UNUSED = {
     "streamkit.fleet.coordinator",
     "streamkit.local",
     "streamkit.testing",
-    "streamkit.worker",
+    "streamkit.worker.worker",
     "typer",
 }
 

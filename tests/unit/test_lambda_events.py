@@ -11,8 +11,8 @@ from streamkit.aws_lambda.environment import StreamReplaced, open_environment
 from streamkit.aws_lambda.event import read_event
 from streamkit.aws_lambda.host import process_batch
 from streamkit.changes import Kind
-from streamkit.decode.images import decode_item
-from streamkit.parked.lanes import held_lanes, list_parked
+from streamkit.core.parked.queues import held_lanes, list_parked
+from streamkit.stream.decode.images import decode_item
 from streamkit.testing.loop import run_virtually
 from tests.simulation.lambdas import world_of
 

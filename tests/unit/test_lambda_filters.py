@@ -5,11 +5,11 @@ import json
 import pytest
 
 from streamkit import App, Change, Entity, Put
-from streamkit.actions import CONTROL_PREFIX
 from streamkit.aws_lambda.event import read_records
 from streamkit.aws_lambda.filters import PATTERN_MAX, criteria
-from streamkit.decode import CONTROL
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import CONTROL_PREFIX
+from streamkit.stream.decode import CONTROL
 from tests.filter_rules import lets_through
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from streamkit.actions import OURS, render
-from streamkit.aws_lambda.marks import Marks, _before
+from streamkit.aws_lambda.high_water_marks import Marks, _before
 from streamkit.changes import ItemKey
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
+from streamkit.core.high_water_mark import KEPT_SECONDS, Mark, mark_name
 from streamkit.effects import Guard
 from streamkit.model.schema import TableSchema
-from streamkit.processing.mark import KEPT_SECONDS, Mark, mark_name
+from streamkit.progress.actions import OURS, render
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
 
 KEY = ItemKey("ORDER#1", "ORDER#1")
 

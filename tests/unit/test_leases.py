@@ -7,25 +7,25 @@ from dataclasses import replace
 import pytest
 from botocore.exceptions import ClientError
 
-from streamkit.actions import LANE
 from streamkit.aws import connect
 from streamkit.changes import Kind
-from streamkit.control import ControlSpace, Cursor, cursor_attributes, read_cursor
-from streamkit.cursor import CursorStore, creation
+from streamkit.core.handler import Handler
+from streamkit.core.parking import Failure, ParkedRecord, park, queue
 from streamkit.errors import LeaseLost
 from streamkit.fleet.generation import next_generation
 from streamkit.fleet.joining import join_generation
-from streamkit.handler import Handler
-from streamkit.lease import LeaseWatch
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.conditions import absent
 from streamkit.model.declaration import Declaration
 from streamkit.model.schema import TableSchema
-from streamkit.processing.commit import Batch, Committer
-from streamkit.processing.fold import fold
-from streamkit.processing.parking import Failure, ParkedRecord, park, queue
-from streamkit.processing.transaction import transact
+from streamkit.progress.actions import LANE
+from streamkit.progress.commit import Batch, Committer
+from streamkit.progress.control import ControlSpace, Cursor, cursor_attributes, read_cursor
+from streamkit.progress.cursor import CursorStore, creation
+from streamkit.progress.fold import fold
+from streamkit.progress.lease import LeaseWatch
+from streamkit.progress.transaction import transact
 
 SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
 SPACE = ControlSpace.of(SCHEMA, "app", "label")

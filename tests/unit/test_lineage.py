@@ -1,7 +1,7 @@
 """A shard gets a cursor exactly when its parent is finished, or gone for good."""
 
-from streamkit.control import Cursor, child_of
-from streamkit.source.lineage import Shard, forgotten, next_step
+from streamkit.progress.control import Cursor, child_of
+from streamkit.stream.lineage import Shard, forgotten, next_step
 
 
 def shards(text):

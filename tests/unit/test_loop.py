@@ -10,19 +10,19 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from streamkit.actions import READ, GuardSource
-from streamkit.control import Cursor
-from streamkit.pacing import Pace, Pacing
-from streamkit.processing import loop as loops
-from streamkit.processing.commit import Applied
-from streamkit.processing.failures import Counts, Failures
-from streamkit.processing.holds import HeldLanes
-from streamkit.processing.loop import CommitLoop, Overtaken
-from streamkit.processing.parking import Failure
-from streamkit.processing.planning import Planner
-from streamkit.processing.tracing import NO_TRACING
-from streamkit.processing.verdicts import Again, Invalid, Refused
-from streamkit.relations.tables import Tables
+from streamkit.core import loop as loops
+from streamkit.core.failures import Counts, Failures
+from streamkit.core.loop import CommitLoop, Overtaken
+from streamkit.core.parking import Failure
+from streamkit.core.planning import Planner
+from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.tables import Tables
+from streamkit.core.tracing import NO_TRACING
+from streamkit.progress.actions import READ, GuardSource
+from streamkit.progress.commit import Applied
+from streamkit.progress.control import Cursor
+from streamkit.progress.pacing import Pace, Pacing
+from streamkit.progress.verdicts import Again, Invalid, Refused
 from streamkit.testing.loop import run_virtually
 from tests.works import SCHEMA, SPACE, Clock, add, done, handler, work
 

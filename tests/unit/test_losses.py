@@ -24,11 +24,11 @@ from streamkit import (
     Set,
     Table,
 )
-from streamkit.control import Cursor
-from streamkit.operating.rewind import counts_twice
-from streamkit.running.lag import Behind, Lag, bound, time_to_loss
-from streamkit.source.loss import Losses, settle_loss
-from streamkit.start import since_of, start_text
+from streamkit.fleet.lag import Behind, Lag, bound, time_to_loss
+from streamkit.operate.rewind import counts_twice
+from streamkit.progress.control import Cursor
+from streamkit.stream.loss import Losses, settle_loss
+from streamkit.stream.start import since_of, start_text
 
 HOUR = 3600
 NOW = 1_800_000_000.0

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from streamkit.actions import OURS, Action, Verb
 from streamkit.aws import connect
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.conditions import Attr, absent, present
 from streamkit.model.schema import TableSchema
-from streamkit.operation import Entry, Operation, Refusal, Step, noted, read_audit
+from streamkit.progress.actions import OURS, Action, Verb
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import Entry, Operation, Refusal, Step, noted, read_audit
 
 SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
 TABLE = {

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkit import App, Entity, Inserted, Put
+from streamkit.core.overlaps import undecided
+from streamkit.core.tables import Surroundings
 from streamkit.entity import spec_of
+from streamkit.kinds.preflight import findings
 from streamkit.model.schema import TableSchema
-from streamkit.preflight import findings
-from streamkit.relations.overlaps import undecided
-from streamkit.relations.tables import Surroundings
 
 
 def entity(pk: str, sk: str | None = None) -> type[Entity]:

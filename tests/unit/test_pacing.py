@@ -2,7 +2,7 @@
 
 import random
 
-from streamkit.pacing import ByteBudget, Pace, Pacing
+from streamkit.progress.pacing import ByteBudget, Pace, Pacing
 
 
 def pacing(**settings):

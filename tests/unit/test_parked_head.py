@@ -6,20 +6,20 @@ from decimal import Decimal
 
 import pytest
 
-from streamkit.actions import Action, ItemRef, Verb
 from streamkit.aws import connect
-from streamkit.clock import SystemClock
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
+from streamkit.core.parked.head import leave, stay
+from streamkit.core.parked.queues import read_head
+from streamkit.core.parking import Failure, ParkedRecord, park, queue
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
-from streamkit.parked.head import leave, stay
-from streamkit.parked.lanes import read_head
-from streamkit.processing.fold import fold
-from streamkit.processing.parking import Failure, ParkedRecord, park, queue
-from streamkit.processing.transaction import transact
-from streamkit.processing.verdicts import Refused
+from streamkit.progress.actions import Action, ItemRef, Verb
+from streamkit.progress.clock import SystemClock
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fold import fold
+from streamkit.progress.transaction import transact
+from streamkit.progress.verdicts import Refused
 
 SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
 SCHEMAS = {"shop": SCHEMA}

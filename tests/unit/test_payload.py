@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from streamkit.decode.envelope import Record
+from streamkit.core.parked.payload import records_between, whole_record
 from streamkit.errors import RetentionLost
-from streamkit.parked.payload import records_between, whole_record
+from streamkit.stream.decode.envelope import Record
 
 
 def entry(number):

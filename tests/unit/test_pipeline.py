@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from streamkit.running.pipeline import ShardPipeline
 from streamkit.testing.loop import run_virtually
+from streamkit.worker.pipeline import ShardPipeline
 
 
 class Stage:

@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from streamkit.actions import LANE, ItemRef, Verb
 from streamkit.changes import ItemKey
-from streamkit.control import Cursor, Hold
-from streamkit.decode import Record
+from streamkit.core.outcome import Outcome, Read, Work
+from streamkit.core.parking import lane_name
+from streamkit.core.planning import Planner, Rerun
 from streamkit.effects import Put, Set
 from streamkit.model.conditions import absent, present
-from streamkit.processing.commit import Batch
-from streamkit.processing.outcome import Outcome, Read, Work
-from streamkit.processing.parking import lane_name
-from streamkit.processing.planning import Planner, Rerun
+from streamkit.progress.actions import LANE, ItemRef, Verb
+from streamkit.progress.commit import Batch
+from streamkit.progress.control import Cursor, Hold
+from streamkit.stream.decode import Record
 from tests.works import (
     CURSOR,
     SPACE,

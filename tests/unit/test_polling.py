@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from streamkit.polling import PollingPool
+from streamkit.stream.polling import PollingPool
 from streamkit.testing.loop import run_virtually
 
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 import pytest
 
 from streamkit import App, Entity, Index, Set
+from streamkit.core.tables import Surroundings
+from streamkit.kinds.preflight import Finding, findings
 from streamkit.model.schema import IndexSchema, TableSchema
-from streamkit.preflight import Finding, findings
-from streamkit.relations.tables import Surroundings
 
 
 class User(Entity, pk="USER#{user}"):

@@ -7,11 +7,11 @@ import pytest
 from pydantic import Field
 
 from streamkit import App, Entity, Inserted
-from streamkit.decode import ImageDecoder
+from streamkit.core.tables import Surroundings
 from streamkit.kinds.mirror import CopyEntry
+from streamkit.kinds.preflight import findings
 from streamkit.model.schema import IndexSchema, TableSchema
-from streamkit.preflight import findings
-from streamkit.relations.tables import Surroundings
+from streamkit.stream.decode import ImageDecoder
 
 
 def schema(pk: str = "PK", sk: str | None = "SK", index: str = "GSI1PK") -> TableSchema:

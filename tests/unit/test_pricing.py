@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from streamkit.cost.pricing import FREE_STREAM_READS, Cost, estimate, polls_a_second
+from streamkit.observe.pricing import FREE_STREAM_READS, Cost, estimate, polls_a_second
 
 
 @dataclass(frozen=True)

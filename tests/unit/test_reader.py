@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from streamkit.control import START, Cursor
-from streamkit.decode import parse_page
 from streamkit.errors import RetentionLost
-from streamkit.source.reader import ShardReader
-from streamkit.source.sharing import SharedReads
+from streamkit.progress.control import START, Cursor
+from streamkit.stream.decode import parse_page
+from streamkit.stream.reader import ShardReader
+from streamkit.stream.sharing import SharedReads
 
 GONE = "ResourceNotFoundException"
 TRIMMED = "TrimmedDataAccessException"

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamkit.actions import Action, ItemRef, Verb
+from streamkit.core.outcome import Outcome, Read, Work
+from streamkit.core.reading import Pending, Uncommitted, applied, settle
 from streamkit.model.codec import decode
 from streamkit.model.conditions import Attr, absent, present
-from streamkit.processing.outcome import Outcome, Read, Work
-from streamkit.processing.reading import Pending, Uncommitted, applied, settle
+from streamkit.progress.actions import Action, ItemRef, Verb
 
 REF = ItemRef("Shop", ("S", "P#1"), None)
 THERE = {"name": {"S": "anvil"}}

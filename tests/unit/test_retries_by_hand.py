@@ -25,13 +25,13 @@ from streamkit import (
     present,
 )
 from streamkit.aws import connect
-from streamkit.cursor import CursorStore
+from streamkit.core.parked.queues import Selection, held_lanes, open_store
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
-from streamkit.parked.lanes import Selection, held_lanes, open_store
-from streamkit.retries.by_hand import discard, list_parked, open_redriver, redrive, show
+from streamkit.operate.redrive import discard, list_parked, open_redriver, redrive, show
+from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
-from streamkit.worker import Worker
+from streamkit.worker.worker import Worker
 from tests.orders import Journal, Order
 from tests.tables import streamed
 

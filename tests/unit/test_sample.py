@@ -4,7 +4,7 @@ from typing import Any
 
 from streamkit import App, Entity, Inserted
 from streamkit.model.schema import TableSchema
-from streamkit.operating.sample import odd_items
+from streamkit.operate.sample import odd_items
 
 SCHEMA = TableSchema("t", "PK", "SK", "S", "S", {})
 

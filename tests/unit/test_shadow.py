@@ -6,11 +6,11 @@ import pytest
 import structlog
 
 from streamkit import Add, AddToSet, App, Delete, Entity, Inserted, Put, RemoveFromSet, Set
-from streamkit.actions import OURS, compile_effect
+from streamkit.core.outcome import Outcome, resolve
+from streamkit.core.shadow import ShadowCounts, Shadows, differences
 from streamkit.effects import Send
 from streamkit.model.schema import TableSchema
-from streamkit.processing.outcome import Outcome, resolve
-from streamkit.processing.shadow import ShadowCounts, Shadows, differences
+from streamkit.progress.actions import OURS, compile_effect
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 import pytest
 
 from streamkit import App, Entity, Index, IndexShape, Inserted, TableShape
+from streamkit.core.table_shape import entities_of
 from streamkit.local.engine import Engine
 from streamkit.model.schema import TableSchema
-from streamkit.shape import entities_of
 
 
 class Product(Entity, pk="P#{number}", sk="METADATA"):

@@ -4,13 +4,13 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-from streamkit.clock import SystemClock
-from streamkit.control import START, Cursor
-from streamkit.pacing import ByteBudget
-from streamkit.processing.commit import Batch
-from streamkit.processing.holds import HeldLanes
-from streamkit.processing.outcome import Work
-from streamkit.processing.stage import CommitStage
+from streamkit.core.outcome import Work
+from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.stage import CommitStage
+from streamkit.progress.clock import SystemClock
+from streamkit.progress.commit import Batch
+from streamkit.progress.control import START, Cursor
+from streamkit.progress.pacing import ByteBudget
 
 SHARD = "shard"
 

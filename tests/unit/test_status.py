@@ -11,8 +11,7 @@ import pytest
 from streamkit import App, Entity, Inserted, Modified, Set, became
 from streamkit.aws import connect
 from streamkit.cli.describing import describe_status, stems
-from streamkit.control import Cursor
-from streamkit.cursor import CursorStore
+from streamkit.core.tables import survey
 from streamkit.fleet.generation import (
     ask_rewind,
     begin_move,
@@ -23,18 +22,19 @@ from streamkit.fleet.generation import (
 )
 from streamkit.fleet.hosting import DELETING, TO_LAMBDA
 from streamkit.fleet.joining import join_generation
+from streamkit.fleet.lag import bound
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.migrate.state import State, StateBook
 from streamkit.model.builds import Build
-from streamkit.operating.operations import OperationStatus
-from streamkit.operating.status import in_tree_order, read_status
-from streamkit.operation import Entry
-from streamkit.relations.tables import survey
-from streamkit.running.lag import bound
+from streamkit.operate.operations import OperationStatus
+from streamkit.operate.status import in_tree_order, read_status
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import Entry
 from streamkit.settings import Settings
-from streamkit.worker import Worker
+from streamkit.worker.worker import Worker
 from tests.tables import streamed
 
 TABLE = streamed("shop", "pk")

@@ -6,15 +6,15 @@ from html.parser import HTMLParser
 import pytest
 
 from streamkit import App, Entity, Inserted, Put
-from streamkit.cost.spending import Spending
-from streamkit.health.checks import Verdict
-from streamkit.health.markup import Markup, duration, element
-from streamkit.health.page import HandlerView, Process, View, render, short
-from streamkit.health.style import CSS, POLICY
 from streamkit.migrate.status import Line
-from streamkit.operating.fan_outs import FanOutStatus
-from streamkit.operating.status import ShardStatus, Status, WorkerStatus
-from streamkit.running.standing import Standing
+from streamkit.operate.fan_outs import FanOutStatus
+from streamkit.operate.spending import Spending
+from streamkit.operate.status import ShardStatus, Status, WorkerStatus
+from streamkit.operate.status_page.checks import Verdict
+from streamkit.operate.status_page.markup import Markup, duration, element
+from streamkit.operate.status_page.page import HandlerView, Process, View, render, short
+from streamkit.operate.status_page.style import CSS, POLICY
+from streamkit.worker.report import Standing
 
 EVIL = "<script>alert('x')</script>\"&"
 

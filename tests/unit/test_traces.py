@@ -5,9 +5,9 @@ import json
 import pytest
 from msgspec import Raw
 
+from streamkit.core.tracing import Tracing
 from streamkit.model.origin import MARK, Mark, read_mark
 from streamkit.observe.traces import ids_of, valid_parent
-from streamkit.processing.tracing import Tracing
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"

@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from streamkit.processing.verdicts import Again, Invalid, Refused, judge
+from streamkit.progress.verdicts import Again, Invalid, Refused, judge
 
 CONDITION, CONFLICT = "ConditionalCheckFailed", "TransactionConflict"
 THERE = {"PK": {"S": "ORDER#1"}}

@@ -23,7 +23,7 @@ from streamkit import (
     UndeclaredWrite,
 )
 from streamkit.changes import Kind
-from streamkit.relations.writes import ANY_KIND, check_writes, read_writes
+from streamkit.core.writes import ANY_KIND, check_writes, read_writes
 
 
 class Order(Entity, pk="ORDER#{number}", sk="ORDER"):

@@ -14,7 +14,7 @@ import json
 from collections import defaultdict
 
 from streamkit import ConfigurationError
-from streamkit.actions import CONTROL_ATTRIBUTE
+from streamkit.progress.actions import CONTROL_ATTRIBUTE
 from streamkit.settings import Settings
 from streamkit.testing.harness import Harness
 from streamkit.testing.stops import Operations

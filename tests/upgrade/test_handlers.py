@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from streamkit import App
-from streamkit.shape import TableShape
+from streamkit.core.table_shape import TableShape
 from streamkit.testing import Different, Trouble, trial
 from tests.simulation import conformance
 from tests.simulation.test_conformance import holds_are_not_read, marks_are_not_asked

@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 
 from streamkit import errors
-from streamkit.aggregates.rebuilding import rebuild_aggregate
 from streamkit.aws_lambda.migration import process_slice
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.migrate import commands, steps
-from streamkit.moving import move_to_lambda, move_to_workers
-from streamkit.operating.rewind import rewind
-from streamkit.retries.by_hand import redrive
+from streamkit.operate.moves import move_to_lambda, move_to_workers
+from streamkit.operate.redrive import redrive
+from streamkit.operate.rewind import rewind
 from streamkit.testing.crew import Crew
 from streamkit.testing.hosts import Functions
 from streamkit.testing.world import World

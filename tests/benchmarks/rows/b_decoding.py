@@ -7,8 +7,8 @@ import boto3.session
 from boto3.dynamodb.types import TypeDeserializer
 from botocore.parsers import create_parser
 
-from streamkit.decode import ImageDecoder, Router, parse_page
 from streamkit.model.schema import TableSchema
+from streamkit.stream.decode import ImageDecoder, Router, parse_page
 from tests.benchmarks.deals import FULL, Deal, page_body
 from tests.benchmarks.yardstick import Figure, in_turns, row
 

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 
 from streamkit import App, Modified, Set
 from streamkit.aws import connect
-from streamkit.cost.metering import meter
-from streamkit.decode import parse_page
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.routes import Channels
+from streamkit.core.tables import Tables
+from streamkit.core.tracing import UNTRACED
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.observe.meters import Meters, current
 from streamkit.observe.registry import Registry
-from streamkit.processing.dispatch import Dispatcher
-from streamkit.processing.routes import Channels
-from streamkit.processing.tracing import UNTRACED
-from streamkit.relations.tables import Tables
+from streamkit.progress.metering import meter
+from streamkit.stream.decode import parse_page
 from streamkit.testing.harness import table_of
 from tests.benchmarks.deals import Deal, page_body
 from tests.benchmarks.rows.b_decoding import SCHEMA

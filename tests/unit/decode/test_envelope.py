@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streamkit.changes import ItemKey, Kind
-from streamkit.decode import Record, parse_page
 from streamkit.errors import InvariantError, RetryableError
+from streamkit.stream.decode import Record, parse_page
 
 IMAGE = {"PK": {"S": "a"}, "n": {"N": "1"}}
 

@@ -9,13 +9,13 @@ import pytest
 from msgspec import Raw
 from pydantic import Field, field_validator, model_validator
 
-from streamkit.actions import GuardSource, compile_effect
-from streamkit.decode import ImageDecoder
-from streamkit.decode.fast import values_reader
 from streamkit.effects import Set
 from streamkit.entity import Entity, EpochSeconds
 from streamkit.errors import DecodeError
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import GuardSource, compile_effect
+from streamkit.stream.decode import ImageDecoder
+from streamkit.stream.decode.fast import values_reader
 
 SCHEMA = TableSchema("t", "PK", "SK", "S", "S", {}, type_attribute="type")
 

@@ -36,10 +36,10 @@ from pydantic import (
     model_validator,
 )
 
-from streamkit.decode import ImageDecoder
 from streamkit.entity import Entity, EpochSeconds
 from streamkit.errors import DecodeError
 from streamkit.model.schema import TableSchema
+from streamkit.stream.decode import ImageDecoder
 
 SCHEMA = TableSchema("t", "PK", "SK", "S", "S", {}, type_attribute="type")
 

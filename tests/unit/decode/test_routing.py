@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from streamkit.changes import ItemKey
-from streamkit.decode import CONTROL, Record, Router, parse_page
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
 from streamkit.model.schema import TableSchema
+from streamkit.stream.decode import CONTROL, Record, Router, parse_page
 
 PREFIX = "_sk#"
 TABLE = TableSchema("t", "PK", "SK", "S", "S", {})

@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
-from streamkit.control import Cursor
 from streamkit.fleet.assignment import assign, preference, share
 from streamkit.fleet.balance import Balance
+from streamkit.progress.control import Cursor
 
 SHARDS, WORKERS = 10_000, 100
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from streamkit.control import Cursor
 from streamkit.fleet.assignment import share
 from streamkit.fleet.balance import Balance
+from streamkit.progress.control import Cursor
 
 
 def spread(**counts):

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from streamkit.control import Cursor
 from streamkit.fleet.claims import Claims, token
 from streamkit.fleet.members import Member
+from streamkit.progress.control import Cursor
 
 SHARD = Cursor("s", owner="owner", epoch=4)
 

@@ -8,19 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamkit.control import Cursor
 from streamkit.errors import LeaseLost
 from streamkit.fleet.assignment import assign
 from streamkit.fleet.claims import Claims, token
 from streamkit.fleet.coordinator import Coordinator, Rhythm
+from streamkit.fleet.heartbeat import Presence
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Attendance, Member
-from streamkit.fleet.presence import Presence
 from streamkit.fleet.view import FleetView
-from streamkit.lease import LeaseWatch
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
-from streamkit.running.standing import sample, standing_of
+from streamkit.progress.control import Cursor
+from streamkit.progress.lease import LeaseWatch
+from streamkit.worker.report import sample, standing_of
 
 LEASE, BLIND, REFRESH = 7.0, 3.5, 30.0
 NAMES = [f"s{n}" for n in range(6)]

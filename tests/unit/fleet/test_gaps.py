@@ -9,9 +9,6 @@ import anyio
 import pytest
 
 from streamkit.aws import connect
-from streamkit.clock import Clock
-from streamkit.control import ControlSpace, Cursor, child_of, cursor_attributes
-from streamkit.cursor import CursorStore, creation
 from streamkit.errors import LeaseLost
 from streamkit.fleet import liveness
 from streamkit.fleet.balance import Balance
@@ -32,14 +29,17 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.members import Member, Roster
 from streamkit.fleet.rollout import Rollout
-from streamkit.lease import LeaseWatch
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
-from streamkit.processing.transaction import transact
-from streamkit.source.asking import AskRate, asks_a_second
-from streamkit.source.lineage import Shard, next_step
-from streamkit.source.loss import mark_rebuild
+from streamkit.progress.clock import Clock
+from streamkit.progress.control import ControlSpace, Cursor, child_of, cursor_attributes
+from streamkit.progress.cursor import CursorStore, creation
+from streamkit.progress.lease import LeaseWatch
+from streamkit.progress.transaction import transact
+from streamkit.stream.asking import AskRate, asks_a_second
+from streamkit.stream.lineage import Shard, next_step
+from streamkit.stream.loss import mark_rebuild
 from streamkit.testing.loop import run_virtually
 from tests.unit.fleet.test_coordinator import NAMES, Fleet
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from streamkit.control import Cursor
+from streamkit.progress.control import Cursor
 from tests.unit.fleet.test_coordinator import Fleet
 
 

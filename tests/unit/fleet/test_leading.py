@@ -6,22 +6,22 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from streamkit.actions import CHILD, GuardSource
-from streamkit.control import ControlSpace, Cursor
 from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fleet.capture import capture
-from streamkit.fleet.fenced import Fenced
 from streamkit.fleet.generation import Generation
 from streamkit.fleet.leadership import Leadership
+from streamkit.fleet.lister import NAME, Lister
 from streamkit.fleet.members import Member
 from streamkit.fleet.starvation import LONGEST, Starvation
 from streamkit.model.schema import TableSchema
-from streamkit.processing.commit import Applied, Batch
-from streamkit.processing.verdicts import Refused
-from streamkit.running.shardset import ShardSet
-from streamkit.source.asking import AskRate
-from streamkit.source.lineage import Shard, forgotten
-from streamkit.source.lister import NAME, Lister
+from streamkit.progress.actions import CHILD, GuardSource
+from streamkit.progress.commit import Applied, Batch
+from streamkit.progress.control import ControlSpace, Cursor
+from streamkit.progress.fenced import Fenced
+from streamkit.progress.verdicts import Refused
+from streamkit.stream.asking import AskRate
+from streamkit.stream.lineage import Shard, forgotten
+from streamkit.worker.shardset import ShardSet
 from tests.unit.fleet.test_coordinator import LEASE, Fleet
 
 HOUR = 3600

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from streamkit.aws import connect
-from streamkit.control import ControlSpace
-from streamkit.cursor import CursorStore
 from streamkit.errors import LeaseLost
 from streamkit.fleet.members import Member, Roster, new_worker_name
-from streamkit.lease import LeaseWatch
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.lease import LeaseWatch
 
 LEASE, BLIND = 7.0, 4.0
 FULL = Member(

@@ -28,9 +28,9 @@ from streamkit import (
     present,
 )
 from streamkit.changes import ItemKey
-from streamkit.handler import Policy
-from streamkit.kinds.aggregate import aggregate_handler, difference
-from streamkit.kinds.contributions import LAST_CHANGE
+from streamkit.core.handler import Policy
+from streamkit.kinds.aggregate.aggregate import aggregate_handler, difference
+from streamkit.kinds.aggregate.contributions import LAST_CHANGE
 from streamkit.model.codec import decode_item
 from streamkit.model.parts import part_of_shard
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 
 from streamkit import Aggregate, App, Count, DeclarationError, Entity
-from streamkit.kinds.contributions import contributions
+from streamkit.kinds.aggregate.contributions import contributions
 
 
 class Order(Entity, pk="C#{user}", sk="O#{order}"):

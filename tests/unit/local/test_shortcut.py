@@ -10,11 +10,11 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from streamkit.aws import connect
-from streamkit.decode import parse_page
 from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Response, session_class
+from streamkit.stream.decode import parse_page
 
 KEY = {"pk": {"S": "a"}}
 SCHEMA = {

@@ -8,14 +8,14 @@ import anyio
 import pytest
 
 from streamkit import App
-from streamkit.actions import CONTROL_PREFIX
+from streamkit.core.table_shape import TableShape
+from streamkit.core.tables import survey
 from streamkit.migrate import commands
 from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.mending import retry_errors
 from streamkit.migrate.running import Runner
 from streamkit.migrate.verifying import verify_migration
-from streamkit.relations.tables import survey
-from streamkit.shape import TableShape
+from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

@@ -7,13 +7,13 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key
+from streamkit.core.table_shape import TableShape, entities_of
+from streamkit.core.tables import survey
 from streamkit.migrate import aggregates, commands, steps
 from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.sampling import Wanted
-from streamkit.relations.tables import survey
 from streamkit.settings import Settings
-from streamkit.shape import TableShape, entities_of
 from streamkit.table import Table
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World

@@ -7,6 +7,8 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Item, Remove, Set
+from streamkit.core.table_shape import TableShape
+from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, steps
 from streamkit.migrate.order import related
@@ -14,8 +16,6 @@ from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
-from streamkit.relations.tables import survey
-from streamkit.shape import TableShape
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 

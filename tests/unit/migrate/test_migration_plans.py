@@ -8,6 +8,8 @@ from typing import ClassVar
 import pytest
 
 from streamkit import App, Entity, Index, Set
+from streamkit.core.table_shape import TableShape
+from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.migration import Item
 from streamkit.migrate import commands
@@ -15,8 +17,6 @@ from streamkit.migrate.planning import Budget, plan_migration
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Sample, Wanted, read_wanted, take_sample
-from streamkit.relations.tables import survey
-from streamkit.shape import TableShape
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 

@@ -10,7 +10,8 @@ from streamkit import App, Entity, Set
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.migrating import exit_code_of
-from streamkit.control import START, Cursor
+from streamkit.core.table_shape import TableShape
+from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, steps
 from streamkit.migrate.in_place import Tally
@@ -26,8 +27,7 @@ from streamkit.migrate.reports import Look, Report, ReportBook, Reporter, fresh
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State
 from streamkit.migrate.status import list_migrations
-from streamkit.relations.tables import survey
-from streamkit.shape import TableShape
+from streamkit.progress.control import START, Cursor
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 

@@ -8,6 +8,8 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Set
+from streamkit.core.table_shape import TableShape
+from streamkit.core.tables import survey
 from streamkit.migrate import commands, findings, orphans, steps
 from streamkit.migrate.differences import Inspection
 from streamkit.migrate.errors import ErrorBook, error_id
@@ -17,8 +19,6 @@ from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
 from streamkit.model.copies import COPY
-from streamkit.relations.tables import survey
-from streamkit.shape import TableShape
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import World
 

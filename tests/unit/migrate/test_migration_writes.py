@@ -2,11 +2,11 @@
 
 import pytest
 
-from streamkit.actions import Action, Verb, item_ref, render
 from streamkit.migrate.transform import TransformError
 from streamkit.migrate.writes import TERMS_MAX, check, delete, only_if, unchanged
 from streamkit.model.conditions import Attr
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Action, Verb, item_ref, render
 
 SHOP = TableSchema("Shop", "PK", None, "S", None, {})
 KEY = {"PK": {"S": "ORDER#1"}}

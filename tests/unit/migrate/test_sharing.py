@@ -9,14 +9,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from streamkit import App
-from streamkit.actions import CONTROL_PREFIX
+from streamkit.core.table_shape import TableShape
+from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, sharing
 from streamkit.migrate.rate import Limits, Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sharing import Shares
-from streamkit.relations.tables import survey
-from streamkit.shape import TableShape
+from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World

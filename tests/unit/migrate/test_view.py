@@ -5,13 +5,13 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from streamkit.actions import Action, Verb, item_ref
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import State
 from streamkit.migrate.view import FRESH_SECONDS, PhaseOver, View
 from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Action, Verb, item_ref
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 STATE = State("0001", phase="scanning", run=1)

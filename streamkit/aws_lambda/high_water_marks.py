@@ -1,0 +1,143 @@
+"""Store up to which change each source item is done, for a host that has no cursor.
+
+A Lambda event does not contain its shard, may come again, and may come while an earlier invocation
+of the same records still writes. So each source item has a high-water mark in the table, for each
+consumer: a commit moves the marks of its items IF each is still below the first of the item's
+changes in it. A change that is delivered again, or late, is found to be done by its mark.
+
+In: the item keys of a batch. Out: their marks, and the actions that move them. A mark is kept for a
+week after its last change, and as long as it names a parked queue (called lane in the code).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamkit.changes import ItemKey
+from streamkit.core.high_water_mark import Mark, expiry, mark_name, mark_path, read_mark
+from streamkit.effects import Guard
+from streamkit.model.conditions import Attr, Condition, absent, any_of
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import (
+    MARK_GUARD,
+    OURS,
+    Action,
+    GuardSource,
+    Verb,
+    Wire,
+    item_ref,
+    render,
+)
+from streamkit.progress.clock import Clock
+from streamkit.progress.cursor import CursorStore
+
+_NAME, _FIRST, _THEN, _UNTIL = _TEXTS = ("?name", "?first", "?then", "?until")
+"""Placeholders for the values in the shape of a bare mark's update."""
+
+_Shape = tuple[dict[str, Any], tuple[tuple[str, str, int], ...]]
+"""A bare mark's rendered update, and its values: placeholder, type, index in `_TEXTS`."""
+
+
+@dataclass
+class Marks:
+    """The marks of one consumer, as far as they were read."""
+
+    store: CursorStore
+    clock: Clock
+    incarnation: str
+    known: dict[ItemKey, Mark] = field(default_factory=dict)
+    _names: dict[ItemKey, str] = field(default_factory=dict)
+    _shape: _Shape | None = None
+
+    async def read(self, keys: Iterable[ItemKey]) -> None:
+        """Read the marks of items, strongly consistent."""
+        names = {self._name(key): key for key in keys}
+        items = await self.store.items([mark_path(self.incarnation, name) for name in names])
+        for key in names.values():
+            self.known[key] = Mark()
+        for item in items:
+            self.known[names[item["name"]["S"]]] = read_mark(item)
+
+    def _name(self, key: ItemKey) -> str:
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = mark_name(key)
+        return name
+
+    def is_done(self, key: ItemKey, position: str) -> bool:
+        """Return whether a change of an item is done."""
+        return self.known[key].token >= position
+
+    def move(self, key: ItemKey, first: str, then: Mark) -> Action:
+        """Return the action that moves an item's mark, IF it is still before the change `first`."""
+        now, name = self.known[key], self._name(key)
+        until = expiry(self.clock.time())["N"]
+        source = GuardSource(first, name, MARK_GUARD)
+        if now.is_bare and then.is_bare:
+            item = self.store.space.key(*mark_path(self.incarnation, name))
+            body = self._filled(item, name, first, then.token, until)
+            ref = item_ref(self.store.space.schema, item)
+            # The body contains the condition already.
+            return Action(ref, Verb.UPDATE, guards=[(_BARE, source)], body=body)
+        action = self._update(name, then, until)
+        action.guards.append((Guard(_before(now, first)), source))
+        return action
+
+    def _update(self, name: str, then: Mark, until: str) -> Action:
+        action = self.store.space.update(*mark_path(self.incarnation, name))
+        action.sets |= {"name": {"S": name}, "position": {"S": then.token}}
+        if then.lanes:
+            action.removes.add("expires")
+        else:
+            action.sets["expires"] = {"N": until}
+        for attribute, texts in (("done", then.done), ("lanes", then.lanes)):
+            if texts:
+                action.sets[attribute] = {"SS": sorted(texts)}
+            else:
+                action.removes.add(attribute)
+        return action
+
+    def _filled(self, key: dict[str, Wire], *texts: str) -> dict[str, Any]:
+        """Return the update of a bare mark: the rendered shape with these values filled in.
+
+        Nearly all marks are bare, and rendering each costs more than all other work on it.
+        """
+        if self._shape is None:
+            sample = self._update(_NAME, Mark(_THEN), _UNTIL)
+            self._shape = _shape_of(sample, self.store.space.schema)
+        body, places = self._shape
+        values = body["ExpressionAttributeValues"].copy()
+        for placeholder, kind, number in places:
+            values[placeholder] = {kind: texts[number]}
+        return {**body, "Key": key, "ExpressionAttributeValues": values}
+
+    def moved(self, key: ItemKey, then: Mark) -> None:
+        """Note that a commit has moved the mark."""
+        self.known[key] = then
+
+
+def _before(now: Mark, first: str) -> Condition:
+    """Return the condition that a mark is before a change, and its names are as they were read.
+
+    It names the same parked queues: the change before this one may have been parked meanwhile.
+    """
+    before: Any = Attr("position").lt(first)
+    for name, texts in (("done", now.done), ("lanes", now.lanes)):
+        before &= Attr(name).eq(set(texts)) if texts else Attr(name).not_exists()
+    return any_of(absent, before)
+
+
+_BARE = Guard(_before(Mark(), _FIRST))
+"""The condition of a bare mark's update, with placeholders for the values."""
+
+
+def _shape_of(sample: Action, schema: TableSchema) -> _Shape:
+    """Render the update of a bare mark, and find its values."""
+    sample.guards.append((_BARE, OURS))
+    (body,) = render(sample, schema).values()
+    return body, tuple(
+        (placeholder, kind, _TEXTS.index(text))
+        for placeholder, value in body["ExpressionAttributeValues"].items()
+        for kind, text in value.items()
+        if text in _TEXTS
+    )

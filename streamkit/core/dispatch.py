@@ -1,0 +1,398 @@
+"""Dispatch: run the handlers that listen to a page's records, and return pending changes.
+
+In: a page. Out: pending changes (called works in the code) in the page's order, each with the
+outcome of every handler concerned. Keys route a record; an image becomes its entity only for a
+handler that wants it. `def` handlers are pure and run at once. `async def` handlers run
+concurrently, in order for each item key; the number of runs is bounded.
+
+On failure: an outcome carries the failure after the handler's retries; nothing raises. With the
+policy `block`, and with `park` while the handler's breaker is open, the run is repeated until it
+succeeds.
+"""
+
+import random
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+import anyio
+
+from streamkit.changes import ItemKey, Kind
+from streamkit.core.attempts import PATIENT, Attempts, Patience
+from streamkit.core.by_item import into_lanes
+from streamkit.core.failures import Counts, Failures
+from streamkit.core.handler import DEFER, Defer, Handler
+from streamkit.core.outcome import Aim, Outcome, Work, resolve
+from streamkit.core.parking import Failure
+from streamkit.core.reading import Pending, ReadTracker, Uncommitted
+from streamkit.core.routes import Channels, Routes
+from streamkit.core.sending import Sending
+from streamkit.core.shadow import Shadows
+from streamkit.core.tracing import UNTRACED
+from streamkit.core.typed import TypedChanges, source_of
+from streamkit.effects import Effect, Result, Send, as_effects
+from streamkit.entity import Entity
+from streamkit.errors import RetryableError
+from streamkit.model.origin import UNMARKED, Mark, read_mark
+from streamkit.observe.logger import get_logger
+from streamkit.progress.clock import Clock
+from streamkit.progress.pacing import GIVE_WAY_SECONDS, Turn
+from streamkit.stream.decode import CONTROL, Page, Record
+
+log = get_logger("streamkit.handler")
+
+Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
+"""A function that makes the keyword arguments that a handler's signature asks for."""
+
+AsRun = Callable[[Handler, Record], Handler | None]
+"""A function that returns the handler to run instead, for a record of this shard; None if none
+runs."""
+
+
+def as_registered(handler: Handler, record: Record) -> Handler | None:  # noqa: ARG001
+    """Run the handler itself."""
+    return handler
+
+
+@dataclass(slots=True)
+class Run:
+    """One handler still to be run for one work."""
+
+    work: Work
+    outcome: Outcome
+    key: ItemKey
+    ties: frozenset[Hashable] = frozenset()
+
+
+@dataclass
+class Dispatcher:
+    """Runs the handlers of one app. Shared by all shards."""
+
+    handlers: Sequence[Handler]
+    routes: Routes
+    tools: Tools
+    clock: Clock
+    rng: random.Random
+    channels: Channels = field(default_factory=Channels)
+    patience: Patience = PATIENT
+    concurrency: int = 64
+    _listeners: dict[tuple[type[Entity], Kind], tuple[Handler, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Index the handlers by what they listen to."""
+        routes = self.routes
+        self.router, self.schema = routes.router, routes.tables.own
+        self.meters, self.tracing = self.channels.meters, self.channels.tracing
+        self.counts = Counts()
+        self.failures = Failures(self.counts, self.clock)
+        self.shadows = Shadows(self.clock, self.counts.shadow)
+        self._aim = Aim(routes.tables, routes.cascades)
+        self._fed = routes.cascades.fed()
+        self._raw = any(handler.raw for handler in self.handlers)
+        self._typed = TypedChanges(self.handlers, self.schema)
+        self.change_of = self._typed.change_of
+        self._traced = self.tracing.is_on
+        self.attempts = Attempts(self.failures, self.rng, self.patience)
+        self.sending = Sending(self.channels.outlets, self.attempts)
+        for handler in self.handlers:
+            for kind in handler.kinds:
+                there = self._listeners.get((handler.entity, kind), ())
+                self._listeners[handler.entity, kind] = (*there, handler)
+        self._limiter = anyio.Semaphore(self.concurrency)
+        self._slow: set[str] = set()
+        self._turn = Turn(self.clock)
+
+    async def works(
+        self, page: Page, shard_id: str, as_run: AsRun = as_registered
+    ) -> tuple[list[Work], list[Run], int]:
+        """Route a page and run its pure handlers, as this shard runs them.
+
+        Other tasks get their turn between changes, so that a slow handler does not cost a lease.
+
+        Returns:
+            The pending changes that need anything done, the runs left for `run_lanes`, and how many
+            records of the page were the application's own.
+        """
+        works: list[Work] = []
+        later: list[Run] = []
+        business = 0
+        for record in page.records:
+            await self._turn.give_way()
+            entity = self.router.route(record)
+            if entity is CONTROL:
+                self.counts.control += 1
+                continue
+            business += 1
+            if entity is None:
+                self.counts.unknown += 1
+                continue
+            marked = page.marked and not self._raw
+            written = record.counting() if marked else record
+            listeners = written and self._listeners.get((entity, written.kind))
+            if written is None or not listeners:
+                self.counts.unwanted += 1
+                continue
+            mark = UNMARKED
+            if marked or entity in self._fed:
+                read = read_mark(record.old_image, record.new_image)
+                if read is None:  # nothing but the mark has changed
+                    self.counts.unwanted += 1
+                    continue
+                mark = read
+            record = written  # noqa: PLW2901 - as handlers see it
+            running = [found for h in listeners if (found := as_run(h, record)) is not None]
+            work = self._work(record, entity, running, shard_id, mark)
+            if work.outcomes:
+                self.counts.changes += 1
+                works.append(work)
+                later += self._run_pure(work, shard_id)
+        return works, later, business
+
+    def committed(self, work: Work) -> None:
+        """Record that a change is finished: its effects are in the table, or it is parked."""
+        self.shadows.committed(work)
+        for outcome in work.outcomes:
+            self.meters.handler(outcome.handler.name).changes.add()
+
+    def wants(self, record: Record) -> bool:
+        """Return whether a handler listens to such a change; its `when` is not evaluated."""
+        entity = self.router.route(record)
+        return isinstance(entity, type) and (entity, record.kind) in self._listeners
+
+    def unrun(self, record: Record, failure: Failure, as_run: AsRun = as_registered) -> list[Work]:
+        """Return the pending change of a record that must not run: each handler has failed."""
+        entity = self.router.route(record)
+        if not isinstance(entity, type):
+            return []
+        work = Work(record.position, record.created_at, record, entity, record.item_key)
+        for listener in self._listeners.get((entity, record.kind), ()):
+            handler = as_run(listener, record)
+            if handler is not None and not handler.shadow:
+                work.outcomes.append(Outcome(handler))
+                work.outcomes[-1].fail(failure)
+        return [work]
+
+    def _work(
+        self,
+        record: Record,
+        entity: type[Entity],
+        listeners: Iterable[Handler],
+        shard_id: str,
+        mark: Mark,
+    ) -> Work:
+        dated = record.created_at
+        work = Work(record.position, dated, record, entity, record.item_key, mark=mark)
+        if self._traced:
+            work.trace = self.tracing.read(record, mark)
+        aim = replace(self._aim, hops=mark.hops) if mark.hops else self._aim
+        for handler in listeners:
+            if mark.origin == "migration" and not handler.hears_migrations:
+                continue
+            outcome = Outcome(handler, waiting=True, aim=aim)
+            try:
+                if handler.when is not None and not self._typed.wanted(record, entity, handler):
+                    continue
+            except Exception as error:  # noqa: BLE001 - two values may not be comparable
+                if handler.shadow:
+                    self.shadows.failed(outcome, error)
+                    continue
+                outcome.run += 1  # so that it does not run before its `when` is evaluated again
+                self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
+            if mark.hops >= handler.policy.hops_max and outcome.failure is None:
+                self.failures.end_loop(outcome, mark.hops, shard_id)
+            work.outcomes.append(outcome)
+        return work
+
+    def _run_pure(self, work: Work, shard_id: str) -> list[Run]:
+        later = []
+        for outcome in work.outcomes:
+            if outcome.failure is not None or not outcome.waiting:
+                continue
+            if outcome.handler.is_async:
+                if work.key is not None:
+                    ties = self._ties(work, work.key, outcome.handler, shard_id)
+                    later.append(Run(work, outcome, work.key, ties))
+            elif not outcome.run:
+                self._run_sync(work, outcome, shard_id)
+        return later
+
+    def _run_sync(self, work: Work, outcome: Outcome, shard_id: str) -> None:
+        outcome.run += 1
+        began = self.clock.monotonic()
+        try:
+            with self.tracing.run(work, outcome) if work.trace else UNTRACED:
+                effects = self._effects(work, outcome.handler, shard_id)
+                resolve(outcome, effects, (), work.position, self.schema)
+        except RetryableError:
+            return  # the outcome still waits, and runs again before its commit
+        except Exception as error:  # noqa: BLE001 - whatever user code raises is its failure
+            if outcome.handler.shadow:
+                self.shadows.failed(outcome, error)
+            else:
+                self.failures.give_up(outcome, Failure.of(error, 1), shard_id)
+        else:
+            if outcome.handler.shadow:
+                self.shadows.ran(outcome)
+            else:
+                self.failures.worked(outcome.handler, began)
+        finally:
+            seconds = self.clock.monotonic() - began
+            if seconds > GIVE_WAY_SECONDS:
+                self._name_slow(outcome.handler, seconds)
+
+    def _name_slow(self, handler: Handler, seconds: float) -> None:
+        """Log once which handler keeps the event loop busy, because nothing else runs meanwhile."""
+        if handler.name not in self._slow:
+            self._slow.add(handler.name)
+            log.warning(
+                "handler.slow",
+                handler=handler.name,
+                milliseconds=round(seconds * 1000),
+                declared=str(handler.declared),
+            )
+
+    async def run_lanes(
+        self,
+        runs: Sequence[Run],
+        works: Sequence[Work],
+        shard_id: str,
+        *,
+        held: Callable[..., bool],
+        until: anyio.Event | None = None,
+    ) -> None:
+        """Run the async handlers of a page: item keys concurrently, the runs of one key in order.
+
+        Args:
+            runs: what to run, in order.
+            works: all pending changes of the page, for handlers that read what earlier changes will
+                write.
+            shard_id: the shard.
+            held: returns whether a handler's key is queued, so that the change will only queue.
+            until: is set when changes that cannot run now must be left to another worker.
+        """
+        uncommitted = Uncommitted(works)
+        async with anyio.create_task_group() as group:
+            for lane in into_lanes(runs):
+                group.start_soon(self._run_lane, lane, uncommitted, shard_id, held, until)
+
+    async def _run_lane(
+        self,
+        lane: Sequence[Run],
+        uncommitted: Uncommitted,
+        shard_id: str,
+        held: Callable[..., bool],
+        until: anyio.Event | None,
+    ) -> None:
+        stopped: set[tuple[str, ItemKey]] = set()
+        for run in lane:
+            handler = run.outcome.handler
+            if (handler.name, run.key) in stopped or held(handler, run.key):
+                stopped.add((handler.name, run.key))
+                continue  # the change will queue behind the one that failed
+            await self.run(run.work, run.outcome, uncommitted, shard_id, until=until)
+            if run.outcome.waiting:
+                return
+            if run.outcome.parks and not handler.commutes:
+                stopped.add((handler.name, run.key))
+
+    async def run(
+        self,
+        work: Work,
+        outcome: Outcome,
+        uncommitted: Uncommitted,
+        shard_id: str,
+        *,
+        until: anyio.Event | None = None,
+    ) -> None:
+        """Run one handler for one change, with its retries, and fill in the outcome.
+
+        The outcome still waits afterwards if the handler cannot run now and `until` was set. The
+        handler's reads see the effects of earlier changes that are `uncommitted`; its own effects
+        are added there.
+        """
+        outcome.failure, outcome.omitted = None, frozenset()
+
+        async def attempt() -> None:
+            if not outcome.handler.is_async:
+                await self._turn.give_way()
+            outcome.run += 1
+            pending = Pending(uncommitted, work.position)
+            await self._aim.tables.learning(lambda: self._attempt(work, outcome, pending, shard_id))
+
+        if outcome.handler.shadow:
+            await self.shadows.attempt(attempt, outcome)
+        else:
+            await self.attempts.persist(attempt, work, outcome, shard_id, until)
+            uncommitted.note(work, outcome)
+
+    async def _attempt(self, work: Work, outcome: Outcome, pending: Pending, shard_id: str) -> None:
+        handler = outcome.handler
+        if handler.when is not None and not self._typed.wanted(*source_of(work), handler):
+            outcome.drop()
+            return
+        if outcome.refusals and handler.contested is not None:
+            handler = handler.contested
+        with self.tracing.run(work, outcome):
+            if handler.is_async:
+                await self._attempt_async(work, handler, outcome, pending, shard_id)
+            else:
+                effects = self._effects(work, handler, shard_id)
+                resolve(outcome, effects, (), work.position, self.schema)
+
+    def _effects(self, work: Work, handler: Handler, shard_id: str) -> tuple[Effect, ...]:
+        """Run a pure handler, and record how long it took."""
+        change = self.change_of(work, handler, shard_id)
+        tools = self.tools(handler, ReadTracker()) if handler.needs else {}
+        began = perf_counter()
+        try:
+            result: Any = handler.run(change, **tools)
+            return _allowed(as_effects(result), work, handler)
+        finally:
+            self.meters.handler(handler.name).seconds.record(perf_counter() - began)
+
+    async def _attempt_async(
+        self, work: Work, handler: Handler, outcome: Outcome, pending: Pending, shard_id: str
+    ) -> None:
+        tracker = ReadTracker(pending)
+        change = self.change_of(work, handler, shard_id)
+        # Not held between attempts: a handler that waits for its downstream stops no other one.
+        async with self._limiter:
+            # After the limiter: before it, many runs would pass at once, then run one by one.
+            await self._turn.give_way()
+            began = self.clock.monotonic()
+            try:
+                with anyio.fail_after(handler.policy.timeout_seconds):
+                    running: Any = handler.run(change, **self.tools(handler, tracker))
+                    result: Result | Defer = await running
+            finally:
+                self.meters.handler(handler.name).seconds.record(self.clock.monotonic() - began)
+        if result is DEFER:
+            outcome.defer()
+            return
+        try:
+            effects = _allowed(as_effects(result), work, handler)
+            resolve(outcome, effects, tracker.reads, work.position, self.schema)
+        except ValueError:
+            if handler.broadcast is None:
+                raise
+            outcome.defer()  # the effects for all recipients do not fit into one transaction
+
+    def _ties(
+        self, work: Work, key: ItemKey, handler: Handler, shard_id: str
+    ) -> frozenset[Hashable]:
+        """Return what a handler's run shares with other runs; errors come up in the run."""
+        if handler.together is None:
+            return frozenset()
+        try:
+            shared = handler.together(self.change_of(work, handler, shard_id))
+            return frozenset((handler.name, name) for name in (key, *shared))
+        except Exception:  # noqa: BLE001 - the run itself will fail, with its retries
+            return frozenset({(handler.name, key)})
+
+
+def _allowed(effects: tuple[Effect, ...], work: Work, handler: Handler) -> tuple[Effect, ...]:
+    """Leave out sends that would tell somebody about a migration."""
+    if work.mark.origin != "migration" or handler.migrations != "default":
+        return effects
+    return tuple(effect for effect in effects if not isinstance(effect, Send))

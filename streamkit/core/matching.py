@@ -1,0 +1,76 @@
+"""Matching: which items belong to an entity, by the same rules as routing. Pure.
+
+In: an item in wire form. Out: whether it belongs to an entity. The type attribute decides if there
+is one; otherwise the most specific key template that fits does. A part of a group that is spread
+over several items belongs to the group's entity.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from streamkit.entity import Entity, EntitySpec, spec_of
+from streamkit.model.parts import is_part, without_suffix
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import CONTROL_PREFIX
+
+
+class Matcher:
+    """Tells the items of an entity from others as routing does: by type, else by key templates.
+
+    `others` are the other known entities: a key that fits several belongs to the most specific one.
+    """
+
+    def __init__(
+        self, entity: type[Entity], schema: TableSchema, others: Iterable[type[Entity]] = ()
+    ) -> None:
+        self.schema = schema
+        self._spec = spec_of(entity)
+        self._is_spread = entity.__parts__ is not None
+        mine = _literals(self._spec, schema)
+        self._nearer = [spec for spec in map(spec_of, others) if _literals(spec, schema) > mine]
+
+    def matches(self, item: Mapping[str, Any]) -> bool:
+        """Return whether an item, in wire form, belongs to the entity."""
+        schema, spec = self.schema, self._spec
+        if schema.pk not in item:
+            return False
+        pk, sk = self._key(item)
+        if pk.startswith(CONTROL_PREFIX):
+            return False
+        if is_part(sk or pk):
+            if not self._is_spread:
+                return False
+            pk, sk = (pk, without_suffix(sk)) if sk else (without_suffix(pk), sk)
+        if schema.type_attribute is not None and schema.type_attribute in item:
+            return bool(item[schema.type_attribute] == {"S": spec.type})
+        return self._fits(spec, pk, sk) and not self._is_nearer(pk, sk)
+
+    def is_anothers(self, item: Mapping[str, Any]) -> bool:
+        """Return whether a more specific entity has the item's key; a type decides first."""
+        schema = self.schema
+        if schema.type_attribute is not None and schema.type_attribute in item:
+            return False
+        return bool(self._nearer) and self._is_nearer(*self._key(item))
+
+    def _key(self, item: Mapping[str, Any]) -> tuple[str, str]:
+        schema = self.schema
+        sk = "" if schema.sk is None else str(item[schema.sk].get("S", ""))
+        return str(item[schema.pk].get("S", "")), sk
+
+    def _is_nearer(self, pk: str, sk: str) -> bool:
+        return any(self._fits(spec, pk, sk) for spec in self._nearer)
+
+    def _fits(self, spec: EntitySpec, pk: str, sk: str) -> bool:
+        if not spec.pk.matches(pk):
+            return False
+        if spec.sk is None or self.schema.sk is None:
+            return True
+        return (spec.sk.text != spec.pk.text or sk == pk) and spec.sk.matches(sk)
+
+
+def _literals(spec: EntitySpec, schema: TableSchema) -> tuple[int, bool]:
+    """Return a measure of how specific an entity's keys are, for comparison."""
+    if spec.sk is None or schema.sk is None:
+        return spec.pk.literal_length, False
+    same = spec.sk.text == spec.pk.text
+    return spec.pk.literal_length + spec.sk.literal_length, same

@@ -1,0 +1,236 @@
+"""Pending changes and outcomes: the changes of a page between dispatch and commit.
+
+A `Work` is one pending change, with the outcome of each handler that listens to it. Pending changes
+wait in the order of their shard until they are committed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from streamkit.changes import ItemKey
+from streamkit.core.cascades import Cascades
+from streamkit.core.completion import completion
+from streamkit.core.handler import Handler
+from streamkit.core.parking import Failure
+from streamkit.core.tables import Tables
+from streamkit.core.writes import check_writes, entity_of
+from streamkit.effects import Completed, Effect, Guard, Noted, Send
+from streamkit.entity import Entity
+from streamkit.model.conditions import Condition
+from streamkit.model.origin import UNMARKED, Mark
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import (
+    BYTES_MAX,
+    ITEMS_MAX,
+    READ,
+    Action,
+    GuardSource,
+    ItemRef,
+    Verb,
+    Wire,
+    compile_effect,
+)
+from streamkit.progress.fold import merge_within
+from streamkit.stream.decode import Record
+
+Version = tuple[str, str, int]
+"""The run that wrote an item: position, handler, number of the run."""
+
+Expect = Callable[[Mapping[str, Wire] | None], tuple[Condition, ...]]
+
+
+def nothing_expected(item: Mapping[str, Wire] | None) -> tuple[Condition, ...]:  # noqa: ARG001
+    """Accept any item: it was read only for its pending writes."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One read of a handler: an item as the table had it, and the pending writes it saw on it.
+
+    The handler's result is valid if the `conditions` hold for the item at the commit. `expect`
+    makes them from `stored`, the item without the pending writes.
+    """
+
+    ref: ItemRef
+    seen: tuple[Version, ...]
+    stored: Mapping[str, Wire] | None = None
+    expect: Expect = nothing_expected
+    conditions: tuple[Condition, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "conditions", self.expect(self.stored))
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Where effects go: the tables, which items get an origin mark, and the hops of the change."""
+
+    tables: Tables
+    cascades: Cascades
+    hops: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one handler made of one change.
+
+    `waiting` means that the handler must run (again) before the change can be committed. `run`
+    numbers the runs, so that a result that saw an earlier run's pending effects is found out.
+    `sent` says that its `sends` are delivered. `deferred` moves the change to its parked queue
+    (called lane in the code) without a failure: it is parked, due at once, and continues there
+    beside the shard. `trial` is what a shadow handler would have written. `trace` is the
+    `traceparent` of the handler's last run, if its change was traced. `to` names the recipient, in
+    a fan-out.
+    """
+
+    handler: Handler
+    effects: tuple[Effect, ...] = ()
+    actions: dict[ItemRef, Action] = field(default_factory=dict)
+    reads: tuple[Read, ...] = ()
+    failure: Failure | None = None
+    waiting: bool = False
+    run: int = 0
+    refusals: int = 0
+    omitted: frozenset[int] = frozenset()
+    sends: tuple[Send, ...] = ()
+    sent: bool = False
+    deferred: bool = False
+    aim: Aim | None = None
+    trial: tuple[Action, ...] = ()
+    trace: str = ""
+    to: str = ""
+
+    @property
+    def parks(self) -> bool:
+        """Return whether the change goes into its parked queue."""
+        return self.deferred or self.failure is not None
+
+    @property
+    def items(self) -> set[ItemRef]:
+        """Return the items that the outcome writes or checks in a commit."""
+        return {*self.actions, *(read.ref for read in self.reads if read.conditions)}
+
+    def give_up(self, failure: Failure) -> None:
+        """Apply the handler's policy for failures: park, drop, or run until it succeeds."""
+        policy = self.handler.policy.on_failure
+        if policy == "skip" and self.handler.broadcast is not None:
+            self.defer()  # in the parked queue only the recipients that fail are skipped
+        elif policy == "skip":
+            self.drop()
+        elif policy == "block":
+            self.waiting, self.refusals = True, 0
+        else:
+            self.fail(failure)
+
+    def fail(self, failure: Failure) -> None:
+        """Mark the change to be parked for this handler."""
+        self.drop()
+        self.failure = failure
+
+    def defer(self) -> None:
+        """Move the change to its parked queue, because it would hold up the shard."""
+        self.drop()
+        self.deferred = True
+
+    def drop(self) -> None:
+        """Finish the change for this handler without any effect."""
+        self.effects, self.actions, self.reads, self.sends = (), {}, (), ()
+        self.failure, self.waiting, self.deferred = None, False, False
+
+
+@dataclass(slots=True)
+class Work:
+    """One pending change and its outcomes; without a record it only marks how far a page reaches.
+
+    `dated` is when the change at its position was created, in epoch seconds. `images` are the old
+    and the new one, once a handler has wanted them. `mark` is the origin: what wrote the change.
+    `trace` is the `traceparent` of the writer.
+    """
+
+    position: str
+    dated: float
+    record: Record | None = None
+    entity: type[Entity] | None = None
+    key: ItemKey | None = None
+    outcomes: list[Outcome] = field(default_factory=list)
+    page_bytes: int = 0
+    images: tuple[Entity | None, Entity | None] | None = None
+    mark: Mark = UNMARKED
+    trace: str = ""
+
+
+def resolve(
+    outcome: Outcome,
+    effects: tuple[Effect, ...],
+    reads: Iterable[Read],
+    position: str,
+    schema: TableSchema,
+) -> None:
+    """Fill in a successful run: its effects become at most one action per item.
+
+    Raises:
+        ValueError: an effect cannot be stored, two effects contradict each other, or the result is
+            too large for one transaction.
+        UndeclaredWrite: an effect writes an entity that the handler does not declare.
+        UnknownTable: an effect goes to a table that is not described yet.
+    """
+    check_writes(outcome.handler, effects, schema.name)
+    actions: dict[ItemRef, Action] = {}
+    for index, effect in enumerate(effects):
+        if index in outcome.omitted or isinstance(effect, Send):
+            continue
+        source = GuardSource(position, outcome.handler.name, index)
+        action = _compile(effect, outcome, source, schema)
+        there = actions.get(action.ref)
+        merged = action if there is None else merge_within(there, action)
+        if merged is None:
+            raise ValueError(
+                f"two effects on one item cannot be merged ({type(effect).__name__} is the second)"
+            )
+        actions[action.ref] = merged
+    outcome.reads = tuple(reads)
+    checked = {read.ref for read in outcome.reads if read.conditions}
+    refs = actions.keys() | checked if checked else actions.keys()
+    if len(refs) > ITEMS_MAX:
+        raise ValueError(
+            f"a result of {len(refs)} items does not fit in one transaction ({ITEMS_MAX});"
+            " spread it over several changes"
+        )
+    size = sum(100 + len(ref.pk[1]) + len(ref.sk[1] if ref.sk else "") for ref in checked)
+    for action in actions.values():
+        size += action.size()
+    if size > BYTES_MAX:
+        raise ValueError("a result of more than 4 MB does not fit in one transaction")
+    outcome.effects, outcome.actions = effects, actions
+    outcome.sends = tuple([effect for effect in effects if isinstance(effect, Send)])
+    outcome.failure, outcome.waiting, outcome.deferred = None, False, False
+    outcome.sent = not outcome.sends
+
+
+def _compile(effect: Effect, outcome: Outcome, source: GuardSource, schema: TableSchema) -> Action:
+    """Turn an effect into an action on its table; give it an origin if a handler listens to it."""
+    aim = outcome.aim or Aim(Tables(schema), Cascades())
+    if isinstance(effect, Completed):
+        return completion(effect, aim.tables.control)
+    if isinstance(effect, Noted):
+        noted: Action = effect.action
+        return noted
+    table = aim.tables.known(effect.table)
+    action = compile_effect(effect, table, source)
+    entity = entity_of(effect)
+    if entity is not None and table is schema and aim.cascades.marks(entity):
+        trace = outcome.trace
+        action.mark(aim.cascades.mark(source.handler, source.position, aim.hops, trace))
+    return action
+
+
+def with_reads(outcome: Outcome, position: str) -> tuple[dict[ItemRef, Action], list[Action]]:
+    """Split an outcome into its writes and the checks that its reads require."""
+    checks = []
+    for read in outcome.reads:
+        source = GuardSource(position, outcome.handler.name, READ)
+        guards = [(Guard(condition, "retry"), source) for condition in read.conditions]
+        if guards:
+            checks.append(Action(read.ref, Verb.CHECK, guards=guards))
+    return outcome.actions, checks

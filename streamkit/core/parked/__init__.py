@@ -1,0 +1,1 @@
+"""Parked changes: their queues in the table, and how they leave them."""

@@ -1,0 +1,228 @@
+"""Unparking: how a change leaves its parked queue (called lane in the code).
+
+In: a queue and its first change, as read. Out: one transaction. The queue's head moves to the next
+change IF it is still this one, and the parked change is deleted IF it is there. The last change
+ends the queue IF nothing was added behind it. Then the transaction also takes the queue off its
+holds chunk and, for the Lambda host's queues, off its item's high-water mark. A second attempt
+finds the conditions false. A change that failed again stays where it is, with its error; its queue
+says when it is due next.
+"""
+
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from streamkit.core.high_water_mark import let_go
+from streamkit.core.loop import Overtaken
+from streamkit.core.outcome import Work
+from streamkit.core.parked.queues import HeldLane
+from streamkit.core.parking import LAMBDA_CHUNKS, Failure, Parked, waiting_state
+from streamkit.effects import Guard
+from streamkit.model.conditions import Attr, Condition, absent, any_of, present
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import BYTES_MAX, LANE, MARK_GUARD, Action, GuardSource, Verb
+from streamkit.progress.clock import Clock
+from streamkit.progress.commit import Applied, Batch, Verdict
+from streamkit.progress.control import ControlSpace, Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.transaction import ACTIONS_MAX, transact
+from streamkit.progress.verdicts import Invalid, Refused
+
+_START = Cursor("head")
+"""The start of planning: a queue's first change has no position; it is there, or it is gone."""
+
+
+@dataclass
+class Head:
+    """A parked queue's first change as a fence: its effects commit IF it is still the first.
+
+    `step` says what became of the change: None until it has left its queue. A refused head means
+    that it was overtaken, perhaps by an earlier commit of this same fence; the caller need not know
+    which.
+    """
+
+    store: CursorStore
+    schemas: Mapping[str, TableSchema]
+    held: HeldLane
+    head: Parked
+    rng: random.Random
+    clock: Clock
+    step: Literal["done", "overtaken"] | None = None
+
+    @property
+    def start(self) -> Cursor:
+        """Return a cursor without a position: there is one change."""
+        return _START
+
+    async def commit(
+        self,
+        plan: Batch,
+        works: Sequence[Work],  # noqa: ARG002 - there is one
+    ) -> Verdict | Overtaken:
+        """Take the change off its queue, together with its effects.
+
+        Approximate effects go into the same transaction: there is room for them, so they are exact.
+        """
+        effects, plan.plain = [*plan.actions, *plan.plain], []
+        sent = await leave(
+            self.store, self.schemas, self.held, self.head, effects, self.rng, self.clock
+        )
+        if sent is None:
+            self.step = "done"
+            return Applied(plan)
+        if isinstance(sent, Refused) and any(source.effect == LANE for source in sent.sources):
+            self.step = "overtaken"
+            return Overtaken([])
+        return sent
+
+    def drop(self, plan: Batch, works: deque[Work]) -> list[Work]:
+        """Drop the change; it was counted when it was parked."""
+        for _ in range(plan.changes):
+            works.popleft()
+        return []
+
+    def adopted(self, won: Batch) -> None:
+        """Do nothing: `step` says it."""
+
+
+async def leave(
+    store: CursorStore,
+    schemas: Mapping[str, TableSchema],
+    held: HeldLane,
+    head: Parked,
+    effects: Sequence[Action],
+    rng: random.Random,
+    clock: Clock,
+) -> Refused | Invalid | None:
+    """Take the first change off its queue, with its effects, in one transaction; None means done.
+
+    A concurrent change of its item's high-water mark does not refuse it: the mark is read again.
+    """
+    while True:
+        unhold = await _unhold(store, held, head, clock)
+        advance, removal = _advance(store.space, held, head), _removal(store.space, head)
+        everything = [advance, *unhold, *removal, *effects]
+        size = sum(action.size() for action in everything) + len(head.record)
+        if len(everything) > ACTIONS_MAX or size > BYTES_MAX:
+            return await _leave_alone(store, schemas, held, head, effects, rng, clock)
+        sent = await transact(store.dynamodb, schemas, everything, rng)
+        if not _outdated(sent):
+            return sent
+
+
+async def _leave_alone(
+    store: CursorStore,
+    schemas: Mapping[str, TableSchema],
+    held: HeldLane,
+    head: Parked,
+    effects: Sequence[Action],
+    rng: random.Random,
+    clock: Clock,
+) -> Refused | Invalid | None:
+    """Take a change with many effects off its queue in several transactions: the head first.
+
+    The queue's condition is enough, because positions are never used twice. A crash before the rest
+    only costs space, and the list of queued keys is an upper bound.
+    """
+    advance = _advance(store.space, held, head)
+    sent = await transact(store.dynamodb, schemas, [advance, *effects], rng)
+    if sent is not None:
+        return sent
+    removal = _removal(store.space, head)
+    for start in range(0, len(removal), ACTIONS_MAX):
+        some = removal[start : start + ACTIONS_MAX]
+        for action in some:
+            action.guards.clear()
+        await transact(store.dynamodb, schemas, some, rng)
+    while unhold := await _unhold(store, held, head, clock):
+        gone = [(Guard(absent), GuardSource(head.position, held.name, LANE))]
+        unhold.append(Action(advance.ref, Verb.CHECK, guards=gone))  # not if it was held again
+        if not _outdated(await transact(store.dynamodb, schemas, unhold, rng)):
+            return None
+    return None
+
+
+def _outdated(sent: Refused | Invalid | None) -> bool:
+    """Return whether a transaction was refused only because its item's mark has changed."""
+    effects = {source.effect for source in sent.sources} if isinstance(sent, Refused) else set()
+    return MARK_GUARD in effects and LANE not in effects
+
+
+async def stay(
+    store: CursorStore,
+    head: Parked,
+    failure: Failure,
+    tries: int,
+    due: int | None,
+    rng: random.Random,
+) -> bool:
+    """Record that the first change failed again, and when it is due next.
+
+    Args:
+        store: the consumer's control items.
+        head: the change, as read.
+        failure: why.
+        tries: the queue's count of tries from now on.
+        due: epoch seconds; None means stuck.
+        rng: jitter of repetitions.
+
+    Returns:
+        Whether it was written: False if another process changed the queue meanwhile.
+    """
+    source = GuardSource(head.position, head.lane, LANE)
+    change = store.space.update("parked", head.lane, head.position)
+    change.sets |= {
+        "error": {"S": failure.kind},
+        "detail": {"S": failure.told(head.payload)},
+        "attempts": {"N": str(head.attempts + failure.attempts)},
+    }
+    attempts = Attr("attempts")
+    as_read: Condition = attempts.eq(head.attempts)
+    if not head.attempts:  # parked without a run, or queued behind another change
+        as_read = any_of(attempts.not_exists(), as_read)
+    change.guards += [(Guard(present), source), (Guard(as_read), source)]
+    lane = store.space.update("lane", head.lane)
+    lane.sets |= {"tries": {"N": str(tries)}, **waiting_state(due)}
+    lane.removes |= {"due", "stuck"} - lane.sets.keys()
+    lane.guards.append((Guard(Attr("head").eq(head.position)), source))
+    schemas = {store.space.schema.name: store.space.schema}
+    return await transact(store.dynamodb, schemas, [lane, change], rng) is None
+
+
+def _advance(space: ControlSpace, held: HeldLane, head: Parked) -> Action:
+    """Return the action that makes the next change the first one, or ends the queue."""
+    source = GuardSource(head.position, head.lane, LANE)
+    is_first = Attr("head").eq(head.position)
+    if head.next is not None:
+        action = space.update("lane", head.lane)
+        action.sets["head"] = {"S": head.next}
+        # Nothing is known yet about the next change.
+        action.removes |= {"due", "tries", "stuck", "token", "served", "apart"}
+        action.guards.append((Guard(is_first), source))
+        return action
+    action = space.delete("lane", head.lane)
+    is_last = Attr("tail").eq(head.position) & Attr("chunk").eq(held.chunk)
+    action.guards.append((Guard(is_first & is_last), source))
+    return action
+
+
+async def _unhold(store: CursorStore, held: HeldLane, head: Parked, clock: Clock) -> list[Action]:
+    """Return the actions that take a queue that ends off its holds chunk and its item's mark."""
+    if head.next is not None:
+        return []
+    action = store.space.update("holds", held.chunk)
+    action.subtractions["lanes"] = {"SS": [held.name]}
+    if held.chunk not in LAMBDA_CHUNKS:
+        return [action]
+    return [action, *await let_go(store, head, clock.time())]
+
+
+def _removal(space: ControlSpace, head: Parked) -> list[Action]:
+    """Return the actions that delete a parked change, IF it is there, and its record's parts."""
+    parked = space.delete("parked", head.lane, head.position)
+    source = GuardSource(head.position, head.lane, LANE)
+    parked.guards.append((Guard(present), source))
+    parts = (str(number) for number in range(head.parts))
+    return [parked, *(space.delete("part", head.lane, head.position, n) for n in parts)]

@@ -1,0 +1,211 @@
+"""Parked changes as they are in the table: find, list and show them.
+
+In: the control items of a consumer. Out: parked queues (called lanes in the code) and parked
+changes, in the order in which they will be redriven. Queues are found through the holds chunks that
+cursors name, changes by following a queue from its head; all reads are gets, never a scan. Changes
+made meanwhile may be missed or be gone.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamkit.aws import Aws
+from streamkit.core.consumer import Consumer
+from streamkit.core.parking import LAMBDA_CHUNKS, Parked, read_parked
+from streamkit.core.tables import survey
+from streamkit.errors import InvariantError
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+
+_READS_MAX = 20
+"""How often a queue is read again, while another process takes changes off it between two reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLane:
+    """A parked queue: its first and last change, and the chunk that lists it.
+
+    `due` is when the first change is tried next (epoch seconds; 0 is at once). `tries` is how often
+    it was tried since it was parked or since a person asked for it. A `stuck` queue is left alone
+    until a person redrives or discards its first change. A fan-out has come as far as `token` says,
+    and has `served` so many recipients, including those for whom it is parked instead (`apart`).
+    """
+
+    name: str
+    handler: str
+    head: str
+    tail: str
+    chunk: str
+    since: int
+    due: int = 0
+    tries: int = 0
+    stuck: bool = False
+    token: str | None = None
+    served: int = 0
+    apart: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which parked queues are meant: those that pass every filter given, or all.
+
+    `entity`, `error` (the kind, such as `ValueError`) and `parked_before` (epoch seconds) look at
+    the first change of a queue, which is the one that failed.
+    """
+
+    lanes: frozenset[str] = frozenset()
+    handler: str | None = None
+    entity: str | None = None
+    error: str | None = None
+    parked_before: float | None = None
+    stuck: bool = False
+
+    def takes_lane(self, lane: HeldLane) -> bool:
+        """Return whether a queue passes the filters that need only its own item."""
+        return (
+            (not self.lanes or lane.name in self.lanes)
+            and self.handler in (None, lane.handler)
+            and (lane.stuck or not self.stuck)
+        )
+
+    def takes_first(self, first: Parked) -> bool:
+        """Return whether a queue passes the filters on its first change."""
+        return (
+            self.entity in (None, first.entity)
+            and self.error in (None, first.error)
+            and (self.parked_before is None or first.at < self.parked_before)
+        )
+
+    @property
+    def _asks_first(self) -> bool:
+        return (self.entity, self.error, self.parked_before) != (None, None, None)
+
+    async def choose(self, store: CursorStore) -> list[HeldLane]:
+        """Return the parked queues that are meant, the oldest first."""
+        lanes = [lane for lane in await held_lanes(store) if self.takes_lane(lane)]
+        if not self._asks_first:
+            return lanes
+        items = await store.items([("parked", lane.name, lane.head) for lane in lanes])
+        taken = {first.lane for first in map(read_parked, items) if self.takes_first(first)}
+        return [lane for lane in lanes if lane.name in taken]
+
+
+def read_lane(item: Mapping[str, Any]) -> HeldLane:
+    """Read a parked queue's item."""
+    return HeldLane(
+        name=item["lane"]["S"],
+        handler=item["handler"]["S"],
+        head=item["head"]["S"],
+        tail=item["tail"]["S"],
+        chunk=item["chunk"]["S"],
+        since=int(item["since"]["N"]),
+        due=int(item.get("due", {"N": "0"})["N"]),
+        tries=int(item.get("tries", {"N": "0"})["N"]),
+        stuck="stuck" in item,
+        token=item["token"]["S"] if "token" in item else None,
+        served=int(item.get("served", {"N": "0"})["N"]),
+        apart=int(item.get("apart", {"N": "0"})["N"]),
+    )
+
+
+async def read_lanes(store: CursorStore, names: Iterable[str]) -> list[HeldLane]:
+    """Read parked queues by name; those that do not exist (any more) are left out."""
+    return [read_lane(item) for item in await store.items([("lane", name) for name in names])]
+
+
+async def open_store(app: Consumer, aws: Aws) -> CursorStore:
+    """Return the control items of an app's consumer.
+
+    Raises:
+        ConfigurationError: a table is missing or has no stream, or may not be described.
+    """
+    around = await survey(app, aws)
+    return CursorStore(aws.dynamodb, around.space(app))
+
+
+async def held_lanes(
+    store: CursorStore, cursors: Mapping[str, Cursor] | None = None
+) -> list[HeldLane]:
+    """Return every parked queue, the oldest first.
+
+    Args:
+        store: the consumer's control items.
+        cursors: all its cursors, if they were read already.
+    """
+    if cursors is None:
+        cursors = await store.read_all()
+    chunks = sorted({*LAMBDA_CHUNKS, *(c for cursor in cursors.values() for c in cursor.holds)})
+    holds = await store.items([("holds", chunk) for chunk in chunks])
+    names = sorted({name for item in holds for name in item.get("lanes", {"SS": []})["SS"]})
+    lanes = await read_lanes(store, names)
+    return sorted(lanes, key=lambda lane: (lane.since, lane.handler, lane.name))
+
+
+async def list_parked(store: CursorStore, lanes: list[HeldLane] | None = None) -> list[Parked]:
+    """Return every parked change without its record, queue by queue, first to last.
+
+    Args:
+        store: the consumer's control items.
+        lanes: only these queues; without it, all that exist.
+    """
+    if lanes is None:
+        lanes = await held_lanes(store)
+    found: dict[str, list[Parked]] = {lane.name: [] for lane in lanes}
+    wanted = [(lane.name, lane.head) for lane in lanes]
+    while wanted:
+        items = await store.items([("parked", *place) for place in wanted])
+        layer = [replace(read_parked(item), record=b"") for item in items]
+        for parked in layer:
+            found[parked.lane].append(parked)
+        wanted = [(parked.lane, parked.next) for parked in layer if parked.next is not None]
+    return [parked for changes in found.values() for parked in changes]
+
+
+async def show(store: CursorStore, lane: str, position: str | None = None) -> Parked | None:
+    """Return one parked change with its record; None if it is not there (any more).
+
+    Args:
+        store: the consumer's control items.
+        lane: the queue's name.
+        position: which of its changes; the first one without it.
+    """
+    if position is not None:
+        return await _read(store, lane, position)
+    found = await read_head(store, lane)
+    return None if found is None else found[1]
+
+
+async def read_head(store: CursorStore, lane: str) -> tuple[HeldLane, Parked] | None:
+    """Return a queue and its first change, with its record; None if nothing is parked in it.
+
+    Raises:
+        InvariantError: the queue names a change that is not there.
+    """
+    before: str | None = None
+    for _ in range(_READS_MAX):
+        item = await store.item("lane", lane)
+        if item is None:
+            return None
+        held = read_lane(item)
+        head = await _read(store, lane, held.head)
+        if head is not None:
+            return held, head
+        if held.head == before:
+            break  # the same head twice: this is no read between two writes
+        before = held.head
+    raise InvariantError(f"lane {lane}: its first parked change is missing")
+
+
+async def _read(store: CursorStore, lane: str, position: str) -> Parked | None:
+    item = await store.item("parked", lane, position)
+    if item is None:
+        return None
+    parked = read_parked(item)
+    pieces = [parked.record]
+    for number in range(parked.parts):
+        part = await store.item("part", lane, position, str(number))
+        if part is None:
+            return None
+        pieces.append(bytes(part["record"]["B"]))
+    return replace(parked, record=b"".join(pieces))

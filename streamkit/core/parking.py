@@ -1,0 +1,277 @@
+"""Parking: a change that failed for a handler, and the changes of its item that wait behind it.
+
+A parked change is just an effect, committed with the cursor. It starts a parked queue (called
+*lane* in the code) for its handler and item key. Later changes of the item for that handler queue
+behind it; every other item flows on.
+
+    lane item     head ───────► first parked change, the next to be redriven, when it is due
+                  tail ───────► last one; a queue action moves it IF the lane exists
+    parked item   next ───────► the change behind it, numbered by sequence number: never reused
+    holds item    set of lanes; the cursor names the chunk, its children inherit the name
+
+The set of queued keys in a `holds` item is an upper bound: a queue that was redriven until empty is
+gone, and the shard's owner finds out when it next queues a change. Shapes and actions only:
+`planning` decides when to park, `retries` empties the queues.
+"""
+
+import hashlib
+import math
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from streamkit.changes import ItemKey
+from streamkit.core.handler import Payload, Policy
+from streamkit.effects import Guard
+from streamkit.errors import DecodeError, PoisonChange
+from streamkit.model.conditions import absent, present
+from streamkit.progress.actions import LANE, Action, GuardSource, Wire
+from streamkit.progress.control import ControlSpace
+from streamkit.stream.decode import Record
+from streamkit.stream.decode.envelope import StreamRecord
+
+PART_BYTES = 300_000
+"""The size of the items into which a larger record is cut; an item holds 400 KB."""
+
+IMAGES_BYTES = 3_000_000
+"""The most bytes of images that are parked. Two images hold at most 800 KB; they exceed this, and a
+transaction, only as JSON, which writes a control character in six bytes."""
+
+LATE = "Late"
+"""The kind of failure of a change that may have been applied, and is therefore never run again."""
+
+UNREADABLE = "Unreadable"
+"""The kind of failure of a record that cannot be read, see `unreadable`."""
+
+LAMBDA_CHUNKS = tuple(f"lambda.{number}.0" for number in range(16))
+"""The chunks in which the Lambda host, which has no cursors, lists its queued keys."""
+
+_GROWTH = 3
+"""The factor by which each pause between two tries of a parked change grows."""
+
+
+def lane_name(handler: str, key: ItemKey) -> str:
+    """Return the name of the parked queue of one item and handler."""
+    text = f"{handler}\0{key.pk!r}\0{key.sk!r}"
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def chunk_of(lane: str, chunks: Sequence[str]) -> str:
+    """Return the chunk for a parked queue, chosen by its name, which begins with hex digits."""
+    return chunks[int(lane[:8], 16) % len(chunks)]
+
+
+_LIBRARIES = re.compile(r"[/\\\\](site-packages|streamkit)[/\\\\]")
+"""Matches files that are not the user's: the useful frame of an error is the last one outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a handler could not process a change. `detail` stays in the table: it may hold data.
+
+    `place` is where the user's code raised it. A failure that does not heal, which a handler
+    declares poison, is not tried again unless a person asks. An image that does not fit its entity
+    may heal, once a release that is under way knows the new shape.
+    """
+
+    kind: str
+    detail: str
+    attempts: int = 1
+    place: str = ""
+    heals: bool = True
+
+    @classmethod
+    def of(cls, error: BaseException, attempts: int) -> "Failure":
+        """Describe an exception, with the place where the user's code raised it."""
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not _LIBRARIES.search(frame.filename)] or frames
+        place = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+        heals = isinstance(error, DecodeError) or not isinstance(error, PoisonChange)
+        detail = f"{error}{place}"[:1000]
+        return cls(type(error).__name__, detail, attempts, place.strip(), heals)
+
+    def told(self, payload: Payload) -> str:
+        """Return the text to store beside a payload: only `whole` payloads hold item data."""
+        return self.detail if payload == "whole" else self.place
+
+
+def next_due(
+    policy: Policy, failure: Failure, tries: int, now: float, spread: float = 1.0
+) -> int | None:
+    """Return when a parked change is tried again, in epoch seconds; None means stuck.
+
+    Args:
+        policy: its handler's policy.
+        failure: why it is parked (still).
+        tries: how often it was tried since it was parked, or since a person asked for it.
+        now: epoch seconds.
+        spread: a factor around 1, so that changes that failed together are not retried together.
+    """
+    if not failure.heals or tries >= policy.retry_limit:
+        return None
+    grown = policy.retry_seconds * float(_GROWTH) ** min(tries, 99)
+    return math.ceil(now + min(grown, policy.retry_seconds_max) * spread)
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRecord:
+    """The stored form of a parked change: enough to run the handler without the stream.
+
+    `due` is when it is tried again automatically, in epoch seconds; None means that it is stuck.
+    `to` names the recipient that it is parked for, in a fan-out. `build` is the aggregate's build
+    that counts it, 0 if none was under way.
+    """
+
+    handler: str
+    entity: str
+    shard: str
+    position: str
+    record: bytes
+    failure: Failure | None
+    at: int
+    due: int | None = 0
+    payload: Payload = "whole"
+    to: str = ""
+    build: int = 0
+
+
+def payload_of(record: Record, wanted: Payload) -> Payload:
+    """Return what to store of a record: only keys, if no transaction could hold its images."""
+    images = (record.old_image, record.new_image)
+    size = sum(len(bytes(image)) for image in images if image is not None)
+    return wanted if size <= IMAGES_BYTES else "keys"
+
+
+def stored(record: Record, payload: Payload) -> bytes:
+    """Return the bytes to store of a record: the whole record, or all except its images."""
+    if payload == "whole":
+        return record.to_bytes()
+    inner = record.dynamodb
+    bare = StreamRecord(
+        created_at=inner.created_at,
+        keys=inner.keys,
+        sequence_number=inner.sequence_number,
+        size_bytes=inner.size_bytes,
+        view_type=inner.view_type,
+    )
+    return msgspec.structs.replace(record, dynamodb=bare).to_bytes()
+
+
+def waiting_state(due: int | None) -> dict[str, Wire]:
+    """Return the attributes of a lane item that say when its first change is tried next."""
+    return {"stuck": {"BOOL": True}} if due is None else {"due": {"N": str(due)}}
+
+
+def park(space: ControlSpace, lane: str, parked: ParkedRecord, chunk: str) -> list[Action]:
+    """Return the actions that park the first change of an item and handler, and start its queue."""
+    head = space.put(
+        {
+            "lane": {"S": lane},
+            "handler": {"S": parked.handler},
+            "head": {"S": parked.position},
+            "tail": {"S": parked.position},
+            "chunk": {"S": chunk},
+            "since": {"N": str(parked.at)},
+            **waiting_state(parked.due),
+        },
+        "lane",
+        lane,
+    )
+    head.guards.append((Guard(absent), GuardSource(parked.position, lane, LANE)))
+    hold = space.update("holds", chunk)
+    hold.sets["chunk"] = {"S": chunk}
+    hold.unions["lanes"] = {"SS": [lane]}
+    return [head, hold, *_store(space, lane, parked)]
+
+
+def queue(
+    space: ControlSpace, lane: str, parked: ParkedRecord, tail: str, *, guarded: bool
+) -> list[Action]:
+    """Return the actions that put a change behind the last one of a queue, if it still exists."""
+    move = space.update("lane", lane)
+    move.sets["tail"] = {"S": parked.position}
+    if guarded:
+        move.guards.append((Guard(present), GuardSource(parked.position, lane, LANE)))
+    link = space.update("parked", lane, tail)
+    link.sets["next"] = {"S": parked.position}
+    return [move, link, *_store(space, lane, parked)]
+
+
+def _store(space: ControlSpace, lane: str, parked: ParkedRecord) -> list[Action]:
+    attributes: dict[str, Wire] = {
+        "lane": {"S": lane},
+        "handler": {"S": parked.handler},
+        "entity": {"S": parked.entity},
+        "shard": {"S": parked.shard},
+        "position": {"S": parked.position},
+        "at": {"N": str(parked.at)},
+    }
+    if parked.failure is not None:
+        attributes |= {
+            "error": {"S": parked.failure.kind},
+            "detail": {"S": parked.failure.told(parked.payload)},
+            "attempts": {"N": str(parked.failure.attempts)},
+        }
+    for name, text in (("payload", parked.payload), ("to", parked.to)):
+        if text not in ("whole", ""):
+            attributes[name] = {"S": text}
+    if parked.build:
+        attributes["build"] = {"N": str(parked.build)}
+    pieces = [
+        parked.record[at : at + PART_BYTES] for at in range(0, len(parked.record), PART_BYTES)
+    ]
+    actions = []
+    if len(pieces) == 1:
+        attributes["record"] = {"B": pieces[0]}
+    else:
+        attributes["parts"] = {"N": str(len(pieces))}
+        for number, piece in enumerate(pieces):
+            part = space.put({"record": {"B": piece}}, "part", lane, parked.position, str(number))
+            actions.append(part)
+    return [space.put(attributes, "parked", lane, parked.position), *actions]
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A parked change as read back from the table."""
+
+    lane: str
+    handler: str
+    entity: str
+    shard: str
+    position: str
+    at: int
+    next: str | None = None
+    error: str | None = None
+    detail: str | None = None
+    attempts: int = 0
+    parts: int = 0
+    payload: Payload = "whole"
+    to: str = ""
+    build: int = 0
+    record: bytes = field(default=b"", repr=False)
+
+
+def read_parked(item: Mapping[str, Any]) -> Parked:
+    """Read a parked change from its item; the record of a large one is in `parts` items."""
+    return Parked(
+        lane=item["lane"]["S"],
+        handler=item["handler"]["S"],
+        entity=item["entity"]["S"],
+        shard=item["shard"]["S"],
+        position=item["position"]["S"],
+        at=int(item["at"]["N"]),
+        next=item["next"]["S"] if "next" in item else None,
+        error=item["error"]["S"] if "error" in item else None,
+        detail=item["detail"]["S"] if "detail" in item else None,
+        attempts=int(item.get("attempts", {"N": "0"})["N"]),
+        parts=int(item.get("parts", {"N": "0"})["N"]),
+        payload="keys" if "payload" in item else "whole",
+        to=item["to"]["S"] if "to" in item else "",
+        build=int(item.get("build", {"N": "0"})["N"]),
+        record=bytes(item["record"]["B"]) if "record" in item else b"",
+    )

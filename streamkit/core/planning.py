@@ -1,0 +1,346 @@
+"""Planning: choose the pending changes and the actions of the next commit. Pure.
+
+In: the pending changes of a shard, in order, and its cursor. Out: a `Batch` that ends between two
+changes and holds at most 99 items and 4 MB (with high-water marks, 100 including the mark of each
+item); or a `Rerun`, when a handler must run (again) before anything behind it can go; or a result
+that is `TooLarge`, or a failure that `Stays`. When the handlers of *one* change do not fit
+together, they go in several commits, and the cursor names the ones that are done.
+
+Two things are decided here, because they depend on everything before: whether a change meets a
+queued key and queues, and whether what a handler read is still what the changes before it leave.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from streamkit.changes import ItemKey
+from streamkit.core.outcome import Outcome, Version, Work, with_reads
+from streamkit.core.parking import (
+    Failure,
+    ParkedRecord,
+    chunk_of,
+    lane_name,
+    next_due,
+    park,
+    payload_of,
+    queue,
+    stored,
+)
+from streamkit.errors import InvariantError
+from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, Action, ItemRef
+from streamkit.progress.clock import Clock
+from streamkit.progress.commit import Batch
+from streamkit.progress.control import ControlSpace, Cursor, Hold
+from streamkit.progress.fold import join_read, merge
+
+CHUNK_LANES = 100
+"""Parked queues that a `holds` item names before a new item is begun: 24 bytes each."""
+
+CLAUSES_MAX = 250
+"""Attributes that one update may change: its expression may have 4 KB, which is 13 bytes for
+each."""
+
+ALL = 1_000_000
+"""The number of changes that a commit may take when only its size limits it."""
+
+SENDS_MAX = 100
+"""The most outcomes with sends in one commit, so that it does not wait long for sinks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """This outcome must be made (again), now that all changes before it are settled."""
+
+    work: Work
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """This result alone does not fit into a commit of this host, so it must be parked.
+
+    A result that no host has room for has failed earlier; a commit during a move also holds its
+    token.
+    """
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """The first change failed and is not parked here; it stays, with all that is behind it."""
+
+    failure: Failure
+
+
+@dataclass(slots=True)
+class Draft:
+    """A batch that is being filled; `offer` takes all of some actions, or none.
+
+    It has `room` for so many actions. `marked` are the items whose high-water marks have taken
+    theirs.
+    """
+
+    room: int = ITEMS_MAX
+    marked: set[ItemKey] = field(default_factory=set)
+    actions: dict[ItemRef, Action] = field(default_factory=dict)
+    sizes: dict[ItemRef, int] = field(default_factory=dict)
+    size: int = 0
+    held: dict[str, Hold] = field(default_factory=dict)
+    sends: list[tuple[Work, Outcome]] = field(default_factory=list)
+    plain: dict[ItemRef, Action] = field(default_factory=dict)
+
+    def offer(self, writes: Sequence[Action], checks: Sequence[Action]) -> bool:
+        """Add the actions if they can be folded in and the batch stays within its limits."""
+        changed: dict[ItemRef, Action] = {}
+        plain: dict[ItemRef, Action] = {}
+        for action in writes:
+            mine, before = (plain, self.plain) if action.plain else (changed, self.actions)
+            there = mine.get(action.ref) or before.get(action.ref)
+            merged = action if there is None else _merged(there, action)
+            if merged is None:
+                return False
+            mine[action.ref] = merged
+        for check in checks:
+            there = changed.get(check.ref) or self.actions.get(check.ref)
+            changed[check.ref] = join_read(there, check)
+        sizes = {ref: action.size() for ref, action in changed.items()}
+        size, items = self.size, len(self.actions)
+        for ref, new in sizes.items():
+            size += new - self.sizes.get(ref, 0)
+            items += ref not in self.sizes
+        if size > BYTES_MAX or items > self.room:
+            return False
+        self.actions.update(changed)
+        self.sizes.update(sizes)
+        self.plain.update(plain)
+        self.size = size
+        return True
+
+
+@dataclass(slots=True)
+class Planner:
+    """Plans the commits of one shard. `holds` are the parked queues when planning begins.
+
+    Where no cursor names the chunks of queued keys, `chunks` says which there are. A commit has
+    `room` for so many actions; with `marks` each item of its changes takes one of them for its
+    high-water mark. Without `parks`, the rest stays behind a change that fails: it is parked
+    already.
+    """
+
+    space: ControlSpace
+    clock: Clock
+    shard: str
+    holds: dict[str, Hold] = field(default_factory=dict)
+    chunks: tuple[str, ...] = ()
+    room: int = ITEMS_MAX
+    marks: bool = False
+    parks: bool = True
+
+    def plan(
+        self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
+    ) -> Batch | Rerun | TooLarge | Stays:
+        """Plan the next commit of the pending changes.
+
+        Args:
+            works: everything uncommitted, in order.
+            cursor: as it is in the table, at the position up to which all is done.
+            most: how many changes to take at most; lowered to find an invalid action.
+            split: plan one handler of the first change alone, for the same purpose.
+        """
+        draft = Draft(self.room)
+        written: dict[ItemRef, tuple[Version, ...]] = {}
+        position, dated, done, taken = cursor.position, cursor.dated, cursor.done, 0
+        for work in islice(works, most):
+            todo = work.outcomes
+            if done:
+                todo = [outcome for outcome in todo if _mark(work, outcome) not in done]
+            late = self._not_ready(work, todo, draft, written)
+            if late is not None:
+                if draft.actions or taken:
+                    break
+                return late
+            if self.marks and work.key is not None and work.key not in draft.marked:
+                draft.marked.add(work.key)
+                draft.room -= 1
+            if split or not self._offer(work, todo, draft):
+                if draft.actions or draft.sends or (self.marks and taken):
+                    break
+                offered = self._handler_by_handler(work, todo, draft, only_one=split)
+                if isinstance(offered, TooLarge):
+                    return offered
+                done |= offered
+                if any(_mark(work, outcome) not in done for outcome in todo):
+                    self._note_writes(
+                        work, [o for o in todo if _mark(work, o) in done], draft, written
+                    )
+                    break
+            taken += 1
+            position, dated, done = work.position, int(work.dated), frozenset()
+            self._note_writes(work, todo, draft, written)
+        holds = cursor.holds | {hold.chunk for hold in draft.held.values()}
+        then = replace(cursor, position=position, dated=dated, done=done, holds=holds)
+        batch = Batch(then, list(draft.actions.values()), taken, draft.held, sends=draft.sends)
+        batch.plain, batch.written = list(draft.plain.values()), written
+        return batch
+
+    def _not_ready(
+        self,
+        work: Work,
+        todo: Sequence[Outcome],
+        draft: Draft,
+        written: dict[ItemRef, tuple[Version, ...]],
+    ) -> Rerun | Stays | None:
+        """Return the first outcome that must run before it can be planned, or that stays."""
+        for outcome in todo:
+            if self._is_held(work, outcome, draft):
+                continue
+            if outcome.waiting:
+                return Rerun(work, outcome)
+            if outcome.failure is not None and self.stays(work, draft):
+                return Stays(outcome.failure)
+            for read in outcome.reads:
+                if read.seen != written.get(read.ref, ()):
+                    return Rerun(work, outcome)
+        return None
+
+    def stays(self, work: Work, draft: Draft) -> bool:  # noqa: ARG002 - subclasses use them
+        """Return whether a change that has failed stays where it is, instead of being parked."""
+        return not self.parks
+
+    def _note_writes(
+        self,
+        work: Work,
+        outcomes: Iterable[Outcome],
+        draft: Draft,
+        written: dict[ItemRef, tuple[Version, ...]],
+    ) -> None:
+        for outcome in outcomes:
+            if not self._is_held(work, outcome, draft):
+                version = (work.position, outcome.handler.name, outcome.run)
+                for ref in outcome.actions:
+                    written[ref] = (*written.get(ref, ()), version)
+
+    def _is_held(self, work: Work, outcome: Outcome, draft: Draft) -> bool:
+        if not (self.holds or draft.held) or outcome.handler.commutes or work.key is None:
+            return False
+        lane = lane_name(outcome.handler.name, work.key)
+        return lane in self.holds or lane in draft.held
+
+    def _offer(self, work: Work, outcomes: Sequence[Outcome], draft: Draft) -> bool:
+        writes: list[Action] = []
+        checks: list[Action] = []
+        held: dict[str, Hold] = {}
+        for outcome in outcomes:
+            more, reads = self._contribution(work, outcome, draft, held)
+            writes += more
+            checks += reads
+        sends = [
+            (work, outcome)
+            for outcome in outcomes
+            if outcome.sends and not (outcome.sent or self._is_held(work, outcome, draft))
+        ]
+        if draft.sends and len(draft.sends) + len(sends) > SENDS_MAX:
+            return False
+        if not draft.offer(writes, checks):
+            return False
+        draft.held |= held
+        draft.sends += sends
+        return True
+
+    def _handler_by_handler(
+        self, work: Work, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
+    ) -> frozenset[str] | TooLarge:
+        """Take as many handlers of one change as fit; return the names of those that are done."""
+        done: set[str] = set()
+        for outcome in todo:
+            if not self._offer(work, [outcome], draft):
+                if done:
+                    break
+                if outcome.parks or self._is_held(work, outcome, draft):
+                    raise InvariantError(f"a parked change of {outcome.handler.name} does not fit")
+                return TooLarge(outcome)
+            done.add(_mark(work, outcome))
+            if only_one and draft.actions:
+                break
+        return frozenset(done)
+
+    def _contribution(
+        self, work: Work, outcome: Outcome, draft: Draft, held: dict[str, Hold]
+    ) -> tuple[list[Action], list[Action]]:
+        """Return the actions and checks of an outcome: its effects, its parking or queueing."""
+        if work.key is None:
+            return [], []
+        if not (outcome.parks or self._is_held(work, outcome, draft)):
+            writes, checks = with_reads(outcome, work.position)
+            return list(writes.values()), checks
+        return self.parking(work, work.key, outcome, draft, held), []
+
+    def parking(
+        self, work: Work, key: ItemKey, outcome: Outcome, draft: Draft, held: dict[str, Hold]
+    ) -> list[Action]:
+        """Return the actions that park or queue a change; add its queue to `held`."""
+        handler = outcome.handler
+        lane = lane_name(handler.name, key)
+        if handler.commutes:
+            lane = f"{lane}-{work.position}"  # a queue of its own: nothing waits behind it
+        parked = self._parked(work, outcome)
+        known = draft.held.get(lane)
+        hold = known or self.holds.get(lane)
+        if hold is None:
+            chunk = self._chunk(lane, draft, held)
+            held[lane] = Hold(chunk, work.position)
+            return park(self.space, lane, parked, chunk)
+        if hold.tail is None:
+            raise InvariantError(f"lane {lane} was planned before its tail was read")
+        held[lane] = Hold(hold.chunk, work.position)
+        return queue(self.space, lane, parked, hold.tail, guarded=known is None)
+
+    def _parked(self, work: Work, outcome: Outcome) -> ParkedRecord:
+        if work.record is None or work.entity is None:
+            raise InvariantError("a mark cannot be parked")
+        policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
+        # A deferred change must outlast the stream's 24 hours, so its whole record is stored.
+        lasts = outcome.deferred or outcome.handler.broadcast is not None
+        payload = payload_of(work.record, "whole" if lasts else policy.payload)
+        return ParkedRecord(
+            handler=outcome.handler.name,
+            entity=work.entity.__name__,
+            shard=self.shard,
+            position=work.position,
+            record=stored(work.record, payload),
+            failure=failure,
+            at=int(now),
+            due=0 if failure is None else next_due(policy, failure, 0, now),
+            payload=payload,
+            build=outcome.handler.build,
+        )
+
+    def _chunk(self, lane: str, draft: Draft, held: dict[str, Hold]) -> str:
+        """Return the name of the holds item that a new parked queue goes to."""
+        if self.chunks:
+            return chunk_of(lane, self.chunks)
+        mine = [
+            hold.chunk
+            for hold in (*self.holds.values(), *draft.held.values(), *held.values())
+            if hold.chunk.startswith(f"{self.shard}.")
+        ]
+        return f"{self.shard}.{len(mine) // CHUNK_LANES}"
+
+
+def _merged(first: Action, second: Action) -> Action | None:
+    """Merge two actions; None if their sum exceeds 38 digits, or they have too many clauses.
+
+    Alone the second may be valid; if DynamoDB finds it invalid, its change is parked.
+    """
+    try:
+        merged = merge(first, second)
+    except ArithmeticError:
+        return None
+    return merged if merged is None or merged.clauses <= CLAUSES_MAX else None
+
+
+def _mark(work: Work, outcome: Outcome) -> str:
+    """Return the text by which a cursor says that a handler is done with a change."""
+    return f"{work.position}:{outcome.handler.name}"

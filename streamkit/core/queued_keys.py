@@ -1,0 +1,83 @@
+"""Queued keys (called held lanes in the code) of a shard, as its owner knows them.
+
+They are listed in `holds` items that the cursor names; child shards inherit the names. The list is
+an upper bound and may be stale, because a redrive removes parked queues: `refresh` asks the table.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from streamkit.changes import ItemKey
+from streamkit.core.handler import Handler
+from streamkit.core.outcome import Work
+from streamkit.core.parking import lane_name
+from streamkit.progress.control import Hold
+from streamkit.progress.cursor import CursorStore
+
+
+@dataclass
+class HeldLanes:
+    """The parked queues of one shard; `lanes` is shared with the planner.
+
+    `began` is called when there are new ones.
+    """
+
+    store: CursorStore
+    lanes: dict[str, Hold] = field(default_factory=dict)
+    began: Callable[[], object] = lambda: None
+
+    def begin(self, held: Mapping[str, Hold]) -> None:
+        """Add parked queues that a commit created, or whose tail it moved."""
+        if held:
+            self.lanes |= held
+            self.began()
+
+    def holds(self, handler: Handler, key: ItemKey) -> bool:
+        """Return whether an item's changes queue for a handler."""
+        return bool(self.lanes) and lane_name(handler.name, key) in self.lanes
+
+    def forget(self, lane: str) -> None:
+        """Remove a parked queue that was emptied."""
+        self.lanes.pop(lane, None)
+
+    async def load(self, chunks: Collection[str]) -> None:
+        """Read the parked queues from the chunks that a cursor names."""
+        for chunk, lanes in (await self.in_chunks(chunks)).items():
+            for lane in lanes:
+                self.lanes[lane] = Hold(chunk)
+        if self.lanes:
+            self.began()
+
+    async def in_chunks(self, chunks: Collection[str]) -> dict[str, list[str]]:
+        """Return the parked queues of each chunk that lists any."""
+        names = [("holds", chunk) for chunk in sorted(chunks)]
+        items = await self.store.items(names) if names else []
+        return {item["chunk"]["S"]: item["lanes"]["SS"] for item in items if "lanes" in item}
+
+    async def refresh(self, lane: str) -> None:
+        """Read one parked queue from the table: it may be gone, or new, or have another tail."""
+        item = await self.store.item("lane", lane)
+        if item is None:
+            self.lanes.pop(lane, None)
+        else:
+            self.lanes[lane] = Hold(item["chunk"]["S"], item["tail"]["S"])
+
+    async def learn_tails(self, works: Iterable[Work]) -> None:
+        """Read the tails of the parked queues that pending changes will join, before planning.
+
+        `works` may grow while a tail is read, so every pass begins at its start again.
+        """
+        while True:
+            lane = next(self._without_tail(works), None)
+            if lane is None:
+                return
+            await self.refresh(lane)
+
+    def _without_tail(self, works: Iterable[Work]) -> Iterator[str]:
+        for work in works if self.lanes else ():
+            for outcome in work.outcomes:
+                if work.key is None or outcome.handler.commutes:
+                    continue
+                lane = lane_name(outcome.handler.name, work.key)
+                if lane in self.lanes and self.lanes[lane].tail is None:
+                    yield lane

@@ -1,0 +1,132 @@
+"""Sending: deliver the `Send` effects of outcomes, before their commit.
+
+In: outcomes that a commit is about to take in. Out: the same outcomes, marked sent; or failed, as
+their handlers' policies say; or deferred to their parked queues (lanes), because a sink is slow. A
+slow sink holds up the items of its own handler, and nothing else.
+"""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import anyio
+
+from streamkit.changes import ItemKey
+from streamkit.core.attempts import Attempts
+from streamkit.core.outcome import Outcome, Work
+from streamkit.observe.logger import get_logger
+from streamkit.sinks.outlets import Outlets
+from streamkit.sinks.sink import Delivery
+
+log = get_logger("streamkit.dispatch")
+
+
+@dataclass(frozen=True)
+class Sending:
+    """Delivers for one worker."""
+
+    outlets: Outlets
+    attempts: Attempts
+
+    async def send_all(
+        self, batch: Iterable[tuple[Work, Outcome]], shard_id: str, until: anyio.Event
+    ) -> bool:
+        """Deliver the sends of a commit's outcomes; those of one item go one after the other.
+
+        In a fan-out, those of one recipient go one after the other.
+
+        Returns:
+            Whether all is delivered; if not, some outcomes have changed.
+        """
+        lanes: dict[tuple[ItemKey | None, str], list[tuple[Work, Outcome]]] = {}
+        for work, outcome in batch:
+            lanes.setdefault((work.key, outcome.to), []).append((work, outcome))
+        async with anyio.create_task_group() as group:
+            for lane in lanes.values():
+                group.start_soon(self._send_lane, lane, shard_id, until)
+        return all(outcome.sent for lane in lanes.values() for _, outcome in lane)
+
+    async def _send_lane(
+        self, lane: list[tuple[Work, Outcome]], shard_id: str, until: anyio.Event
+    ) -> None:
+        stopped: set[str] = set()
+        for work, outcome in lane:
+            if outcome.handler.name in stopped:
+                continue  # the change will queue behind the one that was not delivered
+            await self.send(work, outcome, shard_id, until=until)
+            if not outcome.sent:
+                stopped.add(outcome.handler.name)
+
+    async def send(
+        self,
+        work: Work,
+        outcome: Outcome,
+        shard_id: str,
+        *,
+        until: anyio.Event | None = None,
+    ) -> None:
+        """Deliver the sends of one outcome, with its handler's retries.
+
+        Args:
+            work: the change.
+            outcome: the handler's outcome for the change.
+            shard_id: the shard.
+            until: is set when sends that cannot be delivered now must be left to another worker.
+        """
+        blocks = self.attempts.failures.blocks(outcome.handler)
+        seconds = math.inf if blocks else self.attempts.patience.sink_seconds
+        slow = any(self.outlets.is_slow(send.sink) for send in outcome.sends)
+        if slow and seconds < math.inf:
+            outcome.defer()
+            return
+        left = list(deliveries(work, outcome))
+
+        async def attempt() -> None:
+            while left:
+                await self.outlets.deliver(*left[0], outcome.handler.policy.timeout_seconds)
+                del left[0]
+            outcome.sent = True
+
+        with anyio.move_on_after(seconds) as scope:
+            await self.attempts.persist(attempt, work, outcome, shard_id, until)
+        if scope.cancelled_caught:
+            name = outcome.handler.name
+            log.often("sink.slow", by=name, handler=name, shard=shard_id)
+            outcome.defer()
+
+
+def deliveries(work: Work, outcome: Outcome) -> Iterator[tuple[str, Delivery]]:
+    """Yield each delivery of an outcome, with the name of its sink.
+
+    A delivery's key is made from the change, the handler, the recipient of a fan-out, and the place
+    among the handler's sends. So it is the same whenever this send is delivered again.
+    """
+    record, key = work.record, work.key
+    if record is None or key is None:
+        return
+    numbers: Counter[str] = Counter()
+    for send in outcome.sends:
+        name = send.recipient or outcome.to
+        number, group = numbers[name], group_of(key, name)
+        numbers[name] += 1
+        text = f"{outcome.handler.name}\0{record.event_id}\0{record.position}\0{number}\0{name}"
+        delivery = Delivery(
+            key=hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
+            id=send.id or group,
+            group=group,
+            sequence=record.position,
+            body=send.body,
+            created_at=datetime.fromtimestamp(record.created_at, UTC),
+            attributes=send.attributes,
+            traceparent=outcome.trace,
+        )
+        yield send.sink, delivery
+
+
+def group_of(key: ItemKey, to: str = "") -> str:
+    """Return a hash (32 hex digits) of the item's key and, in a fan-out, the recipient."""
+    text = f"{key.pk!r}\0{key.sk!r}" + (f"\0{to}" if to else "")
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,160 @@
+"""Shapes: the table that an app's entities fit, for `CreateTable`. Pure, except for `create`.
+
+    SHAPE = TableShape(ttl="expires", indexes={"UserIndex": IndexShape(pk="Username", project=())})
+    await SHAPE.create(aws.dynamodb, app.table, entities_of(app))
+
+In: entities, which say what keys and indexes they need, and a shape, which says what they cannot:
+the names of attributes, the types of keys, the attributes of an index. Out: requests. For examples,
+tests and first steps; make a production table as you make your other tables.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from streamkit.core.consumer import Consumer
+from streamkit.entity import Entity, spec_of
+from streamkit.model.keys import Index
+
+KeyType = Literal["S", "N", "B"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexShape:
+    """What entities do not say about an index.
+
+    Attributes:
+        pk: its partition key's attribute; by default what the entities say, else `<index>PK`.
+        sk: its sort key's, likewise; it has one if an entity declares one.
+        pk_type: `S`, `N` or `B`.
+        sk_type: `S`, `N` or `B`.
+        project: the attributes it carries beside the keys; None for all, `()` for keys alone.
+    """
+
+    pk: str | None = None
+    sk: str | None = None
+    pk_type: KeyType = "S"
+    sk_type: KeyType = "S"
+    project: tuple[str, ...] | None = None
+
+    @property
+    def projection(self) -> dict[str, Any]:
+        """Return what the index carries, in the form of requests."""
+        if self.project is None:
+            return {"ProjectionType": "ALL"}
+        if not self.project:
+            return {"ProjectionType": "KEYS_ONLY"}
+        return {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(self.project)}
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What entities do not say about their table.
+
+    Attributes:
+        pk: the partition key's attribute.
+        sk: the sort key's; None, or entities that have none, for a table without one.
+        pk_type: `S`, `N` or `B`.
+        sk_type: `S`, `N` or `B`.
+        ttl: the attribute by which items expire.
+        indexes: by name, those that need more than the entities say.
+    """
+
+    pk: str = "PK"
+    sk: str | None = "SK"
+    pk_type: KeyType = "S"
+    sk_type: KeyType = "S"
+    ttl: str | None = None
+    indexes: Mapping[str, IndexShape] = field(default_factory=dict)
+
+    def create_table(
+        self, name: str, entities: Iterable[type[Entity]], *, stream: bool = True
+    ) -> dict[str, Any]:
+        """Return the `CreateTable` request: on demand, with a stream of both images."""
+        entities = tuple(entities)
+        sorted_items = not entities or any(spec_of(entity).sk for entity in entities)
+        keys = {self.pk: self.pk_type}
+        if self.sk is not None and sorted_items:
+            keys[self.sk] = self.sk_type
+        types: dict[str, KeyType] = {**keys}
+        indexes = []
+        for found in _indexes(entities):
+            shape, own = self._index(found)
+            types |= own
+            indexes.append(
+                {
+                    "IndexName": found[0].name,
+                    "KeySchema": _key_schema(own),
+                    "Projection": shape.projection,
+                }
+            )
+        request: dict[str, Any] = {
+            "TableName": name,
+            "KeySchema": _key_schema(keys),
+            "AttributeDefinitions": [
+                {"AttributeName": attribute, "AttributeType": kind}
+                for attribute, kind in sorted(types.items())
+            ],
+            "BillingMode": "PAY_PER_REQUEST",
+        }
+        if indexes:
+            request["GlobalSecondaryIndexes"] = indexes
+        if stream:
+            view = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+            request["StreamSpecification"] = view
+        return request
+
+    def time_to_live(self, name: str) -> dict[str, Any] | None:
+        """Return the `UpdateTimeToLive` request; None if nothing expires."""
+        if self.ttl is None:
+            return None
+        setting = {"AttributeName": self.ttl, "Enabled": True}
+        return {"TableName": name, "TimeToLiveSpecification": setting}
+
+    async def create(
+        self, dynamodb: Any, name: str, entities: Iterable[type[Entity]], *, stream: bool = True
+    ) -> None:
+        """Create the table, wait until it is there, and switch expiry on."""
+        await dynamodb.create_table(**self.create_table(name, entities, stream=stream))
+        await dynamodb.get_waiter("table_exists").wait(TableName=name)
+        expiry = self.time_to_live(name)
+        if expiry is not None:
+            await dynamodb.update_time_to_live(**expiry)
+
+    def _index(self, declared: list[Index]) -> tuple[IndexShape, dict[str, KeyType]]:
+        """Return an index's shape, and its key attributes with their types, partition key first."""
+        name = declared[0].name
+        shape = self.indexes.get(name, IndexShape())
+        pk = shape.pk or next((i.pk_attribute for i in declared if i.pk_attribute), f"{name}PK")
+        keys: dict[str, KeyType] = {pk: self._type_of(pk, shape.pk_type)}
+        if any(index.sk for index in declared):
+            said = next((i.sk_attribute for i in declared if i.sk_attribute), f"{name}SK")
+            sk = shape.sk or said
+            keys[sk] = self._type_of(sk, shape.sk_type)
+        return shape, keys
+
+    def _type_of(self, attribute: str, said: KeyType) -> KeyType:
+        """Return the type of an index's key attribute, which may be one of the table's keys."""
+        return {self.pk: self.pk_type, self.sk: self.sk_type}.get(attribute, said)
+
+
+def entities_of(app: Consumer) -> tuple[type[Entity], ...]:
+    """Return the entities of an app and its listeners, each once."""
+    consumers = (app, *app.listeners.values())
+    return tuple(dict.fromkeys(entity for one in consumers for entity in one.entities))
+
+
+def _indexes(entities: Iterable[type[Entity]]) -> list[list[Index]]:
+    """Return the entities' declarations of each index."""
+    found: dict[str, list[Index]] = {}
+    for entity in entities:
+        for index in spec_of(entity).indexes.values():
+            found.setdefault(index.name, []).append(index)
+    return list(found.values())
+
+
+def _key_schema(keys: Iterable[str]) -> list[dict[str, str]]:
+    return [
+        {"AttributeName": name, "KeyType": kind}
+        for name, kind in zip(keys, ("HASH", "RANGE"), strict=False)
+    ]

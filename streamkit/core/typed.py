@@ -1,0 +1,87 @@
+"""Typed changes: turn records into the changes that handlers see.
+
+In: pending changes, with their records. Out: changes whose images are entities, decoded once for
+all handlers, or items in wire form for a handler that wants them raw; and whether a handler's
+`when` holds. For `when`, only the fields it names are decoded. On failure: `DecodeError`.
+"""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from streamkit.changes import Change
+from streamkit.core.handler import Handler
+from streamkit.core.outcome import Work
+from streamkit.entity import Entity
+from streamkit.model.codec import wire_image
+from streamkit.model.schema import TableSchema
+from streamkit.stream.decode import ImageDecoder, Record
+
+
+class TypedChanges:
+    """Decodes changes for the handlers of one app."""
+
+    def __init__(self, handlers: Iterable[Handler], schema: TableSchema) -> None:
+        entities = dict.fromkeys(handler.entity for handler in handlers)
+        self._decoders = {entity: ImageDecoder(entity, schema) for entity in entities}
+
+    def wanted(self, record: Record, entity: type[Entity], handler: Handler) -> bool:
+        """Return whether a handler's `when` holds.
+
+        Raises:
+            DecodeError: a field that `when` names cannot be read.
+        """
+        if handler.when is None:
+            return True
+        decoder, fields = self._decoders[entity], handler.when.fields
+        images = (record.old_image, record.new_image)
+        old, new = (None if i is None else decoder.values(i, fields) for i in images)
+        return handler.when.holds(old, new)
+
+    def change_of(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
+        """Build the typed change for a handler; its images are decoded now, once for all handlers.
+
+        An entity that was declared mutable is decoded for each handler, so that none sees another's
+        edits.
+
+        Raises:
+            DecodeError: an image does not fit the entity.
+        """
+        record, entity = source_of(work)
+        if handler.raw:
+            return _raw_change(work, record, handler, shard_id)
+        if work.images is None or not entity.model_config.get("frozen"):
+            decoder = self._decoders[entity]
+            old = None if record.old_image is None else decoder.decode(record.old_image)
+            new = None if record.new_image is None else decoder.decode(record.new_image)
+            work.images = (old, new)
+        old, new = work.images
+        return Change.of(
+            record,
+            old=old,
+            new=new,
+            shard_id=shard_id,
+            handler=handler.name,
+            mark=work.mark,
+            key=work.key,
+        )
+
+
+def source_of(work: Work) -> tuple[Record, type[Entity]]:
+    """Return the record and the entity of a pending change that has outcomes."""
+    assert work.record is not None  # noqa: S101 - marks have no outcomes
+    assert work.entity is not None  # noqa: S101
+    return work.record, work.entity
+
+
+def _raw_change(work: Work, record: Record, handler: Handler, shard_id: str) -> Change[Any]:
+    """Build a change whose images are items in wire form."""
+    images = (record.old_image, record.new_image)
+    old, new = (None if image is None else wire_image(image) for image in images)
+    return Change.of(
+        record,
+        old=cast(Any, old),
+        new=cast(Any, new),
+        shard_id=shard_id,
+        handler=handler.name,
+        mark=work.mark,
+    )

@@ -1,1 +1,0 @@
-"""Fan-outs that are under way: page by page, beside the shards."""

@@ -1,0 +1,75 @@
+"""Catching up: wait until a consumer has processed all that was written before now.
+
+In: an app and its cursors. Out: whether every shard is past that moment. A quiet shard's cursor is
+written once an hour, so the stream after it is read; that costs some `GetRecords` calls per shard
+and second. On failure: what the table or the stream refuses.
+"""
+
+import anyio
+
+from streamkit.aws import Aws, AwsError
+from streamkit.core.consumer import Consumer
+from streamkit.errors import RetentionLost
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.lag import has_read, listens
+from streamkit.model.schema import TableSchema
+from streamkit.progress.clock import Clock
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+
+_PUBLISHED_SECONDS = 3.0
+"""The time until a write can be read from the stream, and a cursor that says so is newer."""
+_MARGIN_SECONDS = 2.0
+"""Records are stamped to the second, by a clock that is not this process's."""
+_PAUSE_SECONDS = 1.0
+
+
+class CatchUp:
+    """Waits for one consumer, at most `patience` seconds each time."""
+
+    def __init__(
+        self,
+        app: Consumer,
+        aws: Aws,
+        store: CursorStore,
+        schema: TableSchema,
+        patience: float,
+        clock: Clock,
+    ) -> None:
+        self._aws = aws
+        self._store = store
+        self._stream = schema.stream_arn or ""
+        self._wants = listens(app, schema)
+        self._patience = patience
+        self._clock = clock
+
+    async def with_all_until_now(self) -> bool:
+        """Wait; return whether all that was written before this call is processed.
+
+        A parked change counts as processed. A consumer that has never run processes nothing.
+        """
+        # Not this process's own clock: if that is behind, unread changes would look newer.
+        moment = (await self._store.time() or self._clock.time()) + _MARGIN_SECONDS
+        deadline = self._clock.monotonic() + self._patience
+        await anyio.sleep(_PUBLISHED_SECONDS)
+        generation = await newest_generation(self._store)
+        founded = generation.founded if generation else 0
+        while True:
+            cursors = [c for c in (await every_cursor(self._store)).values() if not c.finished]
+            past = [await self._is_past(cursor, moment, founded) for cursor in cursors]
+            if past and all(past):
+                return True
+            if self._clock.monotonic() >= deadline:
+                return False
+            await anyio.sleep(_PAUSE_SECONDS)
+
+    async def _is_past(self, cursor: Cursor, moment: float, founded: float) -> bool:
+        try:
+            return await has_read(
+                self._aws, self._stream, cursor, self._wants, self._clock, moment, founded
+            )
+        except RetentionLost:
+            return False
+        except AwsError:
+            return False  # it is asked again

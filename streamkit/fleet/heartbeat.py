@@ -1,0 +1,157 @@
+"""Presence: what this worker tells the other workers about itself, in its heartbeat.
+
+In: facts as they become known, and facts that each heartbeat asks for. Out: one write per interval,
+and one at once when something is new that other workers wait for. On failure: `LeaseLost`, when the
+heartbeat item is gone, because another worker swept this worker as dead.
+"""
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import anyio
+
+from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.starvation import LONGEST
+from streamkit.progress.clock import Clock
+
+_AWAITED_SECONDS = 300.0
+"""How long children are looked for often; the shards of a disabled stream never get any."""
+_NAMED_MAX = 20
+"""The most shards named in a member's item; for more the leader lists everything anyway, and people
+do not read on."""
+
+
+def late_after(lease_seconds: float, beat_seconds: float) -> float:
+    """Return how many seconds after the previous one a heartbeat is late."""
+    return max(lease_seconds / 2, 1.5 * beat_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The state of a worker at one heartbeat.
+
+    `held` is how many shards the worker holds. `claims` are the tokens of leases that it claims.
+    `idle` says that its shards have nothing to read. `used` is the capacity that its calls have
+    used. `waits` names which handlers hold up which shards, as `(handler, shard)`.
+    """
+
+    held: int
+    claims: frozenset[str]
+    idle: bool
+    used: str = ""
+    waits: Collection[tuple[str, str]] = ()
+
+
+Ask = Callable[[], Facts]
+
+
+@dataclass
+class Presence:
+    """This worker's member item; facts that are not written at once are asked for at each beat.
+
+    After a late heartbeat, the item says *late* for four leases of `lease_seconds`.
+    """
+
+    roster: Roster
+    me: Member
+    beat_seconds: float
+    clock: Clock
+    lease_seconds: float = math.inf
+    _childless: dict[str, float] = field(default_factory=dict)
+    _beat_at: float = 0.0
+    _late_at: float = -math.inf
+    _urgent: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        """Set the silence in seconds after which the member counts as dead."""
+        if math.isfinite(self.lease_seconds):
+            self.me = replace(self.me, lease=self.lease_seconds)
+
+    async def join(self, ask: Ask) -> None:
+        """Create this worker's heartbeat item."""
+        await self.roster.add(self._beaten(ask()))
+        self._beat_at = self.clock.monotonic()
+
+    async def leave(self) -> None:
+        """Delete the heartbeat item, after everything is released."""
+        await self.roster.remove(self.me.name)
+
+    async def beat_for_ever(self, ask: Ask) -> None:
+        """Raise the counter every interval, and write new facts at once.
+
+        Args:
+            ask: returns the facts of the moment; each heartbeat calls it.
+
+        Raises:
+            LeaseLost: another worker swept this worker as dead.
+        """
+        while True:
+            with anyio.move_on_after(self.beat_seconds):
+                await self._urgent.wait()
+            self._urgent = anyio.Event()
+            await self.roster.write(self._beaten(ask()))
+            before, self._beat_at = self._beat_at, self.clock.monotonic()
+            if self._beat_at - before > late_after(self.lease_seconds, self.beat_seconds):
+                self._late_at = self._beat_at
+
+    def _beaten(self, facts: Facts) -> Member:
+        self.me = replace(
+            self.me,
+            beats=self.me.beats + 1,
+            at=int(self.clock.time()),
+            idle=facts.idle,
+            held=facts.held,
+            claims=facts.claims,
+            late=self.clock.monotonic() - self._late_at <= LONGEST * self.lease_seconds,
+            used=facts.used,
+            waits=frozenset(
+                [f"{shard} {name}" for name, shard in sorted(facts.waits)[:_NAMED_MAX]]
+            ),
+        )
+        return self.me
+
+    def is_well(self, lease_seconds: float) -> bool:
+        """Return whether this worker's own heartbeats reach the table in time."""
+        return self.clock.monotonic() - self._beat_at <= late_after(
+            lease_seconds, self.beat_seconds
+        )
+
+    def say(self, **changes: Any) -> None:
+        """Tell the other workers something about this worker at once."""
+        changed = replace(self.me, **changes)
+        if changed != self.me:
+            self.me = changed
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Send a heartbeat without waiting for the interval."""
+        self._urgent.set()
+
+    def tell(self) -> None:
+        """Ask the other workers to look for shards that this worker created or will not take."""
+        self.say(news=self.me.news + 1)
+
+    # -- shards that wait for children ---------------------------------------------------------
+
+    @property
+    def childless(self) -> int:
+        """Return how many shards ended here before any child of them was listed."""
+        return len(self._childless)
+
+    def await_children(self, shard: str) -> None:
+        """Ask the leader for the children of a shard that ended before any child was listed."""
+        self._childless[shard] = self.clock.monotonic() + _AWAITED_SECONDS
+        self._say_childless()
+
+    def note_parents(self, parents: Collection[str | None]) -> None:
+        """Stop waiting for children of these shards."""
+        if self._childless:
+            now = self.clock.monotonic()
+            waiting = self._childless.items()
+            self._childless = {n: t for n, t in waiting if t > now and n not in parents}
+            self._say_childless()
+
+    def _say_childless(self) -> None:
+        self.say(childless=frozenset(sorted(self._childless)[:_NAMED_MAX]))

@@ -1,0 +1,255 @@
+"""Lag: how far a shard's cursor is behind the stream, in seconds.
+
+In: a cursor. Out: the age of the oldest change behind it that a handler waits for, 0 when there is
+none; and the time that is left until that change is trimmed. A cursor's item alone gives only an
+upper bound, because a quiet shard's position is written once an hour, so a few pages after the
+position are read. That costs some `GetRecords` calls, and the service allows two readers per shard,
+so it is for commands of people. A worker knows the lag of its own shards without calls: `Behind`.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import anyio
+
+from streamkit.aws import Aws, AwsError
+from streamkit.core.consumer import Consumer
+from streamkit.core.handler import Handler
+from streamkit.core.typed import TypedChanges
+from streamkit.entity import Entity
+from streamkit.errors import RetentionLost
+from streamkit.model.origin import read_mark
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import CONTROL_PREFIX
+from streamkit.progress.clock import Clock
+from streamkit.progress.control import START, Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.stream.decode import Record
+from streamkit.stream.reader import ShardReader, StreamPages
+from streamkit.stream.start import RETENTION_SECONDS
+
+_FRESH_SECONDS = 2.0
+"""A cursor written within this time needs no look: a page takes about as long to arrive."""
+_EMPTY_MAX = 5
+"""Empty pages in a row that are taken for the tip: as many as sparse shards were seen to need."""
+_READS_MAX = 25
+"""The most pages read; then the last record's own age is the answer."""
+_PAUSE_SECONDS = 0.05
+_SHARDS_MAX = 8
+"""Shards of a consumer that are looked into for its longest lags: each look costs some reads."""
+_FIRST_PAGE_SECONDS = 30.0
+"""How long the first page of a shard that was taken may need."""
+
+
+@dataclass(slots=True)
+class Behind:
+    """How far a shard that is being read is behind, computed from its pages without extra calls.
+
+    `seen` (epoch seconds, 0 if unknown) is up to when its cursor says that all was read. It may be
+    an hour behind the truth, so it counts only while no page comes. An empty page alone does not
+    mean the tip: until several came in a row, the last known lag still counts.
+    """
+
+    clock: Clock
+    seen: float
+    _since: float = field(init=False)
+    _read_at: float = 0.0
+    _behind: float = 0.0
+    _empty: int = 0
+
+    def __post_init__(self) -> None:
+        """Start the wait for the first page."""
+        self._since = self.clock.time()
+
+    def note(self, records: Sequence[Record]) -> None:
+        """Update the lag from a page that was just read."""
+        self._read_at = self.clock.time()
+        if records:
+            behind = self._read_at - records[-1].created_at
+            self._empty, self._behind = 0, behind if behind > _FRESH_SECONDS else 0.0
+        elif self._empty < _EMPTY_MAX:
+            self._empty += 1
+            if self._empty == _EMPTY_MAX:
+                self._behind = 0.0
+
+    def lag(self, oldest: float | None) -> float:
+        """Return the lag in seconds; NaN if nothing is known yet.
+
+        Args:
+            oldest: when the oldest change was made that is read and not committed; None if there is
+                none.
+        """
+        now = self.clock.time()
+        if oldest is not None:
+            return max(0.0, now - oldest)
+        if self._read_at:
+            return max(0.0, self._behind + now - self._read_at)
+        waited = now - self._since > _FIRST_PAGE_SECONDS
+        return max(0.0, now - self.seen) if waited and self.seen else math.nan
+
+
+Measure = Literal["measured", "at most", "unread", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far behind, and how that is known.
+
+    `measured` means in the stream; `at most`, from the cursor alone; `unread`, that nothing was
+    ever read and the stream was not looked at; `lost`, that records after the position are gone.
+    `ended` says that the shard has ended, and is read to its end.
+    """
+
+    seconds: float | None
+    measure: Measure
+    ended: bool = False
+
+
+def listens(app: Consumer, schema: TableSchema) -> Callable[[Record], bool]:
+    """Return a function that tells whether a handler waits for a record and its `when` holds."""
+    route, typed = app.router(schema).route, TypedChanges(app.handlers, schema)
+    raw = any(handler.raw for handler in app.handlers)
+
+    def wants(record: Record) -> bool:
+        entity = route(record)
+        written = record if raw else record.counting()
+        mark = read_mark(record.old_image, record.new_image)
+        if not isinstance(entity, type) or written is None or (mark is None and not raw):
+            return False
+        copied = mark is not None and mark.origin == "migration"
+        return any(
+            _holds(typed, written, entity, handler)
+            for handler in app.handlers
+            if handler.entity is entity
+            and written.kind in handler.kinds
+            and (handler.hears_migrations or not copied)
+        )
+
+    return wants
+
+
+def _holds(typed: TypedChanges, record: Record, entity: type[Entity], handler: Handler) -> bool:
+    try:
+        return typed.wanted(record, entity, handler)
+    except Exception:  # noqa: BLE001 - two values may not be comparable: the change is parked
+        return True
+
+
+def bound(cursor: Cursor, now: float, founded: float = 0.0) -> Lag:
+    """Return the lag by the cursor alone; `founded` is when its consumer began, 0 if unknown."""
+    if cursor.finished:
+        return Lag(0.0, "measured")
+    read = max(cursor.seen, cursor.since)
+    if cursor.position == START:
+        read = max(read, int(founded))
+    if not read:
+        return Lag(None, "unread")
+    return Lag(max(0.0, now - read), "at most")
+
+
+def time_to_loss(lag: Lag) -> float | None:
+    """Return the seconds until the oldest unread change is trimmed; None if nothing is known.
+
+    If nothing is unread it is the whole retention: a change could come now.
+    """
+    if lag.measure == "lost":
+        return 0.0
+    return None if lag.seconds is None else max(0.0, RETENTION_SECONDS - lag.seconds)
+
+
+async def measure(
+    aws: Aws,
+    stream_arn: str,
+    cursor: Cursor,
+    wants: Callable[[Record], bool],
+    clock: Clock,
+    founded: float = 0.0,
+) -> Lag:
+    """Measure the lag by reading the stream after a cursor; `founded` is its consumer's start."""
+    now = clock.time()
+    known = bound(cursor, now)
+    if known.seconds is not None and known.seconds <= _FRESH_SECONDS:
+        return Lag(0.0, "measured")
+    reader = ShardReader(StreamPages(aws), stream_arn, cursor, clock, random.Random(), founded)
+    try:
+        unread = await _first_unread(reader, wants)
+    except RetentionLost:
+        return Lag(None, "lost")
+    except AwsError:
+        return known  # one reader too many, or it may not read: the cursor's bound remains
+    age = 0.0 if unread.created_at is None else max(0.0, now - unread.created_at)
+    ended = reader.ended and unread.created_at is None
+    return Lag(age, "measured" if unread.known else "at most", ended)
+
+
+async def longest_lags(aws: Aws, stream_arn: str, store: CursorStore, clock: Clock) -> list[Lag]:
+    """Return the lags of the shards of a consumer that it has not read for the longest.
+
+    Every record of the application counts: which of them its handlers wait for is not known here.
+    """
+    cursors = [cursor for cursor in (await store.read_all()).values() if not cursor.finished]
+    oldest = sorted(cursors, key=lambda cursor: cursor.seen)[:_SHARDS_MAX]
+    return [await measure(aws, stream_arn, each, _is_of_the_app, clock) for each in oldest]
+
+
+def _is_of_the_app(record: Record) -> bool:
+    values = (value for key in record.keys.values() for value in key.values())
+    return not any(str(value).startswith(CONTROL_PREFIX) for value in values)
+
+
+async def has_read(
+    aws: Aws,
+    stream_arn: str,
+    cursor: Cursor,
+    wants: Callable[[Record], bool],
+    clock: Clock,
+    moment: float,
+    founded: float = 0.0,
+) -> bool:
+    """Return whether every change before `moment`, by AWS's clock, that is wanted is processed.
+
+    Only the stream is asked: the times in a cursor come from the clock of the process that wrote
+    it, which may be minutes wrong.
+
+    Raises:
+        RetentionLost: records after the position are gone.
+        ClientError: the stream does not answer for now.
+    """
+    reader = ShardReader(StreamPages(aws), stream_arn, cursor, clock, random.Random(), founded)
+    unread = await _first_unread(reader, wants)
+    return unread.known if unread.created_at is None else unread.created_at > moment
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """When the first record that is wanted and unread was made, by AWS's clock, if there is one.
+
+    If it is not `known`, there may be one that is not older than this; None says nothing then.
+    """
+
+    created_at: float | None
+    known: bool = True
+
+
+async def _first_unread(reader: ShardReader, wants: Callable[[Record], bool]) -> _Unread:
+    empty, last = 0, None
+    for _ in range(_READS_MAX):
+        page = await reader.read()
+        if page is None:
+            await anyio.sleep(reader.wait)
+            continue
+        for record in page.records:
+            if wants(record):
+                return _Unread(record.created_at)
+            last = record.created_at
+        if reader.ended:
+            return _Unread(None)
+        empty = 0 if page.records else empty + 1
+        if empty >= _EMPTY_MAX:
+            return _Unread(None)
+        if empty:
+            await anyio.sleep(_PAUSE_SECONDS)
+    return _Unread(last, known=False)

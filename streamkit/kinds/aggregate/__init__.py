@@ -1,0 +1,1 @@
+"""Aggregates: what is declared, how changes count, and rebuilds, resets and verifications."""

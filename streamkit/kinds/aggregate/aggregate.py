@@ -1,0 +1,239 @@
+"""Declare aggregates: items that follow exactly from the items of a group.
+
+    @app.aggregate
+    class BrandLikes(Aggregate[BrandLike], pk="BRANDLIKES#{brand}", sk="BRANDLIKES#{brand}"):
+        brand: str
+        likes: Annotated[int, Count()] = 0
+
+An aggregate is a function from one item image to contributions. What a change adds is
+contribution(new) - contribution(old), so inserts, deletes, expiries, edits and moves between groups
+need no special case. The items belong to streamkit: nothing else should write them.
+
+Class keywords say how the items are kept: see `Aggregate`.
+"""
+
+import ast
+import builtins
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar, Unpack
+
+from pydantic import ConfigDict
+
+from streamkit.changes import Change, Kind
+from streamkit.core.handler import Handler, Policy
+from streamkit.effects import Effect
+from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.errors import DeclarationError
+from streamkit.kinds.aggregate.buckets import Until
+from streamkit.kinds.aggregate.contributions import contributions, difference, placed, stored_as
+from streamkit.kinds.aggregate.counting import counting_handler
+from streamkit.kinds.aggregate.extremes import extremes_of
+from streamkit.kinds.aggregate.measures import MEASURES, Avg, Distinct, Measure, adds_up
+from streamkit.kinds.aggregate.options import Missing, Options
+from streamkit.kinds.aggregate.soundness import check_aggregate, check_group
+from streamkit.model.declaration import Declaration
+from streamkit.model.keys import Key, Query
+from streamkit.model.parts import Parts
+
+E = TypeVar("E", bound=Entity)
+
+Groups = Key[Any] | Iterable[Key[Any]] | None
+"""The groups that an item belongs to: one, several, or none."""
+
+
+class Aggregate(Entity, Generic[E]):
+    """The base of aggregates; a subclass names its source, its keys and its measures.
+
+    An item counts in the group whose key has the item's fields, unless `group` says otherwise.
+
+    Class keywords, beside those of every entity:
+
+    Args:
+        spread: keep each group in so many parts (up to 64), so that commits of different shards
+            seldom conflict. `Table` reads them as one item, all of them each time. No handler can
+            listen to the parts.
+        remove_empty: delete a group once every measure of it is zero.
+        onto: an entity of the application's whose items take the contributions; then there is no
+            `pk` or `sk`, `group` returns that entity's keys, and each measure's field is a number
+            field of it, with the same attribute name. Each write costs as much as the whole item is
+            large, and where the application puts the whole item, it overwrites the count with its
+            own.
+        missing: what happens to a contribution if the item of `onto` does not exist: `skip` (the
+            default) drops it, `create` makes an item of key and count, `park` parks the change.
+        approximate: one plain update for each item and page, sent after its commit: half the price,
+            no place in the transaction. A crash in between loses it, a time-out may double it. For
+            page views, not for money.
+    """
+
+    __measures__: ClassVar[dict[str, Measure]] = {}
+    __options__: ClassVar[Options] = Options()
+    __until__: ClassVar[tuple[str, Until] | None] = None
+
+    def __init_subclass__(
+        cls,
+        *,
+        pk: str | None = None,
+        sk: str | None = None,
+        type: str | None = None,  # noqa: A002 - the word of the declaration
+        spread: int | None = None,
+        remove_empty: bool | None = None,
+        onto: builtins.type[Entity] | None = None,
+        missing: Missing | None = None,
+        approximate: bool | None = None,
+        **config: Unpack[ConfigDict],
+    ) -> None:
+        super().__init_subclass__(pk=pk, sk=sk, type=type, **config)
+        given = {
+            "spread": spread,
+            "remove_empty": remove_empty,
+            "onto": onto,
+            "missing": missing,
+            "approximate": approximate,
+        }
+        said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        cls.__options__ = replace(cls.__options__, **said)
+        cls.__options__.check(cls.__declaration__, given_missing=missing is not None)
+        if cls.__options__.onto is not None and cls.__entity__ is not None:
+            raise DeclarationError(
+                f"{cls.__declaration__}: with onto= the keys are those of"
+                f" {cls.__options__.onto.__name__}; leave out pk, sk and type"
+            )
+
+    @classmethod
+    def group(cls, item: E, /) -> Groups:
+        """Return the group that an item belongs to: a key of this class, several, or None.
+
+        An aggregate that does not define it groups by the fields of its key, which are fields of
+        the source, too; an item in which one of them is None is in no group. A `group` of your own
+        must depend on the item alone, because it is called for the old image and the new one.
+        """
+        stored = stored_as(cls)
+        fields = {name: getattr(item, name) for name in spec_of(stored).key_names}
+        return None if any(value is None for value in fields.values()) else stored.key(**fields)
+
+    @classmethod
+    def members(cls, /, *args: Any, **fields: Any) -> Query[E]:  # noqa: ARG003 - subclasses use them
+        """Return the query of a group's items, given the fields of the group's key by name.
+
+        `Min`, `Max`, `First`, `Last` and `Top` need it when the best item leaves: the handler reads
+        the partition of the source's table that holds the group, strongly consistent. Items in the
+        partition that are not of the group are ignored.
+        """
+        raise DeclarationError(f"{Declaration.of(cls)}: its measures need members()")
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Collect the measures from the fields' annotations."""
+        super().__pydantic_init_subclass__(**kwargs)
+        notes = [
+            (attribute_names(cls)[name], note)
+            for name, field in cls.model_fields.items()
+            for note in field.metadata
+        ]
+        cls.__measures__ = {name: note for name, note in notes if isinstance(note, MEASURES)}
+        ends = [(name, note) for name, note in notes if isinstance(note, Until)]
+        cls.__until__ = ends[0] if ends else None
+        read = {n: m for n, m in cls.__measures__.items() if isinstance(m, Avg | Distinct)}
+        if read:
+            cls.__also_read__ = tuple(
+                f"{name}_{part}"
+                for name, measure in read.items()
+                if isinstance(measure, Avg)
+                for part in ("sum", "count")
+            )
+            cls.upcast(lambda item: _read_measures(read, item))
+        if cls.__options__.spread > 1:
+            cls.__parts__ = Parts(cls.__options__.spread, adds_up(cls.__measures__))
+
+
+def _read_measures(measures: dict[str, Avg | Distinct], item: dict[str, Any]) -> dict[str, Any]:
+    for attribute, measure in measures.items():
+        measure.read(attribute, item)
+    return item
+
+
+def source_of(aggregate: type[Aggregate[Any]]) -> type[Entity]:
+    """Return the entity that an aggregate counts.
+
+    Raises:
+        DeclarationError: the class is not declared as `Aggregate[SomeEntity]`.
+    """
+    for base in aggregate.__mro__:
+        arguments = getattr(base, "__pydantic_generic_metadata__", {}).get("args", ())
+        if arguments and isinstance(arguments[0], type) and issubclass(arguments[0], Entity):
+            source: type[Entity] = arguments[0]
+            return source
+    raise DeclarationError(
+        f"{Declaration.of(aggregate)}: name the entity it counts, as in Aggregate[BrandLike]"
+    )
+
+
+def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handler:
+    """Make the handler that keeps an aggregate.
+
+    Raises:
+        DeclarationError: it has no measure, no source, or no group that can be found, or its
+            options do not fit.
+    """
+    declared = Declaration.of(aggregate)
+    source = source_of(aggregate)
+    if not (aggregate.__measures__ or extremes_of(aggregate)):
+        raise DeclarationError(
+            f"{declared}: no field has a measure, as in likes: Annotated[int, Count()] = 0"
+        )
+    group = inspect.unwrap(aggregate.group)
+    if not inspect.ismethod(group):
+        raise DeclarationError(f"{declared}: group() is a @classmethod")
+    if group.__func__ is Aggregate.group.__func__:  # type: ignore[attr-defined]
+        check_group(stored_as(aggregate), source, declared)
+    check_aggregate(aggregate, source, declared)
+
+    def run(change: Change[Any]) -> list[Effect]:
+        return placed(aggregate, difference(aggregate, change.old, change.new), change)
+
+    if aggregate.__options__.approximate:
+        policy = replace(policy, on_failure="skip")
+    stored = stored_as(aggregate)
+    plain = Handler(
+        name=aggregate.__name__,
+        entity=source,
+        kinds=frozenset(Kind),
+        run=run,
+        declared=declared,
+        policy=policy,
+        commutes=True,
+        is_aggregate=True,
+        definition=_definition(aggregate),
+        writes=frozenset({stored}),
+        causes={stored: frozenset({Kind.INSERTED, Kind.MODIFIED})},
+    )
+    return replace(plain, in_build=partial(counting_handler, aggregate, plain))
+
+
+def _definition(aggregate: type[Aggregate[Any]]) -> str:
+    """Return a digest that changes when the aggregate's value would; comments do not change it."""
+    stored = stored_as(aggregate)
+    spec = spec_of(stored)
+    try:
+        text = ast.dump(ast.parse(textwrap.dedent(inspect.getsource(aggregate))))
+    except (OSError, TypeError, SyntaxError):
+        text = repr([aggregate.group.__func__.__code__.co_code, sorted(aggregate.__measures__)])  # type: ignore[attr-defined]
+    templates = (spec.pk.text, spec.sk.text if spec.sk else "")
+    # A keyword's value may be inherited, or defined elsewhere: the source text alone is not enough.
+    said = (aggregate.__options__.text, repr(aggregate.__until__))
+    return hashlib.blake2b(repr((text, templates, *said)).encode(), digest_size=8).hexdigest()
+
+
+__all__ = [
+    "Aggregate",
+    "aggregate_handler",
+    "contributions",
+    "difference",
+    "source_of",
+    "stored_as",
+]

@@ -1,0 +1,391 @@
+"""Rebuild an aggregate over all that its table holds, while the table is written to.
+
+    emptying ──► building ──► scanning ──► counting                          (see `builds`)
+       │            │            │            └ the aggregate is right; shards go live one by one
+       │            │            └ the table is scanned, in segments, by all processes that help
+       │            └ every shard counts by the ledger
+       └ no shard counts; the old contents are deleted (reset)
+
+In: an app, and an aggregate's name. Out: a report. Workers continue; they take each step when they
+see it, and from the moment it is taken their earlier commits are refused. The table stores the
+state: if the command is killed at any instant, the same command continues, on any machine, and
+several share the scan. Where Lambda functions run the consumer they take each step with their next
+batch; invocations that began before the first step are outlasted, and later ones check whether the
+ledger is used already. During a rebuild the aggregate's values are too low. Its handler's parked
+changes are dropped: what they have done is in the items that are counted.
+
+On failure: another deployment, or a second command that starts a new build, ends this one with an
+error, and changes may be lost to the stream's retention meanwhile: then it needs to be rebuilt
+again.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import anyio
+
+from streamkit.aws import Aws
+from streamkit.core.consumer import Consumer
+from streamkit.core.tables import Surroundings, survey
+from streamkit.errors import ConfigurationError
+from streamkit.fleet.capture import capture
+from streamkit.fleet.generation import (
+    Generation,
+    consumer_operation,
+    newest_generation,
+    same_builds,
+    step_builds,
+    stepped,
+)
+from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
+from streamkit.fleet.members import Roster, new_worker_name
+from streamkit.kinds.aggregate.aggregate import Aggregate
+from streamkit.kinds.aggregate.backfill import Census, Counts, left_out
+from streamkit.kinds.aggregate.facts import aggregate_named
+from streamkit.kinds.aggregate.reset import Clearing
+from streamkit.model.builds import Build, BuildState, clearing_name, next_build, pass_name
+from streamkit.observe.logger import get_logger
+from streamkit.progress.actions import Action
+from streamkit.progress.activity import first_error
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fenced import TOGETHER, Fenced
+from streamkit.progress.machine import Machine
+from streamkit.progress.operation import Entry, Step, said_of
+from streamkit.progress.scan.pages import Pages, Visit
+from streamkit.progress.scan.scan import LEASE_SECONDS, TableScan
+from streamkit.progress.scan.segment import LeasedSegment
+
+log = get_logger("streamkit.rebuild")
+
+SEGMENTS = 16
+"""How many segments a scan has by default."""
+_MARGIN_SECONDS = 60.0
+"""The extra wait for invocations to end: another machine, with another clock, may continue."""
+_REJOINS_SECONDS = 10.0
+"""Seconds in which a worker that releases everything for a new generation is a member again."""
+_REJOINS_PAUSE = 0.2
+_LOOK_SECONDS = 5.0
+"""Seconds between two checks that the scan is still that of the build."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The result of a rebuild; the counts are of this process alone, except `left_out`.
+
+    `left_out` items, of all processes, are not in the aggregate: they do not fit their entity, or
+    cannot be added up, for the `reasons` met here; or the item of `onto=` does not exist, with
+    `missing="park"`. The aggregate is not complete until they are fixed and it is rebuilt once
+    more.
+
+    `state` is `counting` or `live` when the aggregate is right; else this process was stopped.
+    `items` of the source were read, `counted` of them by the scan: changes had counted the others,
+    or they contribute nothing. The `unreadable` do not fit their entity, or cannot be added up.
+    `missing` items of `onto=` did not exist.
+    """
+
+    aggregate: str
+    build: int
+    state: BuildState
+    items: int
+    counted: int
+    unreadable: int
+    missing: int
+    reasons: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether all items are counted; workers count what is still in the stream."""
+        return self.state in ("counting", "live")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return {"done": self.done, **asdict(self)}
+
+
+async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebuild
+    app: Consumer,
+    aws: Aws,
+    name: str,
+    *,
+    segments: int = SEGMENTS,
+    at_once: int = 4,
+    lease_seconds: float = LEASE_SECONDS,
+    in_flight: float = FUNCTION_SECONDS,
+    stopping: anyio.Event | None = None,
+    progress: Callable[[BuildState, Counts], object] | None = None,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> Rebuilt:
+    """Count an aggregate again, or continue a rebuild; return when the whole table is counted.
+
+    It reads the table twice, strongly consistent: for what is stored of the aggregate, and for what
+    is counted. Each item that is counted costs two write units and a read unit, and two more
+    when the ledger is deleted; its group is written once for up to 98 of them.
+
+    Args:
+        app: the app whose consumer keeps the aggregate; its workers run, or its functions.
+        aws: open clients.
+        name: the aggregate's class name.
+        segments: into how many segments the scan is cut; a process that joins a scan takes the
+            segments that exist.
+        at_once: segments that this process scans at a time.
+        lease_seconds: after which the segment of a silent process is taken by another.
+        in_flight: the longest time-out of the functions, where functions run the consumer.
+        stopping: an event that ends it early, in order.
+        progress: called with the state and the counts, at each step and during the scan.
+        clock: time, for simulations.
+        rng: random numbers, for simulations.
+
+    Raises:
+        ConfigurationError: the aggregate cannot be rebuilt at all, with this code, or any more.
+    """
+    aggregate = aggregate_named(app, name)
+    if aggregate.__options__.approximate:
+        raise ConfigurationError(
+            f"{aggregate.__declaration__}: it is approximate, and what is written outside of"
+            " transactions cannot be counted anew exactly; leave out approximate= first"
+        )
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    rebuild = _Rebuild(
+        app,
+        Machine(aws, clock or SystemClock(), rng or random.Random()),
+        around,
+        store,
+        aggregate,
+        stopping or anyio.Event(),
+        progress or (lambda *_: None),
+        Width(segments, at_once, lease_seconds, in_flight),
+    )
+    return await rebuild.run()
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """The size of a rebuild's scan: segments in all, segments at once here, and two waits.
+
+    A segment whose process has stopped is taken over after `lease_seconds`. `in_flight` is how many
+    seconds a transaction that was sent before a step may still be under way.
+    """
+
+    segments: int
+    at_once: int
+    lease_seconds: float
+    in_flight: float
+
+
+@dataclass
+class _Rebuild:
+    app: Consumer
+    machine: Machine
+    around: Surroundings
+    store: CursorStore
+    aggregate: type[Aggregate[Any]]
+    stopping: anyio.Event
+    progress: Callable[[BuildState, Counts], object]
+    width: Width
+    counts: Counts = field(default_factory=Counts)
+    seen: tuple[int, str] = (0, "")
+    """The number and the state of the build, as this process has last seen it."""
+
+    @property
+    def name(self) -> str:
+        return self.aggregate.__name__
+
+    async def run(self) -> Rebuilt:
+        """Take step after step, from the state in the table."""
+        operation = consumer_operation(self.store)
+        await operation.change(self._begun)
+        build = self._required(await operation.run(self._act)).builds[self.name]
+        left = await left_out(self.store, {self.name: build})
+        counts, left_here = asdict(self.counts), left.get(self.name, 0)
+        return Rebuilt(self.name, build.number, build.state, **counts, left_out=left_here)
+
+    def _required(self, newest: Generation | None) -> Generation:
+        if newest is None:
+            raise ConfigurationError(
+                f"{self.app.name} has never run on this stream; start a worker"
+            )
+        if newest.fingerprint != self.app.fingerprint():
+            raise ConfigurationError(
+                f"{self.app.name} runs other handlers than these; rebuild with the code that is"
+                " deployed"
+            )
+        return newest
+
+    async def _begun(self, found: Generation | None) -> Step[Generation | None] | None:
+        """Decide on a new build, unless one is under way that has missed no changes."""
+        newest = self._required(found)
+        before = newest.builds.get(self.name)
+        if before is not None and before.under_way and self.name not in newest.rebuild:
+            return None
+        await self._check_host(newest)
+        now = int(self.machine.clock.time()) + 1
+        build = next_build(before, newest.number + 1, self.width.segments, now)
+        builds, said = {**newest.builds, self.name: build}, self._said(build)
+        return Step(stepped(newest, builds, right=[self.name], advance=True, said=said))
+
+    def _said(self, build: Build) -> Entry:
+        return said_of(self.machine.clock, f"rebuild {self.name}: {build.state}")
+
+    async def _check_host(self, newest: Generation) -> None:
+        """Refuse a rebuild if no host would count the changes that are made meanwhile.
+
+        Raises:
+            ConfigurationError: no worker runs, or the consumer is being moved.
+        """
+        if newest.host == LAMBDA:
+            return
+        check_host(self.app.name, newest.host, WORKERS)
+        # A worker that takes a step leaves, and comes back under another name.
+        until = self.machine.clock.monotonic() + _REJOINS_SECONDS
+        while not await Roster(self.store).read():
+            if self.machine.clock.monotonic() < until:
+                await anyio.sleep(_REJOINS_PAUSE)
+                continue
+            raise ConfigurationError(
+                f"no worker of {self.app.name} is running; start one: shards have to be read"
+                " while an aggregate is rebuilt"
+            )
+
+    # -- the steps -----------------------------------------------------------------------------
+
+    async def _act(self, found: Generation | None) -> bool:
+        """Do what the state requires and take the next step; return False if nothing is left."""
+        generation = self._required(found)
+        build = generation.builds.get(self.name)
+        number, state = self.seen
+        if build is None or (number and build.number != number):
+            raise ConfigurationError(f"{self.name}: another rebuild has begun")
+        if build.state != state:
+            log.info("build.state", aggregate=self.name, build=build.number, state=build.state)
+            self.progress(build.state, self.counts)
+        self.seen = build.number, build.state
+        if not build.under_way or self.stopping.is_set():
+            return False
+        if self.name in generation.rebuild:
+            raise ConfigurationError(
+                f"{self.name} has missed changes meanwhile, and needs to be rebuilt again"
+            )
+        await self._step(generation, build)
+        return True
+
+    async def _step(self, generation: Generation, build: Build) -> None:
+        if build.state == "emptying":
+            if not await self._captured(generation, build):
+                return
+            await self._empty(generation, build)
+        elif build.state == "building":
+            if generation.host != LAMBDA:  # functions see what those of before have passed over
+                await capture(self.store, generation)
+            await self._take(generation, replace(build, state="scanning"))
+        elif await self._count(generation, build):
+            # Not earlier than the last read; the margin covers the difference between clocks.
+            scanned = int(self.machine.clock.time()) + 1
+            await self._take(generation, replace(build, state="counting", scanned=scanned))
+
+    async def _empty(self, generation: Generation, build: Build) -> None:
+        """Delete what is stored and parked, and the segments of builds before this one."""
+        async with anyio.create_task_group() as group:
+            for number, segments in build.past:
+                for naming in (pass_name, clearing_name):
+                    past = self._table_scan(generation, naming(self.name, number), segments)
+                    group.start_soon(past.delete)
+        place = (
+            self.machine.aws,
+            self.store,
+            self.around.schemas,
+            self.machine.rng,
+            self.machine.clock,
+        )
+        clearing = Clearing(self.aggregate, generation, *place)
+        await clearing.drop()
+        name, total = clearing_name(self.name, build.number), min(build.segments, TOGETHER)
+        scan = self._table_scan(generation, name, total)
+        if await self._share(scan, clearing.pages, clearing.visit, build):
+            then = replace(build, state="building")
+            await self._take(generation, then, advance=True, along=scan.deletions())
+
+    async def _captured(self, generation: Generation, build: Build) -> bool:
+        """Wait until all that count know of the build; return False if this has to stop before."""
+        if generation.host != LAMBDA:
+            await capture(self.store, generation)
+            return True
+        left = build.begun + self.width.in_flight + _MARGIN_SECONDS - self.machine.clock.time()
+        if left > 0:
+            with anyio.move_on_after(left):
+                await self.stopping.wait()
+        return not self.stopping.is_set()
+
+    async def _take(
+        self,
+        generation: Generation,
+        build: Build,
+        *,
+        advance: bool = False,
+        along: Sequence[Action] = (),
+    ) -> None:
+        builds, said = {**generation.builds, self.name: build}, self._said(build)
+        await step_builds(self.store, generation, builds, advance=advance, said=said, along=along)
+
+    def _table_scan(self, generation: Generation, name: str, total: int) -> TableScan:
+        return TableScan(
+            self.store,
+            name,
+            total,
+            self.machine.clock,
+            self.machine.rng,
+            self.around.schemas,
+            self.width.lease_seconds,
+            fence=Fenced(self.store, same_builds(generation), self.machine.rng),
+        )
+
+    async def _count(self, generation: Generation, build: Build) -> bool:
+        """Count what the table holds; return whether all is counted."""
+        census = Census(
+            self.aggregate,
+            build.number,
+            self.machine.aws,
+            self.store,
+            self.around.schemas,
+            self.machine.clock,
+            self.machine.rng,
+            counts=self.counts,
+        )
+        scan = self._table_scan(generation, pass_name(self.name, build.number), build.segments)
+        return await self._share(scan, census.pages, census.visit, build)
+
+    async def _share(
+        self, scan: TableScan, pages: Pages, visit: Visit[LeasedSegment], build: Build
+    ) -> bool:
+        """Scan with all processes that help; return whether every segment is finished."""
+        ending, finished = anyio.Event(), False
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._watch, build, ending)
+                owner = new_worker_name()
+                finished = await scan.run(
+                    pages, visit, owner, at_once=self.width.at_once, stopping=ending
+                )
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
+        return finished
+
+    async def _watch(self, build: Build, ending: anyio.Event) -> None:
+        """End the scan on request, or when it is not the scan of the build any more."""
+        while not ending.is_set():
+            with anyio.move_on_after(_LOOK_SECONDS):
+                await self.stopping.wait()
+            self.progress(build.state, self.counts)
+            newest = await newest_generation(self.store)
+            now = newest.builds.get(self.name) if newest else None
+            if self.stopping.is_set() or now != build:
+                ending.set()
+
+
+__all__ = ["Rebuilt", "rebuild_aggregate"]

@@ -1,0 +1,126 @@
+"""Check whether an aggregate's declaration can work, when it is registered. Pure.
+
+In: the class, with its options, measures and fields. On failure: `DeclarationError` that names the
+class, its line and the field.
+"""
+
+import types
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from streamkit.entity import Entity, attribute_names, spec_of
+from streamkit.errors import DeclarationError
+from streamkit.kinds.aggregate.measures import Avg, Count, Sum
+from streamkit.model.declaration import Declaration
+from streamkit.stream.decode.keyed import key_reader
+
+
+def check_aggregate(aggregate: Any, source: type[Entity], declared: Declaration) -> None:
+    """Refuse an aggregate whose options, measures and fields do not fit together.
+
+    Args:
+        aggregate: the class, an `Aggregate`.
+        source: the entity that it counts.
+        declared: where it was declared.
+
+    Raises:
+        DeclarationError: something does not fit; the first of all problems.
+    """
+    for problem in (*_measures(aggregate, source), *_onto(aggregate), *_spread(aggregate)):
+        raise DeclarationError(f"{declared}: {problem}")
+    for problem in _until(aggregate):
+        raise DeclarationError(f"{declared}: {problem}")
+
+
+def check_group(stored: type[Entity], source: type[Entity], declared: Declaration) -> None:
+    """Refuse a group key whose fields the source's fields of the same names cannot fill.
+
+    Raises:
+        DeclarationError: the source does not have one of them, or the key would cut a moment to a
+            day or a month, so that the group would have the moment of any of its items.
+    """
+    spec = spec_of(stored)
+    missing = [name for name in spec.key_names if name not in source.model_fields]
+    if missing:
+        raise DeclarationError(
+            f"{declared}: {source.__name__} has no field {', '.join(missing)}, which is in the key:"
+            f" an aggregate defines group() unless the fields of its key are fields of its source"
+        )
+    templates = (spec.pk, spec.sk) if spec.sk else (spec.pk,)
+    temporal = {p.name for t in templates for p in t.placeholders if p.is_temporal}
+    for name in sorted(temporal):
+        of_source = set(_plain(source.model_fields[name].annotation))
+        of_group = set(_plain(stored.model_fields[name].annotation))
+        if name not in key_reader(stored).readable or of_source != of_group:
+            raise DeclarationError(
+                f"{declared}: the key holds a part of {name} alone; say which group with group(),"
+                f' as in cls.key({name}=bucket(item.{name}, "day", tz="UTC"))'
+            )
+
+
+def _measures(aggregate: Any, source: type[Entity]) -> Iterator[str]:
+    for name, measure in aggregate.__measures__.items():
+        value = getattr(measure, "value", None)
+        if isinstance(value, str) and value not in source.model_fields:
+            yield f"{name} measures {value!r}, and {source.__name__} has no such field"
+        elif isinstance(value, str) and isinstance(measure, Sum | Avg):
+            kinds = list(_plain(source.model_fields[value].annotation))
+            if kinds and all(issubclass(kind, str | bytes | date) for kind in kinds):
+                yield f"{name} sums {value!r}, and {source.__name__}.{value} is not a number"
+
+
+def _onto(aggregate: Any) -> Iterator[str]:
+    onto: type[Entity] | None = aggregate.__options__.onto
+    if onto is None:
+        return
+    fields = {attribute: name for name, attribute in attribute_names(onto).items()}
+    for attribute, measure in aggregate.__measures__.items():
+        if not isinstance(measure, Count | Sum):
+            kind = type(measure).__name__
+            yield f"{attribute}: {kind} keeps attributes of its own; onto= takes Count and Sum"
+        elif attribute not in fields:
+            yield f"{onto.__name__} has no field that is stored as {attribute!r}"
+        elif not _is_number(onto.model_fields[fields[attribute]].annotation):
+            yield f"{onto.__name__}.{fields[attribute]} is not a number, so nothing can be added"
+    if aggregate.__until__ is not None:
+        yield f"Until would let the application's {onto.__name__} expire; leave it out with onto="
+
+
+def _spread(aggregate: Any) -> Iterator[str]:
+    if aggregate.__parts__ is not None and spec_of(aggregate).indexes:
+        yield "an index would list the parts of a spread group one by one; leave it out"
+
+
+def _until(aggregate: Any) -> Iterator[str]:
+    if aggregate.__until__ is None:
+        return
+    attribute, until = aggregate.__until__
+    spec = spec_of(aggregate)
+    in_key = spec.pk.fields + (spec.sk.fields if spec.sk else ())
+    if until.field not in in_key:
+        yield f"{attribute} counts from {until.field!r}, which is no field of the group's key"
+        return
+    kinds = set(_plain(aggregate.model_fields[until.field].annotation))
+    if not all(issubclass(kind, date) for kind in kinds):
+        yield f"{attribute} counts from {until.field!r}, which is neither a datetime nor a date"
+    elif not all(issubclass(kind, datetime) for kind in kinds) and until.tz is None:
+        yield f'{attribute}: a date begins at no moment; say where, as Until(..., tz="UTC")'
+
+
+def _is_number(annotation: Any) -> bool:
+    kinds = list(_plain(annotation))
+    numbers = [issubclass(k, int | float | Decimal) and not issubclass(k, bool) for k in kinds]
+    return bool(numbers) and all(numbers)
+
+
+def _plain(annotation: Any) -> Iterator[type]:
+    """Yield the classes that an annotation comes down to, without None."""
+    if get_origin(annotation) is Annotated:
+        yield from _plain(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _plain(member)
+    elif isinstance(annotation, type) and annotation is not types.NoneType:
+        yield annotation

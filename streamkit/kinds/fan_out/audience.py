@@ -1,0 +1,209 @@
+"""Read the recipients of a fan-out, page by page, from any place on.
+
+An audience is a query, several (the partitions of a sharded collection), a scan of a sparse index,
+or an async generator of the user's. In: what the user's function returned for a change, and a
+token. Out: recipients, each with the token to continue after it: a text that is kept in the table.
+"""
+
+import base64
+import inspect
+import json
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, Union
+
+import anyio
+
+from streamkit.changes import Change, ItemKey
+from streamkit.entity import Entity, Key, Query
+from streamkit.errors import DecodeError
+from streamkit.model.codec import decode
+from streamkit.model.keys import Scan
+from streamkit.progress.actions import Wire
+from streamkit.table import Table
+
+Source: TypeAlias = Query[Any] | Scan[Any]
+Audience: TypeAlias = Union[  # noqa: UP007 - read by people
+    Source, Sequence[Source], AsyncIterator[tuple[str, Any]], None
+]
+"""What an audience function may return.
+
+A generator yields a token and a recipient each time. It is called with `after=`, the token of the
+last recipient that is done, or None.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """One of an audience: what the handler receives, and the token to continue after it.
+
+    `name` identifies a recipient within one fan-out. `item` is its key in the table, if it has one.
+    `error` says why the handler cannot receive it.
+    """
+
+    to: Any
+    token: str
+    name: str
+    item: ItemKey | None = None
+    error: DecodeError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AudiencePage:
+    """Some recipients, and the token after them; None when no recipient follows."""
+
+    recipients: Sequence[Recipient]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AudienceReader:
+    """Reads the audiences of one fan-out; items of the entities in `by_key` are passed as keys.
+
+    A generator has so many `seconds` for a page: what it has yielded by then is the page.
+    """
+
+    audience: Callable[..., Any]
+    entity: type[Entity] | None
+    by_key: frozenset[type[Entity]] = frozenset()
+    seconds: float = math.inf
+
+    async def page(
+        self, change: Change[Any], token: str | None, table: Table, limit: int
+    ) -> AudiencePage:
+        """Read the recipients after a token, at most `limit`; a page may be empty.
+
+        Raises:
+            TypeError: the audience function returned something else.
+            TimeoutError: no recipient came in time.
+        """
+        if inspect.isasyncgenfunction(self.audience):
+            return await self._generated(change, token, limit)
+        sources = as_sources(self.audience(change))
+        number, after = _read_token(token)
+        if number >= len(sources):
+            return AudiencePage((), None)
+        source = sources[number]
+        items, last = await table.page(source, after=after, limit=limit)
+        found = [self._recipient(number, source, item, table) for item in items]
+        if last is not None:
+            return AudiencePage(found, _token(number, last))
+        more = number + 1 < len(sources)
+        return AudiencePage(found, _token(number + 1, None) if more else None)
+
+    async def one(self, name: str, table: Table) -> Any | None:
+        """Return the recipient of this name again; None if it is not in the table any more.
+
+        Raises:
+            LookupError: recipients of a generator cannot be found again.
+        """
+        if self.entity is None:
+            raise LookupError("a generator's recipient cannot be read again")
+        pk, sk = json.loads(name)
+        key = Key(self.entity, pk, sk)
+        if self.entity in self.by_key:
+            return key
+        return await table.get(key, check=False)
+
+    def _recipient(
+        self, number: int, source: Source, item: Mapping[str, Wire], table: Table
+    ) -> Recipient:
+        token = _token(number, table.place_of(source, item))
+        name, key = json.dumps(_plain_key(item, table)), _item_key(item, table)
+        try:
+            return Recipient(self._given(source, item, table), token, name, key)
+        except DecodeError as error:
+            return Recipient(None, token, name, key, error)
+
+    async def _generated(self, change: Change[Any], token: str | None, limit: int) -> AudiencePage:
+        found: list[Recipient] = []
+        generator, tokens = self.audience(change, after=token), set[str]()
+        try:
+            with anyio.move_on_after(self.seconds) as scope:
+                async for place, to in generator:
+                    if place == token or place in tokens:
+                        text = "an audience yields a token twice, and could not go on after it"
+                        raise ValueError(text)
+                    token = place
+                    tokens.add(place)
+                    found.append(Recipient(to, place, place))
+                    if len(found) == limit:
+                        return AudiencePage(found, place)
+        finally:
+            await generator.aclose()
+        if scope.cancelled_caught and not found:
+            raise TimeoutError(f"nobody of the audience came within {self.seconds:g} seconds")
+        return AudiencePage(found, token if scope.cancelled_caught else None)
+
+    def _given(self, source: Source, item: Mapping[str, Wire], table: Table) -> Any:
+        if source.entity not in self.by_key:
+            return table.entity_of(source.entity, item)
+        pk, sk = _plain_key(item, table)
+        return Key(source.entity, pk, sk)
+
+
+def as_sources(audience: Any) -> Sequence[Source]:
+    """Normalise what an audience function returned.
+
+    Raises:
+        TypeError: it is neither queries nor scans.
+    """
+    if audience is None:
+        return ()
+    sources = (audience,) if isinstance(audience, Query | Scan) else tuple(audience)
+    for source in sources:
+        if not isinstance(source, Query | Scan):
+            raise TypeError(
+                f"an audience is a Query, a Scan or several, not {type(source).__name__}"
+            )
+        if isinstance(source, Query) and source.maximum is not None:
+            raise TypeError("an audience is read whole: its query has no limit")
+    return sources
+
+
+def _plain_key(item: Mapping[str, Wire], table: Table) -> tuple[str, str | None]:
+    """Return the texts of an item's key, as `Key` holds them."""
+    schema = table.schema
+    ((_, pk),) = item[schema.pk].items()
+    if schema.sk is None:
+        return _key_text(pk), None
+    ((_, sk),) = item[schema.sk].items()
+    return _key_text(pk), _key_text(sk)
+
+
+def _key_text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _item_key(item: Mapping[str, Wire], table: Table) -> ItemKey:
+    schema = table.schema
+    sk = None if schema.sk is None else decode(item[schema.sk])
+    return ItemKey(decode(item[schema.pk]), sk)
+
+
+def _token(number: int, after: Mapping[str, Wire] | None) -> str:
+    """Encode a place: the number of the source, and the item of it to continue after."""
+    place = None
+    if after is not None:
+        place = {
+            name: {kind: _as_text(value) for kind, value in wire.items()}
+            for name, wire in after.items()
+        }
+    return json.dumps([number, place], separators=(",", ":"), sort_keys=True)
+
+
+def _as_text(value: Any) -> str:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _read_token(token: str | None) -> tuple[int, dict[str, Wire] | None]:
+    if token is None:
+        return 0, None
+    number, place = json.loads(token)
+    if place is None:
+        return number, None
+    return number, {
+        name: {kind: base64.b64decode(text) if kind == "B" else text for kind, text in wire.items()}
+        for name, wire in place.items()
+    }

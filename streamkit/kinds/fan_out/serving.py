@@ -1,0 +1,176 @@
+"""Serving: recipients of a fan-out as pending changes, for a commit loop.
+
+In: the next recipients of an audience. Out: one pending change each, whose outcome has the effects
+for this recipient alone; and a planner that knows how one is parked.
+
+On failure: a recipient that still fails after its handler's attempts is parked in a queue of its
+own. A recipient of a generator cannot be found again; if it fails, the fan-out stops there until it
+succeeds. While most recipients fail, or too many are parked already, the fan-out itself has failed.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamkit.changes import Change, ItemKey
+from streamkit.core.breaker import LEAST
+from streamkit.core.handler import Broadcast, Handler, OnFailure
+from streamkit.core.outcome import Outcome, Work
+from streamkit.core.parked.queues import HeldLane
+from streamkit.core.parking import (
+    Failure,
+    Parked,
+    ParkedRecord,
+    next_due,
+    park,
+    payload_of,
+    stored,
+)
+from streamkit.core.planning import ALL, Draft, Planner, Rerun, Stays, TooLarge
+from streamkit.errors import InvariantError
+from streamkit.kinds.fan_out.audience import Recipient
+from streamkit.kinds.fan_out.fan_out import serving
+from streamkit.kinds.fan_out.place import Place
+from streamkit.progress.actions import ITEMS_MAX, Action
+from streamkit.progress.commit import Batch
+from streamkit.progress.control import Cursor, Hold
+
+TOGETHER = ITEMS_MAX
+"""Recipients of one transaction, if each has one effect."""
+APART_MAX = 1000
+"""The most recipients of one fan-out that are parked: their queues' names share an item of 400
+KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class FanOutChange:
+    """A change that is being fanned out: typed, pending, and parked.
+
+    `breaks` says that the fan-out itself fails while most of its recipients do.
+    """
+
+    handler: Handler
+    broadcast: Broadcast
+    change: Change[Any]
+    work: Work
+    held: HeldLane
+    head: Parked
+    breaks: bool
+
+    @classmethod
+    def of(
+        cls,
+        handler: Handler,
+        change: Change[Any],
+        work: Work,
+        held: HeldLane,
+        head: Parked,
+        *,
+        by_hand: bool,
+    ) -> "FanOutChange":
+        """Return one whose recipients fail one by one: none blocks, and none fans out again.
+
+        By hand, each recipient that fails is parked, however many there are.
+        """
+        policy, broadcast = handler.policy, handler.broadcast
+        if broadcast is None:
+            raise InvariantError(f"{handler.name} is not a fan-out")
+        breaks = policy.breaker and not by_hand
+        on_failure: OnFailure = "skip" if policy.on_failure == "skip" else "park"
+        policy = replace(policy, on_failure=on_failure, breaker=False)
+        # Each recipient has a queue of its own; the handler's `when` was evaluated before.
+        handler = replace(handler, policy=policy, commutes=True, when=None)
+        return cls(handler, broadcast, change, work, held, head, breaks)
+
+    def works(self, numbered: Iterable[tuple[str, Recipient]]) -> list[Work]:
+        """Return recipients as pending changes, at their positions; their handlers must run."""
+        (first,) = self.work.outcomes
+        return [
+            replace(
+                self.work,
+                position=position,
+                outcomes=[
+                    Outcome(
+                        serving(self.handler, recipient),
+                        waiting=True,
+                        aim=first.aim,
+                        trace=self.work.trace,
+                        to=recipient.name,
+                    )
+                ],
+            )
+            for position, recipient in numbered
+        ]
+
+    def lane_of(self, recipient: str) -> str:
+        """Return the name of the queue in which the change is parked for one recipient alone."""
+        text = f"{self.held.name}\0{self.head.position}\0{recipient}"
+        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+    def parked(self, recipient: str, failure: Failure, now: float) -> ParkedRecord:
+        """Return what is stored of the change for one recipient alone."""
+        head, policy = self.head, self.handler.policy
+        record, payload = head.record, head.payload
+        if self.work.record is not None:
+            payload = payload_of(self.work.record, policy.payload)
+            record = stored(self.work.record, payload)
+        return ParkedRecord(
+            handler=head.handler,
+            entity=head.entity,
+            shard=head.shard,
+            position=head.position,
+            record=record,
+            failure=failure,
+            at=int(now),
+            due=next_due(policy, failure, 0, now),
+            payload=payload,
+            to=recipient,
+        )
+
+
+@dataclass(kw_only=True)
+class RecipientPlanner(Planner):
+    """Plans commits for some recipients of a fan-out; those in `lost` cannot be read again."""
+
+    fanned: FanOutChange
+    place: Place
+    outcomes: Sequence[Outcome]
+    lost: Collection[str]
+
+    def plan(
+        self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
+    ) -> Batch | Rerun | TooLarge | Stays:
+        """Plan the next commit, unless the fan-out itself has failed because most recipients fail.
+
+        A failure that never heals does not count: it says nothing about the other recipients.
+        """
+        failures = (outcome.failure for outcome in self.outcomes)
+        failing = [failure for failure in failures if failure is not None and failure.heals]
+        enough = self.fanned.breaks and len(self.outcomes) >= LEAST
+        if enough and 2 * len(failing) > len(self.outcomes):
+            return Stays(failing[0])
+        return super().plan(works, cursor, most=most, split=split)
+
+    def stays(self, work: Work, draft: Draft) -> bool:
+        """Return whether a failed recipient stops the fan-out, because it cannot be parked."""
+        (outcome,) = work.outcomes
+        apart = self.place.reached.apart + len(draft.held)
+        return outcome.to in self.lost or apart >= APART_MAX
+
+    def parking(
+        self,
+        work: Work,  # noqa: ARG002 - it is the same change for all
+        key: ItemKey,  # noqa: ARG002
+        outcome: Outcome,
+        draft: Draft,
+        held: dict[str, Hold],
+    ) -> list[Action]:
+        """Return the actions that park the change for one recipient alone."""
+        lane, head = self.fanned.lane_of(outcome.to), self.fanned.head
+        if outcome.failure is None or lane in self.holds or lane in draft.held:
+            return []  # it is in the audience twice, and is parked already
+        chunk = self.fanned.held.chunk  # recipients are listed in the fan-out's chunk
+        held[lane] = Hold(chunk, head.position)
+        parked = self.fanned.parked(outcome.to, outcome.failure, self.clock.time())
+        return park(self.space, lane, parked, chunk)

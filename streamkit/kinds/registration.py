@@ -1,0 +1,372 @@
+"""Registration: how handlers, aggregates, mirrors and sinks are added to an app.
+
+Each decorator checks its arguments and makes the one shape that dispatch runs; see `handler`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, overload
+
+from streamkit.core.handler import Delivery, Handler, Migrations, OnFailure, Policy, Shadow
+from streamkit.entity import Entity, Index, Key, Query, spec_of
+from streamkit.errors import DeclarationError
+from streamkit.kinds.aggregate.aggregate import Aggregate, aggregate_handler
+from streamkit.kinds.aggregate.contributions import stored_as
+from streamkit.kinds.aggregate.emptying import emptying_handler
+from streamkit.kinds.aggregate.extremes import extremes_of
+from streamkit.kinds.aggregate.ranked import ranked_handler
+from streamkit.kinds.derive import Conflict, Derivation, derive_handler
+from streamkit.kinds.fan_out.fan_out import INLINE, check_audience, fan_out_handler
+from streamkit.kinds.migration import Migration, Mode, read_migration
+from streamkit.kinds.mirror import Gone, mirror_handlers, read_mirror
+from streamkit.kinds.on import function_handler, with_statements
+from streamkit.model.when import When
+from streamkit.sinks.sink import Sink
+
+F = TypeVar("F", bound=Callable[..., Any])
+A = TypeVar("A", bound=type[Aggregate[Any]])
+S = TypeVar("S", bound=Sink)
+
+
+class Registration:
+    """The registrations of one consumer: the part of an `App` that its decorators fill."""
+
+    name: str
+
+    def __init__(self, entities: Iterable[type[Entity]], policy: Policy) -> None:
+        self.handlers: list[Handler] = []
+        self.aggregates: list[type[Aggregate[Any]]] = []
+        self.sinks: list[Sink] = []
+        self.migrations: dict[str, Migration] = {}
+        self._derivations: dict[str, Derivation] = {}
+        self._entities = list(entities)
+        self._policy = policy
+
+    @overload
+    def on(self, function: F, /) -> F: ...
+
+    @overload
+    def on(
+        self,
+        /,
+        *,
+        when: When | None = None,
+        name: str | None = None,
+        timeout: float | None = None,
+        attempts: int | None = None,
+        on_failure: OnFailure | None = None,
+        writes: Iterable[type[Entity]] | None = None,
+        cycle: Literal["bounded"] | None = None,
+        shadow: Shadow = False,
+        delivery: Delivery | None = None,
+        migrations: Migrations = "default",
+    ) -> Callable[[F], F]: ...
+
+    def on(  # noqa: PLR0913 - each says one thing of the handler
+        self,
+        function: F | None = None,
+        /,
+        *,
+        when: When | None = None,
+        name: str | None = None,
+        timeout: float | None = None,
+        attempts: int | None = None,
+        on_failure: OnFailure | None = None,
+        writes: Iterable[type[Entity]] | None = None,
+        cycle: Literal["bounded"] | None = None,
+        shadow: Shadow = False,
+        delivery: Delivery | None = None,
+        migrations: Migrations = "default",
+    ) -> F | Callable[[F], F]:
+        """Register a function that turns a change into effects.
+
+        The annotation of its first parameter says which changes: `Inserted[Deal]`, a union, or
+        `Change[Deal]` for all. `def` for a pure function, `async def` for one that reads.
+
+        Args:
+            function: the handler, when used without parentheses.
+            when: a condition on fields (`changed`, `became`, `crossed`), looked at before the rest
+                of the images is decoded.
+            name: names the handler in the table; the function's name by default. Keep it when
+                you rename the function, or parked changes lose their handler.
+            timeout: seconds that one attempt of an `async def` handler may take.
+            attempts: how often it is tried at once, the first time included.
+            on_failure: `park`, `block` or `skip`.
+            writes: the entities of the app's table that it may write, where its return annotation
+                does not say (or is too narrow); another one then fails.
+            cycle: `bounded` if handlers that feed each other through this one come to an end.
+            shadow: run it and compare its effects with the table instead of applying them; with
+                `log` they are only logged.
+            delivery: `at_least_once` says that it does I/O of its own, and that a repetition is
+                fine there: `change.idempotency_key` stays the same.
+            migrations: `deliver` the changes that migrations make, or `suppress` them all; by
+                default only effects that notify people or systems are left out.
+
+        Raises:
+            DeclarationError: the signature, a field of `when` or the name does not fit.
+        """
+
+        def register(target: F) -> F:
+            policy = self._changed_policy(timeout, attempts, on_failure)
+            handler = function_handler(target, name=name, when=when, policy=policy)
+            said = with_statements(
+                handler, writes=writes, cycle=cycle, shadow=shadow, delivery=delivery
+            )
+            self._add(replace(said, migrations=migrations))
+            return target
+
+        return register if function is None else register(function)
+
+    def fan_out(  # noqa: PLR0913 - each says one thing of the handler
+        self,
+        audience: Callable[..., Any],
+        /,
+        *,
+        when: When | None = None,
+        name: str | None = None,
+        rate: float | None = None,
+        inline: int = INLINE,
+        timeout: float | None = None,
+        attempts: int | None = None,
+        writes: Iterable[type[Entity]] | None = None,
+        cycle: Literal["bounded"] | None = None,
+        migrations: Migrations = "default",
+    ) -> Callable[[F], F]:
+        """Register a function of a change and one recipient; it runs for each of an audience.
+
+        Args:
+            audience: a function of the change that returns a `Query`, several, or a `Scan` of an
+                index; or an async generator of the change and `after=`, that yields a token and a
+                recipient each time, and goes on after the recipient of the token it is given.
+            when: as for `on`.
+            name: as for `on`.
+            rate: recipients a second at most, for all fan-outs of this handler on a worker.
+            inline: audiences up to this size are served in the change's own commit.
+            timeout: seconds for one recipient, for an inline audience, and for a page of one that
+                is generated.
+            attempts: how often one recipient is tried at once, the first time included.
+            writes: as for `on`.
+            cycle: as for `on`.
+            migrations: as for `on`.
+
+        Raises:
+            DeclarationError: a signature or a value does not fit.
+        """
+        check_audience(audience)
+
+        def register(target: F) -> F:
+            policy = self._changed_policy(timeout, attempts, None)
+            handler = fan_out_handler(
+                target, audience, name=name, when=when, rate=rate, inline=inline, policy=policy
+            )
+            said = with_statements(handler, writes=writes, cycle=cycle, shadow=False, delivery=None)
+            self._add(replace(said, migrations=migrations))
+            return target
+
+        return register
+
+    def mirror(
+        self,
+        *,
+        copies: Callable[[Any], Any],
+        source: Callable[[Any], Key[Any] | None],
+        when: When | None = None,
+        name: str | None = None,
+        gone: Gone = "keep",
+        timeout: float | None = None,
+        attempts: int | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function of a source and a copy; it sets what the copy takes from the source.
+
+        Args:
+            copies: returns the `Query` (or several) that finds the copies of a source.
+            source: returns the key of a copy's source, or None.
+            when: a condition on the source's change, such as `changed("name")`.
+            name: as for `on`; the handler of the copies' changes is called `<name>.copies`.
+            gone: `keep` or `delete` the copies of a source that does not exist.
+            timeout: as for `on`.
+            attempts: as for `on`.
+
+        Raises:
+            DeclarationError: the function does not take a source and a copy.
+        """
+
+        def register(target: F) -> F:
+            mirror = read_mirror(target, name=name, copies=copies, source=source, gone=gone)
+            policy = self._changed_policy(timeout, attempts, None)
+            for handler in mirror_handlers(mirror, when, policy):
+                self._add(handler)
+            return target
+
+        return register
+
+    @overload
+    def derive(self, function: F, /) -> F: ...
+
+    @overload
+    def derive(
+        self, /, *, name: str | None = None, conflict: Conflict = "park"
+    ) -> Callable[[F], F]: ...
+
+    def derive(
+        self,
+        function: F | None = None,
+        /,
+        *,
+        name: str | None = None,
+        conflict: Conflict = "park",
+    ) -> F | Callable[[F], F]:
+        """Register a function of an item that returns the items derived from it.
+
+        Args:
+            function: the handler, when used without parentheses.
+            name: as for `on`.
+            conflict: `park` a change whose derived item finds its place taken, or `skip` the item.
+
+        Raises:
+            DeclarationError: the function does not take one entity.
+        """
+
+        def register(target: F) -> F:
+            self._add(
+                derive_handler(
+                    target,
+                    name=name,
+                    conflict=conflict,
+                    policy=self._policy,
+                    siblings=self._derivations,
+                )
+            )
+            return target
+
+        return register if function is None else register(function)
+
+    def sink(self, sink: S, /) -> S:
+        """Register a sink, which `Send` effects name.
+
+        Raises:
+            DeclarationError: the app has one of this name.
+        """
+        if any(known.name == sink.name for known in self.sinks):
+            raise DeclarationError(f"App({self.name!r}) has a sink {sink.name!r} already")
+        self.sinks.append(sink)
+        return sink
+
+    def aggregate(self, aggregate: A, /) -> A:
+        """Register an aggregate; its items are kept exactly in step with their source.
+
+        Raises:
+            DeclarationError: it has no measure, no source or no recognisable group, or its name is
+                taken.
+        """
+        handler = aggregate_handler(aggregate, self._policy)
+        if extremes_of(aggregate):
+            handler = ranked_handler(aggregate, handler)
+        self._add(handler)
+        self._entities.append(stored_as(aggregate))
+        self.aggregates.append(aggregate)
+        emptying = emptying_handler(aggregate, self._policy)
+        if emptying is not None:
+            self._add(emptying)
+        return aggregate
+
+    def migration(  # noqa: PLR0913 - each says one thing of the migration
+        self,
+        id: str,  # noqa: A002 - the word of the thing
+        entity: type[Entity],
+        /,
+        *,
+        mode: Mode = "in_place",
+        reverse: Callable[..., Any] | None = None,
+        collect: Callable[[Any], Query[Any]] | None = None,
+        source: Callable[[Any], Key[Any] | None] | None = None,
+        check: Callable[[Any], bool] | None = None,
+        conflict: Literal["report", "keep"] = "report",
+        owner: str | None = None,
+        to: str | None = None,
+        index: Index | None = None,
+    ) -> Callable[[F], F]:
+        """Register a pure function that brings items of an entity into a new shape.
+
+        `streamkit migrate apply` runs it. The parameters of the function are what it reads; see
+        `streamkit.kinds.migration`. With mode `aggregate` the entity is an aggregate, and there is
+        no function to decorate.
+
+        Args:
+            id: its number, such as "0003"; migrations are applied in this order.
+            entity: of the items, in a shape that fits the old ones.
+            mode: `in_place`, `touch`, `rekey`, `split`, `derive` or `aggregate`.
+            reverse: undoes it, for a rollback: a function like this one; for `rekey` one of the new
+                entity that returns the old one; for `split` one of the item and the list of its
+                parts that returns what to set in the item.
+            collect: for `split`: returns the query that finds an item's parts.
+            source: for `split`: returns the key of a part's item.
+            check: says of an item in the new shape, as its entity, whether it is right.
+            conflict: `report` an item whose target's place is taken, or `keep` what is there.
+            owner: for `derive`: the `@app.derive` handler that keeps the items from now on.
+            to: another table: `rekey` moves the items there, `touch` puts others beside them.
+            index: for `touch`: where the items are found, by their keys alone.
+
+        Raises:
+            DeclarationError: the number is taken, or the parts do not fit together.
+        """
+        options: dict[str, Any] = {
+            "mode": mode,
+            "reverse": reverse,
+            "collect": collect,
+            "source": source,
+            "check": check,
+            "conflict": conflict,
+            "owner": owner,
+            "to": to,
+            "index": index,
+        }
+
+        def register(target: F) -> F:
+            self._add_migration(read_migration(id, entity, target, **options))
+            return target
+
+        if mode == "aggregate":
+            self._add_migration(read_migration(id, entity, None, **options))
+            return lambda target: target
+        return register
+
+    def _add_migration(self, migration: Migration) -> None:
+        other = self.migrations.get(migration.id)
+        if other is not None:
+            raise DeclarationError(
+                f"{migration.declared}: migration {migration.id} exists already, at"
+                f" {other.declared}"
+            )
+        self.migrations[migration.id] = migration
+
+    def add_handler(self, handler: Handler) -> None:
+        """Register a handler that was made elsewhere.
+
+        Raises:
+            DeclarationError: its name is taken.
+        """
+        self._add(handler)
+
+    def _changed_policy(
+        self, timeout: float | None, attempts: int | None, on_failure: OnFailure | None
+    ) -> Policy:
+        if attempts is not None and attempts < 1:
+            raise DeclarationError(f"attempts={attempts}: the first attempt counts, so at least 1")
+        default = self._policy
+        return replace(
+            default,
+            timeout_seconds=default.timeout_seconds if timeout is None else timeout,
+            attempts=attempts or default.attempts,
+            on_failure=on_failure or default.on_failure,
+        )
+
+    def _add(self, handler: Handler) -> None:
+        for other in self.handlers:
+            if other.name == handler.name:
+                raise DeclarationError(
+                    f"{handler.declared}: a handler named {handler.name!r} exists already, at"
+                    f" {other.declared}; give one of them name="
+                )
+        spec_of(handler.entity)
+        self.handlers.append(handler)

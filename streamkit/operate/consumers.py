@@ -1,0 +1,310 @@
+"""List the consumers that keep control items in a table, pause them, and delete one.
+
+In: a table, and the table of the control items. Out: what is stored of each consumer, or how many
+items of one were deleted. All items are found through directories, never by a scan. A deletion
+first prevents workers from starting, then deletes from the leaves to the consumer's own item: a
+second try finds what an interrupted one has left. A deletion that was overtaken deletes nothing of
+a new consumer. A parked queue is called lane in the code.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.high_water_mark import item_of, path_of
+from streamkit.core.parked.queues import HeldLane, held_lanes, list_parked, show
+from streamkit.core.parking import LAMBDA_CHUNKS
+from streamkit.core.tables import describe, survey
+from streamkit.errors import ConfigurationError, LeaseLost
+from streamkit.fleet.capture import capture
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.directory import Entry, entries, leave
+from streamkit.fleet.generation import (
+    Generation,
+    begin_move,
+    newest_generation,
+    same_consumer,
+)
+from streamkit.fleet.hosting import DELETING, LAMBDA
+from streamkit.fleet.lister import NAME as LISTER
+from streamkit.fleet.liveness import live_workers
+from streamkit.fleet.members import Roster
+from streamkit.fleet.pausing import set_paused
+from streamkit.kinds.aggregate.sweep import Broom
+from streamkit.kinds.preflight import Finding
+from streamkit.model.conditions import Attr, absent
+from streamkit.progress.actions import Wire
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.control import DIRECTORIES, ControlSpace
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fenced import Fenced
+from streamkit.stream.start import start_text
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerReport:
+    """One consumer of one stream of a table.
+
+    `current`: the stream is the one the table has now. `workers` counts heartbeat items; a worker
+    that was killed leaves its item behind. Times are epoch seconds: changes count from `since` (0:
+    all), `lost` is when the whole stream last lost records, `paused` is since when it reads nothing
+    (0: not paused). `host` runs it: workers, Lambda functions, or a move that is under way.
+    """
+
+    name: str
+    table: str
+    stream: str
+    current: bool
+    generation: int | None
+    shards: int
+    workers: int
+    since: int
+    lost: int
+    paused: int
+    needs_rebuild: tuple[str, ...]
+    host: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Ledgers:
+    """The control items of every consumer of one table."""
+
+    dynamodb: Any
+    table: str
+    label: str | None
+    control: Any
+
+    def store(self, entry: Entry) -> CursorStore:
+        """Return one consumer's control items."""
+        space = ControlSpace.of(self.control, entry.consumer, entry.label)
+        return CursorStore(self.dynamodb, space)
+
+    async def entries(self, consumer: str | None = None) -> list[Entry]:
+        """Return the entries of all consumers of the table, or those of one."""
+        found = await entries(self.dynamodb, self.control)
+        return [e for e in found if e.table == self.table and consumer in (None, e.consumer)]
+
+
+async def open_ledgers(aws: Aws, table: str, control_table: str | None = None) -> Ledgers:
+    """Find where a table's consumers keep their items.
+
+    Raises:
+        ConfigurationError: a table is missing, may not be described, or cannot hold them.
+    """
+    schema = await describe(aws, table, type_attribute=None)
+    control = schema
+    if control_table not in (None, table):
+        control = await describe(aws, str(control_table), type_attribute=None)
+    label = schema.stream_arn.rpartition("/")[2] if schema.stream_arn else None
+    return Ledgers(aws.dynamodb, table, label, control)
+
+
+async def list_consumers(
+    aws: Aws, table: str, control_table: str | None = None
+) -> list[ConsumerReport]:
+    """Return every consumer of a table, including those of its former streams.
+
+    Raises:
+        ConfigurationError: a table is missing, or may not be described.
+    """
+    ledgers = await open_ledgers(aws, table, control_table)
+    return [await _consumer(ledgers, entry) for entry in await ledgers.entries()]
+
+
+async def _consumer(ledgers: Ledgers, entry: Entry) -> ConsumerReport:
+    store = ledgers.store(entry)
+    generation = await newest_generation(store)
+    cursors = await store.read_all()
+    seen = await Roster(store).look()
+    return ConsumerReport(
+        name=entry.consumer,
+        table=entry.table,
+        stream=entry.label,
+        current=entry.label == ledgers.label,
+        generation=generation.number if generation else None,
+        shards=sum(not cursor.finished for cursor in cursors.values()),
+        workers=len(seen.members),
+        since=generation.since if generation else 0,
+        lost=generation.lost if generation else 0,
+        paused=seen.paused,
+        needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
+        host=generation.host if generation else "",
+    )
+
+
+async def pause_consumer(app: App, aws: Aws, *, clock: Clock | None = None) -> str:
+    """Pause an app's consumer on every host, for workers that start later, too.
+
+    Workers commit what is dispatched, keep their shards, and retry no parked changes. Functions
+    finish what they have begun, and leave every later batch and their parked queues unchanged.
+
+    Returns:
+        The host that runs it: workers, Lambda functions, or a move that is under way.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or the consumer has never run.
+    """
+    return await set_paused(await _store(app, aws), int((clock or SystemClock()).time()))
+
+
+async def resume_consumer(app: App, aws: Aws) -> str:
+    """Let a paused consumer continue; nothing happens if it is not paused.
+
+    Returns:
+        The host that runs it.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or the consumer has never run.
+    """
+    return await set_paused(await _store(app, aws), 0)
+
+
+async def _store(app: App, aws: Aws) -> CursorStore:
+    around = await survey(app, aws)
+    return CursorStore(aws.dynamodb, around.space(app))
+
+
+async def delete_consumer(
+    aws: Aws,
+    table: str,
+    consumer: str,
+    *,
+    control_table: str | None = None,
+    lease_seconds: float = 7.0,
+    clock: Clock | None = None,
+) -> int:
+    """Delete every control item of a consumer, of all streams of the table; return how many.
+
+    What its handlers wrote stays. Its parked changes are deleted. High-water marks of items, which
+    the Lambda host keeps, expire by TTL within a week; a new consumer of the same name does not use
+    them.
+
+    Raises:
+        ConfigurationError: a table is missing, there is no such consumer, a worker of it is alive,
+            or it was changed or deleted by another process meanwhile.
+    """
+    ledgers = await open_ledgers(aws, table, control_table)
+    found = await ledgers.entries(consumer)
+    if not found:
+        raise ConfigurationError(f"table {table} knows no consumer {consumer!r}")
+    # Read before the look for workers: a consumer that is founded after this read has workers that
+    # the look finds.
+    newest = [await newest_generation(ledgers.store(entry)) for entry in found]
+    for entry in found:
+        alive = await live_workers(ledgers.store(entry), clock or SystemClock(), lease_seconds)
+        if alive:
+            raise ConfigurationError(f"workers are alive, stop them first: {', '.join(alive)}")
+    return sum([await _delete(ledgers, *each) for each in zip(found, newest, strict=True)])
+
+
+async def _delete(ledgers: Ledgers, entry: Entry, newest: Generation | None) -> int:
+    """Prevent workers from starting, then delete from the leaves to the consumer's item.
+
+    `newest` is the consumer's item as it was when no worker of it was alive.
+    """
+    store, rng = ledgers.store(entry), random.Random()
+    try:
+        if newest is None:  # only the entry is left
+            await Fenced(store, absent, rng).apply([leave(store.space.schema, entry)])
+            return 0
+        if newest.host != DELETING:
+            newest = await begin_move(store, newest, DELETING)
+        # A worker may only seem to be dead; from here on its commits are refused, so that no change
+        # is parked after the capture.
+        await capture(store, newest, read=False)
+        erasing = _Erasing(store, Attr("host").eq(DELETING) & same_consumer(newest), rng)
+        deleted = await erasing.all_but_the_consumer(newest)
+        last = [] if store.space.schema.sk else [store.space.delete("members")]
+        last += [store.space.delete("consumer"), leave(store.space.schema, entry)]
+        await erasing.apply(last)
+    except LeaseLost:
+        raise ConfigurationError(
+            f"consumer {store.space.consumer} was changed or deleted by somebody else meanwhile;"
+            " try again"
+        ) from None
+    return deleted + 1
+
+
+class _Erasing(Fenced):
+    """Deletes the control items of a consumer, IF it is still the one that is being deleted."""
+
+    async def all_but_the_consumer(self, newest: Generation) -> int:
+        """Delete every item but the consumer's; return how many there were."""
+        store, space = self.store, self.store.space
+        cursors = await every_cursor(store)
+        lanes = await held_lanes(store, cursors)
+        parked = await list_parked(store, lanes)
+        await self.delete_there(await self._marks(lanes))
+        chunks = {*LAMBDA_CHUNKS, *(chunk for cursor in cursors.values() for chunk in cursor.holds)}
+        deleted = await Broom(self, SystemClock()).sweep_all(newest.builds)
+        for layer in (
+            [("part", p.lane, p.position, str(n)) for p in parked for n in range(p.parts)],
+            [("parked", p.lane, p.position) for p in parked],
+            [("lane", lane.name) for lane in lanes],
+            [("holds", chunk) for chunk in sorted(chunks)],
+            [("cursor", name) for name in [LISTER, *cursors]],
+            [("dir", str(number)) for number in range(DIRECTORIES)],
+        ):
+            deleted += await self.delete_there([space.key(*names) for names in layer])
+        roster = Roster(store)
+        seen = await roster.look()
+        for name in seen.members:
+            await roster.remove(name)
+        if seen.paused:
+            await self.apply([roster.pausing(0)])
+        return deleted + len(seen.members)
+
+    async def _marks(self, lanes: Iterable[HeldLane]) -> list[dict[str, Wire]]:
+        """Return the marks of items with parked queues, while the queues name them; others expire.
+
+        A new consumer of the same name does not read the marks of this one.
+        """
+        keys = []
+        for lane in lanes:
+            if lane.chunk in LAMBDA_CHUNKS:
+                head = await show(self.store, lane.name, lane.head)
+                key = None if head is None else item_of(head)
+                if key is not None:
+                    keys.append(self.store.space.key(*await path_of(self.store, key)))
+        return keys
+
+
+async def start_findings(app: App, store: CursorStore) -> list[Finding]:
+    """Return the findings of `check` on the app's consumer: where it starts, what it cannot do."""
+    generation = await newest_generation(store)
+    if generation is not None and generation.host == LAMBDA and app.on_loss != "halt":
+        text = (
+            f"{app.declared}: Lambda functions run it, and nobody tells them what was trimmed"
+            " unread: on_loss hears of a replaced stream alone; alarm on the mapping's IteratorAge"
+        )
+        return [Finding("warning", text), *_of_start(app, generation)]
+    return _of_start(app, generation)
+
+
+def _of_start(app: App, generation: Generation | None) -> list[Finding]:
+    """Return the findings of `check` on where an app starts."""
+    declared = start_text(app.start)
+    if generation is not None and generation.start != declared:
+        text = (
+            f"{app.declared}: start={declared} has no effect: the consumer exists, and started at"
+            f" {generation.start}; `streamkit rewind` reads again"
+        )
+        return [Finding("warning", text)]
+    if declared == "trim_horizon":
+        return []
+    return [
+        Finding(
+            "warning",
+            f"{handler.declared}: it counts from {declared} only, and needs a rebuild if the table"
+            " held items then",
+        )
+        for handler in app.handlers
+        if handler.is_aggregate
+    ]

@@ -1,0 +1,294 @@
+"""Explain what an app makes of one item.
+
+In: an app with its listeners, clients, and the item's key. Out: its entity, the handlers that
+listen to it, its parked queues (called lanes in the code) with their first errors, the handler that
+wrote it last, the groups of aggregates that it counts in, and, if asked for, its changes that the
+stream still holds. Nothing is written. The item's own values are returned only if asked for; groups
+are named by hashes of their keys.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgspec
+
+from streamkit.app import App, consumers_of
+from streamkit.aws import Aws, patiently
+from streamkit.changes import ItemKey
+from streamkit.core.handler import Handler
+from streamkit.core.parking import lane_name
+from streamkit.core.tables import Surroundings, survey
+from streamkit.entity import Entity
+from streamkit.errors import ConfigurationError, DecodeError
+from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
+from streamkit.kinds.aggregate.contributions import contributions
+from streamkit.model.codec import decode_item, encode_key
+from streamkit.model.keys import Key
+from streamkit.model.origin import MARK
+from streamkit.model.schema import TableSchema
+from streamkit.operate.sightings import (
+    ItemView,
+    ShardLook,
+    Sighting,
+    carriers_of,
+    sighting_of,
+    view_item,
+)
+from streamkit.progress.cursor import CursorStore
+from streamkit.stream.decode import CONTROL, Record
+from streamkit.stream.decode.images import ImageDecoder
+from streamkit.stream.listing import list_shards
+
+PAGES_MAX = 200
+"""Pages of the stream that are read at most, in all; a page is up to 1,000 records, or 1 MB."""
+_EMPTY_MAX = 5
+"""So many empty pages in a row count as the tip: sparse shards were seen to need as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A parked change of the item; the first one of a queue has failed, later ones wait for it."""
+
+    position: str
+    error: str | None
+    attempts: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A handler that listens to the item's entity.
+
+    `lane` names the item's queue for it, in `parked` and in logs. `due` is when its first parked
+    change is tried next (epoch seconds, 0: at once; None: nothing is parked, or it is stuck).
+
+    `state` says what will happen to the item's next change: `held` or `stuck`, it waits behind
+    parked ones; `paused`; `waits`, because the shard that carries it, or a parent, waits for the
+    handlers in `waits_for`; `may wait`, where some open shards do, and `records` did not show which
+    one carries the item; `unknown`, on functions with a handler that blocks; else `free`.
+    """
+
+    consumer: str
+    handler: str
+    kinds: tuple[str, ...]
+    when: str | None
+    declared: str
+    lane: str
+    state: str = "free"
+    due: int | None = None
+    parked: tuple[Waiting, ...] = ()
+    waits_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of an aggregate in which the item counts, by the hash of the group's key."""
+
+    aggregate: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The explanation of one item; `kind` is `entity`, `control` or `unknown`.
+
+    `digest` is its key in logs. `attributes` are the names of its attributes, `data` their values
+    if they were asked for. `written_by` is the handler whose effect wrote it last, if the item
+    names it, after so many `hops`. `shards` counts the open shards that could carry its next
+    change. `sightings` is None if the stream was not read, and `whole` says whether all of it was.
+    """
+
+    table: str
+    digest: str
+    kind: str
+    entity: str | None
+    exists: bool
+    attributes: tuple[str, ...]
+    written_by: str | None
+    hops: int
+    listening: tuple[Listening, ...]
+    groups: tuple[Group, ...]
+    problem: str | None
+    shards: int
+    sightings: tuple[Sighting, ...] | None = None
+    whole: bool = True
+    data: dict[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def held(self) -> tuple[Listening, ...]:
+        """The handlers for which changes of the item are parked."""
+        return tuple(one for one in self.listening if one.state in ("held", "stuck"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return asdict(self)
+
+
+async def explain_item(
+    app: App,
+    aws: Aws,
+    pk: str,
+    sk: str | None = None,
+    *,
+    records: bool = False,
+    pages: int = PAGES_MAX,
+    show_data: bool = False,
+) -> Explanation:
+    """Explain an item, by its key as text.
+
+    Args:
+        app: the app whose handlers are shown, with those of its listeners.
+        aws: open clients.
+        pk: the partition key.
+        sk: the sort key, if the table has one.
+        records: read its changes in the stream, from the oldest record on: one call a page; AWS
+            advises no more than two readers a shard.
+        pages: pages of the stream that are read at most.
+        show_data: return the item's values.
+
+    Raises:
+        ConfigurationError: the table has a sort key and none is given, or the other way round; it
+            is missing or has no stream, or may not be described.
+    """
+    around = await survey(app, aws)
+    looking = _Looking(app, aws, around, _wire(around.table, pk, sk))
+    return await looking.explain(pages if records else 0, show_data=show_data)
+
+
+def _wire(schema: TableSchema, pk: str, sk: str | None) -> dict[str, dict[str, Any]]:
+    if (sk is None) != (schema.sk is None):
+        wanted = "has no sort key" if schema.sk is None else "has a sort key: give both"
+        raise ConfigurationError(f"table {schema.name} {wanted}")
+    key = {schema.pk: encode_key(pk, schema.pk_type)}
+    if schema.sk is not None and schema.sk_type is not None:
+        key[schema.sk] = encode_key(str(sk), schema.sk_type)
+    return key
+
+
+@dataclass
+class _Looking:
+    app: App
+    aws: Aws
+    around: Surroundings
+    wire: dict[str, dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        self.schema = self.around.table
+        self.consumers: Sequence[App] = consumers_of([self.app])
+        self.route = self.app.router(self.schema).route
+
+    async def explain(self, pages: int, *, show_data: bool) -> Explanation:
+        reply = await patiently(
+            lambda: self.aws.dynamodb.get_item(
+                TableName=self.schema.name, Key=self.wire, ConsistentRead=True
+            )
+        )
+        item: dict[str, Any] | None = reply.get("Item")
+        record = _record(self.wire, item)
+        entity = self.route(record)
+        key = record.item_key
+        known = entity if isinstance(entity, type) else None
+        groups, problem = _groups(self.consumers, known, item, self.schema)
+        mark = (item or {}).get(MARK, {}).get("S", "")
+        shards = (await list_shards(self.aws, self.schema.stream_arn or "")).shards
+        views = [await self._view(consumer, known, key) for consumer in self.consumers]
+        sightings, whole = None, True
+        if pages:
+            sightings, whole = await self._sightings(key, [s.id for s in shards], views, pages)
+        carriers = carriers_of(shards, [one.shard for one in sightings or ()])
+        return Explanation(
+            table=self.schema.name,
+            digest=key.digest,
+            kind="control" if entity is CONTROL else "entity" if known else "unknown",
+            entity=known.__name__ if known else None,
+            exists=item is not None,
+            attributes=tuple(sorted(item or ())),
+            written_by=mark.split(":", 3)[3] if mark.count(":") > 2 else None,
+            hops=int(mark.split(":")[1]) if mark.count(":") > 2 else 0,
+            listening=tuple(_listening_of(v, h, carriers) for v in views for h in v.handlers),
+            groups=groups,
+            problem=problem,
+            shards=sum(shard.ending is None for shard in shards),
+            sightings=sightings,
+            whole=whole,
+            data=decode_item(item) if show_data and item is not None else None,
+        )
+
+    def _store(self, consumer: App) -> CursorStore:
+        return CursorStore(self.aws.dynamodb, self.around.space(consumer))
+
+    async def _view(self, consumer: App, entity: type[Entity] | None, key: ItemKey) -> ItemView:
+        handlers = [handler for handler in consumer.handlers if handler.entity is entity]
+        return await view_item(consumer, self._store(consumer), handlers, key)
+
+    async def _sightings(
+        self, key: ItemKey, shards: Sequence[str], views: Sequence[ItemView], pages: int
+    ) -> tuple[tuple[Sighting, ...], bool]:
+        """Read the shards; each of them gets its share before the pages are used up."""
+        found: list[Sighting] = []
+        whole, left = True, pages
+        for number, shard in enumerate(shards):
+            share = max(1, left // (len(shards) - number)) if left else 0
+            reading = ShardLook(self.aws, self.schema.stream_arn or "", shard, share)
+            found += [
+                sighting_of(shard, record, views)
+                async for record in reading.records()
+                if self.route(record) is not None and record.item_key == key
+            ]
+            left -= share - reading.pages
+            whole &= reading.ended
+        return tuple(sorted(found, key=lambda one: (one.created_at, one.position))), whole
+
+
+def _record(wire: Mapping[str, Any], item: Mapping[str, Any] | None) -> Record:
+    """Return a record of the item as it is, for the code that routes records."""
+    image = {} if item is None else {"NewImage": item}
+    inner = {"Keys": wire, "SequenceNumber": "0", "ApproximateCreationDateTime": 0.0, **image}
+    record = {"eventID": "-", "eventName": "MODIFY", "dynamodb": inner}
+    return Record.from_bytes(msgspec.json.encode(record))
+
+
+def _listening_of(view: ItemView, handler: Handler, carriers: Sequence[Sequence[str]]) -> Listening:
+    name = lane_name(handler.name, view.key)
+    state, waits_for = view.state_of(handler, carriers)
+    lane = view.lanes.get(name)
+    return Listening(
+        consumer=view.consumer,
+        handler=handler.name,
+        kinds=tuple(sorted(kind.value for kind in handler.kinds)),
+        when=handler.when.text if handler.when else None,
+        declared=str(handler.declared),
+        lane=name,
+        state=state,
+        due=None if lane is None or lane.stuck else lane.due,
+        parked=tuple(
+            Waiting(p.position, p.error, p.attempts, p.at) for p in view.parked if p.lane == name
+        ),
+        waits_for=waits_for,
+    )
+
+
+def _groups(
+    consumers: Sequence[App],
+    entity: type[Entity] | None,
+    item: Mapping[str, Any] | None,
+    schema: TableSchema,
+) -> tuple[tuple[Group, ...], str | None]:
+    """Return the groups that an item counts in, and the reason if they cannot be computed."""
+    counting = [a for one in consumers for a in one.aggregates if source_of(a) is entity]
+    if entity is None or item is None:
+        return (), None
+    try:
+        decoded = ImageDecoder(entity, schema).decode_item(item)
+        return tuple(group for one in counting for group in _groups_of(one, decoded)), None
+    except DecodeError as error:
+        return (), str(error)
+    except Exception as error:  # noqa: BLE001 - an aggregate's own code; a worker parks the change
+        return (), f"its groups cannot be told: {type(error).__name__}"
+
+
+def _groups_of(aggregate: type[Aggregate[Any]], item: Entity) -> Iterator[Group]:
+    keys: Mapping[Key[Any], Any] = contributions(aggregate, item)
+    for key in keys:
+        yield Group(aggregate.__name__, key.digest)

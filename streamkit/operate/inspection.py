@@ -1,0 +1,243 @@
+"""Compare an app with its table, and find what the credentials may do.
+
+In: an app and clients. Out: one `Inspection`: the table's facts, each call that a worker makes and
+whether it is allowed, the handlers, and what is wrong. Nothing is changed: a transaction whose
+conditions can never hold shows whether writing is allowed.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
+from streamkit.core.handler import Handler
+from streamkit.core.tables import Surroundings, survey
+from streamkit.effects import Guard
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.injection import OWN
+from streamkit.kinds.preflight import Finding, findings
+from streamkit.model.conditions import present
+from streamkit.model.schema import TableSchema
+from streamkit.operate.consumers import start_findings
+from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.sinks import sink_statement
+from streamkit.operate.sample import sample_findings
+from streamkit.progress.actions import OURS, Action, Verb, render
+from streamkit.progress.control import ControlSpace
+from streamkit.progress.cursor import CursorStore
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table as it is; `keys` are attribute names with their types."""
+
+    name: str
+    keys: dict[str, str]
+    stream_view: str | None
+    stream: str | None
+    ttl: str | None
+    indexes: dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One call that a worker makes; `allowed` is None if it could not be tried; `code` says why."""
+
+    action: str
+    allowed: bool | None
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFacts:
+    """A registered handler with the settings that it will run with."""
+
+    name: str
+    entity: str
+    kinds: tuple[str, ...]
+    delivery: str
+    on_failure: str
+    attempts: int
+    timeout_seconds: float | None
+    declared: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Everything that `check` reports; `looked_at` counts the app's items that were read."""
+
+    app: str
+    table: TableFacts
+    control_table: str
+    permissions: tuple[Permission, ...]
+    handlers: tuple[HandlerFacts, ...]
+    findings: tuple[Finding, ...]
+    looked_at: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether a worker can start and do its work; warnings do not prevent it."""
+        refused = any(permission.allowed is False for permission in self.permissions)
+        return not refused and all(finding.severity != "error" for finding in self.findings)
+
+    @property
+    def not_tried(self) -> tuple[str, ...]:
+        """The permissions that could not be tried; `ok` says nothing of them."""
+        return tuple(one.action for one in self.permissions if one.allowed is None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return {"ok": self.ok, "not_tried": self.not_tried, **asdict(self)}
+
+
+async def inspect_app(app: App, aws: Aws) -> Inspection:
+    """Compare an app with its table.
+
+    Raises:
+        ConfigurationError: a table is missing, or may not be described.
+    """
+    around = await survey(app, aws)
+    found = await _findings(app, around)
+    looked_at, odd = await sample_findings(app, aws, around.table)
+    found += odd
+    if not any(finding.severity == "error" for finding in found):
+        found += await start_findings(app, CursorStore(aws.dynamodb, around.space(app)))
+    return Inspection(
+        app=app.name,
+        table=_table(around.table),
+        control_table=around.control.name,
+        permissions=tuple(await _permissions(app, aws, around)),
+        handlers=tuple(map(_handler, app.handlers)),
+        findings=tuple(found),
+        looked_at=looked_at,
+    )
+
+
+async def _findings(app: App, around: Surroundings) -> list[Finding]:
+    """Find what is wrong; open the lifespan only if a handler needs it: it may call services."""
+    wanted = {need for handler in app.handlers for need in handler.needs.values()}
+    if wanted <= set(OWN):
+        return findings(app, around)
+    async with app.resources() as resources:
+        return findings(app, around, resources)
+
+
+def _table(schema: TableSchema) -> TableFacts:
+    return TableFacts(
+        name=schema.name,
+        keys=_keys(schema.pk, schema.pk_type, schema.sk, schema.sk_type),
+        stream_view=schema.view_type,
+        stream=schema.stream_arn,
+        ttl=schema.ttl,
+        indexes={
+            index.name: _keys(index.pk, index.pk_type, index.sk, index.sk_type)
+            for index in schema.indexes.values()
+        },
+    )
+
+
+def _keys(pk: str, pk_type: str, sk: str | None, sk_type: str | None) -> dict[str, str]:
+    return {pk: pk_type} if sk is None or sk_type is None else {pk: pk_type, sk: sk_type}
+
+
+def _handler(handler: Handler) -> HandlerFacts:
+    return HandlerFacts(
+        name=handler.name,
+        entity=handler.entity.__name__,
+        kinds=tuple(sorted(kind.value for kind in handler.kinds)),
+        delivery=handler.delivered.replace("_", " "),
+        on_failure=handler.policy.on_failure,
+        attempts=handler.policy.attempts if handler.is_async else 1,
+        timeout_seconds=handler.policy.timeout_seconds if handler.is_async else None,
+        declared=str(handler.declared),
+    )
+
+
+async def _permissions(app: App, aws: Aws, around: Surroundings) -> list[Permission]:
+    """Try every call that a worker makes, in a form that changes nothing."""
+    asked = [Permission("dynamodb:DescribeTable", allowed=True)]
+    asked.append(Permission("dynamodb:DescribeTimeToLive", allowed=True))
+    asked += await _stream_permissions(aws, around.table.stream_arn)
+    try:
+        space = around.space(app)
+    except ConfigurationError:
+        return asked  # no place for control items: the findings report it
+    table, key = space.schema.name, space.key("probe")
+    dynamodb = aws.dynamodb
+    keys = {table: {"Keys": [key]}}
+    transaction = {"TransactItems": _never_applied(space)}
+    calls: list[tuple[str, Callable[..., Awaitable[Any]], dict[str, Any]]] = [
+        ("dynamodb:GetItem", dynamodb.get_item, {"TableName": table, "Key": key}),
+        ("dynamodb:BatchGetItem", dynamodb.batch_get_item, {"RequestItems": keys}),
+        (
+            "dynamodb:PutItem, UpdateItem, DeleteItem, ConditionCheckItem",
+            dynamodb.transact_write_items,
+            transaction,
+        ),
+    ]
+    for name in app.tables:
+        schema = around.schemas[name]
+        if schema.pk_type == "S":
+            there = ControlSpace.of(schema, app.name, space.label)
+            writes = {"TransactItems": _never_applied(there)}
+            calls.append((f"the same on {name}", dynamodb.transact_write_items, writes))
+    asked += [(await _try(action, call, arguments))[0] for action, call, arguments in calls]
+    return asked + list(_of_sinks(app))
+
+
+def _of_sinks(app: App) -> Iterator[Permission]:
+    """Name the permissions of sinks: they cannot be tried without sending."""
+    place = Place.of()
+    for sink in app.sinks:
+        statement = sink_statement(sink, place, "sink")
+        if statement is not None:
+            yield Permission(", ".join(statement.actions), None, f"the sink {sink.name!r}")
+
+
+async def _stream_permissions(aws: Aws, arn: str | None) -> list[Permission]:
+    """Try the three calls on the stream; each needs the reply of the one before."""
+    names = [f"dynamodb:{name}" for name in ("DescribeStream", "GetShardIterator", "GetRecords")]
+    asked: list[Permission] = []
+    if arn is not None:
+        permission, reply = await _try(
+            names[0], aws.streams.describe_stream, {"StreamArn": arn, "Limit": 1}
+        )
+        asked.append(permission)
+        shards = (reply or {}).get("StreamDescription", {}).get("Shards", [])
+        if shards:
+            where = {"ShardId": shards[0]["ShardId"], "ShardIteratorType": "LATEST"}
+            permission, reply = await _try(
+                names[1], aws.streams.get_shard_iterator, {"StreamArn": arn, **where}
+            )
+            asked.append(permission)
+            if reply:
+                arguments = {"ShardIterator": reply["ShardIterator"], "Limit": 1}
+                asked.append((await _try(names[2], aws.streams.get_records, arguments))[0])
+    return asked + [Permission(name, None, "not tried") for name in names[len(asked) :]]
+
+
+def _never_applied(space: ControlSpace) -> list[dict[str, Any]]:
+    """Return one action of each verb on items that never exist, IF they exist."""
+    update = space.update("probe", "update")
+    put = space.put({}, "probe", "put")
+    delete = space.delete("probe", "delete")
+    check = Action(space.ref("probe", "check"), Verb.CHECK)
+    actions = [update, put, delete, check]
+    for action in actions:
+        action.guards.append((Guard(present), OURS))
+    return [render(action, space.schema) for action in actions]
+
+
+async def _try(
+    action: str, call: Callable[..., Awaitable[Any]], arguments: dict[str, Any]
+) -> tuple[Permission, dict[str, Any] | None]:
+    try:
+        reply: dict[str, Any] = await call(**arguments)
+    except AwsError as error:
+        trouble = trouble_of(error)
+        if trouble in (Trouble.CANCELED, Trouble.CONDITION, Trouble.TRIMMED):
+            return Permission(action, allowed=True), None
+        refused = trouble in (Trouble.REFUSED, Trouble.OTHER, Trouble.INVALID, Trouble.MISSING)
+        return Permission(action, False if refused else None, code_of(error)), None
+    return Permission(action, allowed=True), reply

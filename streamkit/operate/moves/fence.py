@@ -1,0 +1,139 @@
+"""Prove that a mover of a consumer is still the current one, in each of its transactions.
+
+A mover that seems to be dead may only be slow, and the same call again finishes its move. So a
+mover writes a token of its own (the move token) into the consumer's item, and each of its later
+transactions checks that the token is still there: a second mover replaces it and shuts out the
+first, and the end of the move removes it. Marks that follow from workers' positions need no token:
+they stay true.
+
+A rebuild that begins removes the token, too. What must be true before a mover begins is checked in
+the write that stores its token.
+
+In: a consumer's control items. Out: the condition, as an action. On failure: `MoveRefused`.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+
+import anyio
+
+from streamkit.core.tables import Surroundings
+from streamkit.effects import Guard
+from streamkit.fleet.generation import Generation, consumer_operation
+from streamkit.fleet.hosting import LAMBDA, WORKERS
+from streamkit.model.conditions import Attr, Condition
+from streamkit.model.schema import TableSchema
+from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
+from streamkit.progress.actions import LEASE, Action, GuardSource, Verb
+from streamkit.progress.clock import Clock
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import Step, said_of
+from streamkit.progress.transaction import Send, transact
+from streamkit.progress.verdicts import Invalid, Refused
+
+_SOURCE = GuardSource("", "mover", LEASE)
+
+
+Unfit = Callable[[Generation | None], Iterable[str]]
+"""Yields the reasons why a consumer cannot be moved now."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Shuts out other movers of a consumer; `began` is the consumer as the token was stored."""
+
+    store: CursorStore
+    clock: Clock
+    began: Generation
+    _turn: anyio.Lock = field(default_factory=anyio.Lock)
+
+    @classmethod
+    async def raised(
+        cls,
+        store: CursorStore,
+        clock: Clock,
+        unfit: Unfit,
+        *,
+        needs_rebuild: frozenset[str] = frozenset(),
+    ) -> "Fence":
+        """Shut out every other mover of a consumer, IF there is no reason against the move.
+
+        Args:
+            store: the consumer's control items.
+            clock: dates the audit entry.
+            unfit: yields the reasons; none may hold at the moment of the write.
+            needs_rebuild: aggregates that miss changes because of the move.
+
+        Raises:
+            MoveRefused: there is a reason against it.
+        """
+        token = uuid.uuid4().hex[:8]
+
+        async def raises(newest: Generation | None) -> Step[Generation | None]:
+            MoveRefused.raise_for(unfit(newest))
+            assert newest is not None  # noqa: S101 - it would have been refused
+            raised = replace(newest, mover=token, rebuild=newest.rebuild | needs_rebuild)
+            return Step(raised.noted(said_of(clock, f"move from {newest.host!r}")))
+
+        began = await consumer_operation(store).change(raises)
+        assert began is not None  # noqa: S101 - it was raised
+        return cls(store, clock, began)
+
+    @property
+    def refusal(self) -> MoveRefused:
+        """The error to raise when another mover is the current one, or none is."""
+        return MoveRefused([OVERTAKEN])
+
+    @property
+    def _check(self) -> Action:
+        action = Action(self.store.space.ref("consumer"), Verb.CHECK)
+        action.guards.append((Guard(self._stands), _SOURCE))
+        return action
+
+    @property
+    def _stands(self) -> Condition:
+        return Attr("mover").eq(self.began.mover)
+
+    async def transact(self, actions: Sequence[Action], rng: Random) -> Refused | Invalid | None:
+        """Apply actions on control items, IF this is still the mover.
+
+        Raises:
+            MoveRefused: it is not.
+        """
+        schema = self.store.space.schema
+        return await self._transact({schema.name: schema}, actions, rng)
+
+    def sending(self, around: Surroundings) -> Send:
+        """Return a function that applies actions on an app's tables, IF this is still the mover."""
+        return partial(self._transact, around.schemas)
+
+    async def _transact(
+        self, schemas: Mapping[str, TableSchema], actions: Sequence[Action], rng: Random
+    ) -> Refused | Invalid | None:
+        async with self._turn:  # transactions that check the same item conflict with each other
+            everything = [*actions, self._check]
+            sent = await transact(self.store.dynamodb, schemas, everything, rng)
+        if isinstance(sent, Refused) and _SOURCE in sent.sources:
+            raise self.refusal
+        return sent
+
+    async def turn(self, host: str) -> None:
+        """Make this the consumer's host; if it is a host that runs it, the move is over.
+
+        Raises:
+            MoveRefused: another mover is the current one, and has not set the same host.
+        """
+
+        async def turned(newest: Generation | None) -> Step[Generation | None] | None:
+            if newest is None or newest.mover != self.began.mover:
+                if newest is None or newest.host != host:
+                    raise self.refusal
+                return None
+            ends = host in (WORKERS, LAMBDA)
+            after = replace(newest, host=host, mover="" if ends else newest.mover)
+            return Step(after.noted(said_of(self.clock, f"move: {host}")))
+
+        await consumer_operation(self.store).change(turned)

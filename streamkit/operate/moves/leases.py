@@ -1,0 +1,228 @@
+"""Translate the leases of a KCL into cursors. Pure, except for the read of the lease table.
+
+Each lease is an item `leaseKey` (the shard, after the stream's name if the KCL read several) with a
+`checkpoint`, the same in versions 1, 2 and 3. Version 3 may keep more in the same table, such as
+its workers' metrics: an item that is not a lease has an `entityType`. The checkpoint is the last
+record that was processed:
+
+    SHARD_END       the shard is finished
+    a number        reading continues after that record
+    TRIM_HORIZON    nothing was processed: from the oldest record, once its parent is finished
+    LATEST          nothing was processed, and the KCL would begin at "now": from a given moment
+    no lease        finished if a younger shard of its line has one, because a KCL deletes the
+                    leases of shards whose children it has begun; else it was never begun
+
+In: leases, and the stream's shards. Out: cursors, remarks, and reasons against the import.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.errors import ConfigurationError
+from streamkit.progress.control import Cursor, child_of
+from streamkit.stream.decode.envelope import POSITION_DIGITS
+from streamkit.stream.lineage import Shard
+
+SHARD_END, TRIM_HORIZON, LATEST = "SHARD_END", "TRIM_HORIZON", "LATEST"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One lease; `counter` grows while a KCL worker holds it."""
+
+    shard: str
+    checkpoint: str
+    counter: int = 0
+    parent: str | None = None
+
+
+@dataclass(frozen=True)
+class Positions:
+    """The cursors, parents first; `notes`, and `reasons` against the import, are for people."""
+
+    cursors: tuple[Cursor, ...]
+    notes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+async def read_leases(aws: Aws, table: str, stream_arn: str) -> dict[str, Lease]:
+    """Read the leases of one stream, by shard.
+
+    Raises:
+        ConfigurationError: the table is missing, may not be read, or holds no leases.
+    """
+    leases: dict[str, Lease] = {}
+    request: dict[str, Any] = {"TableName": table, "ConsistentRead": True}
+    items = 0
+    while True:
+        try:
+            reply = await patiently(partial(aws.dynamodb.scan, **request))
+        except AwsError as error:
+            if trouble_of(error) is not Trouble.MISSING:
+                raise
+            raise ConfigurationError(f"there is no table {table!r} of leases") from error
+        found = [item for item in reply["Items"] if _is_lease(item)]
+        items += len(found)
+        leases |= {lease.shard: lease for item in found for lease in _read(item, stream_arn)}
+        if "LastEvaluatedKey" not in reply:
+            break
+        request["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
+    if not items:
+        raise ConfigurationError(f"table {table} has no leases: items with leaseKey and checkpoint")
+    return leases
+
+
+def _is_lease(item: Mapping[str, Any]) -> bool:
+    return {"leaseKey", "checkpoint"} <= item.keys() and "entityType" not in item
+
+
+def _read(item: Mapping[str, Any], stream_arn: str) -> Iterable[Lease]:
+    """Yield a lease, unless it belongs to another stream."""
+    stream, _, shard = item["leaseKey"]["S"].rpartition(":")
+    table, label = stream_arn.rpartition(":table/")[2].split("/stream/")
+    # A KCL of several streams writes account:region$account$table$label:1:shard.
+    if stream and f"${table}${label.replace(':', '_')}:" not in f"{stream}:":
+        return
+    parents = item.get("parentShardId", {}).get("SS", [])
+    counter = int(item.get("leaseCounter", {"N": "0"})["N"])
+    yield Lease(shard, item["checkpoint"]["S"], counter, next(iter(parents), None))
+
+
+@dataclass
+class _Reading:
+    """Makes cursors from leases."""
+
+    shards: dict[str, Shard]
+    leases: Mapping[str, Lease]
+    gone: frozenset[str]
+    generation: int
+    caught_up: int
+    now: int
+    passed: set[str] = field(default_factory=set)
+    made: dict[str, Cursor] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def finished(self, shard: str | None) -> bool:
+        lease = self.leases.get(shard or "")
+        return shard in self.passed if lease is None else lease.checkpoint == SHARD_END
+
+    def note_passed(self) -> None:
+        """Find the shards without a lease that must have been read before later ones were begun."""
+        for lease in self.leases.values():
+            shard = self.shards.get(lease.shard)
+            while shard is not None and shard.parent in self.shards:
+                shard = self.shards[shard.parent]
+                if shard.id not in self.leases:
+                    self.passed.add(shard.id)
+
+    def look_at(self, shard: Shard) -> None:
+        """Make the cursor of a shard, if it may have one; its parents come first."""
+        lease = self.leases.get(shard.id)
+        if lease is None and shard.id not in self.passed:
+            if not self.finished(shard.parent):
+                self.notes.append(f"{shard.id} has no lease: it is read from its oldest record")
+            return
+        checkpoint = SHARD_END if lease is None else lease.checkpoint
+        waits = shard.parent in self.shards and not self.finished(shard.parent)
+        if waits and checkpoint not in (TRIM_HORIZON, LATEST):
+            self.reasons.append(
+                f"{shard.id} was begun before {shard.parent} was finished; let a KCL finish that"
+            )
+            return
+        if shard.id in self.gone and checkpoint != SHARD_END:
+            self.reasons.append(
+                f"{shard.id} is gone, and was not read to its end: changes are lost; delete its"
+                " lease to go on without them"
+            )
+            return
+        if waits:
+            return  # it is found when its parent is finished
+        cursor = self._cursor(shard, checkpoint)
+        if cursor is not None:
+            self._keep(shard, cursor)
+
+    def _cursor(self, shard: Shard, checkpoint: str) -> Cursor | None:
+        parent = self.made.get(shard.parent or "")
+        cursor = child_of(
+            shard.id,
+            parent,
+            generation=self.generation,
+            parent_name=shard.parent,
+            heir=parent is not None and not parent.children,
+        )
+        cursor = replace(cursor, seen=self.caught_up)
+        if checkpoint == SHARD_END:
+            return replace(cursor, state="finished", ended=self.now)
+        if checkpoint == TRIM_HORIZON:
+            return cursor
+        if checkpoint == LATEST and self.caught_up:
+            return replace(cursor, since=self.caught_up)
+        if checkpoint == LATEST:
+            self.reasons.append(
+                f"{shard.id} is at LATEST, and the KCL has processed nothing of it: say since when"
+                " changes count (--caught-up-at)"
+            )
+            return None
+        if not checkpoint.isdecimal() or len(checkpoint) > POSITION_DIGITS:
+            self.reasons.append(f"{shard.id}: {checkpoint!r} is no checkpoint of a DynamoDB stream")
+            return None
+        return replace(cursor, position=checkpoint.zfill(POSITION_DIGITS))
+
+    def _keep(self, shard: Shard, cursor: Cursor) -> None:
+        parent = self.made.get(shard.parent or "")
+        if parent is not None:
+            children = parent.children | {shard.id}
+            self.made[parent.name] = replace(parent, children=children)
+        self.made[shard.id] = cursor
+
+
+def positions(
+    listed: Sequence[Shard],
+    leases: Mapping[str, Lease],
+    *,
+    gone: frozenset[str],
+    generation: int,
+    caught_up: int,
+    now: int,
+) -> Positions:
+    """Return the cursors that leases amount to.
+
+    Args:
+        listed: the shards of one complete listing.
+        leases: the leases by shard.
+        gone: shards of leases that are not listed and do not exist any more.
+        generation: the generation of the cursors.
+        caught_up: when the KCL was known to be at the tip of every shard (epoch seconds, or 0).
+        now: epoch seconds.
+    """
+    shards = {shard.id: shard for shard in listed}
+    unlisted = [lease for lease in leases.values() if lease.shard not in shards]
+    parents = {shard.parent for shard in listed}
+    for lease in unlisted:
+        over = lease.checkpoint == SHARD_END and lease.shard in gone
+        if not over or lease.shard in parents:
+            shards[lease.shard] = Shard(lease.shard, lease.parent)
+    reading = _Reading(shards, leases, gone, generation, caught_up, now)
+    if not any(shard.id in leases for shard in listed):
+        reading.reasons.append("none of the leases is of a shard of this stream")
+    reading.note_passed()
+    for shard in _in_order(shards):
+        reading.look_at(shard)
+    old = sum(lease.shard not in shards for lease in unlisted)
+    if old:
+        reading.notes.append(f"{old} leases are of finished shards that are gone")
+    return Positions(tuple(reading.made.values()), tuple(reading.notes), tuple(reading.reasons))
+
+
+def _in_order(shards: Mapping[str, Shard]) -> Iterable[Shard]:
+    """Yield shards, parents first."""
+    left = dict(shards)
+    while left:
+        ready = [shard for shard in left.values() if shard.parent not in left]
+        for shard in ready or list(left.values()):
+            del left[shard.id]
+            yield shard

@@ -1,0 +1,220 @@
+"""Raise the high-water marks of items to what workers have done in shards.
+
+In: cursors, whose positions may still grow, and a stream. Out: each item's mark is at its last
+change before its shard's position. A mark is never lowered, so that any part of this may run again.
+On failure: `MoveRefused` if a shard does not contain the records that its position says were read.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+
+from streamkit.aws import AwsError, Trouble, trouble_of
+from streamkit.aws_lambda.environment import Environment
+from streamkit.aws_lambda.high_water_marks import Marks
+from streamkit.changes import ItemKey
+from streamkit.core.high_water_mark import expiry, mark_name, mark_path
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost, RetentionLost
+from streamkit.model.conditions import Attr, absent, any_of
+from streamkit.operate.moves.fence import Fence
+from streamkit.operate.moves.moved import MoveRefused
+from streamkit.operate.moves.passage import TIP_PAGES, open_reader
+from streamkit.progress.actions import MARK_GUARD, OURS, Action, GuardSource
+from streamkit.progress.control import START, Cursor
+from streamkit.progress.verdicts import Invalid, Refused
+from streamkit.stream.decode import Record
+from streamkit.stream.reader import ShardReader
+from streamkit.stream.start import RETENTION_SECONDS
+
+_AT_ONCE = 16
+_WRITES_AT_ONCE = 32
+_EMPTY_PAUSE = 0.25
+_EMPTY_MAX = 10 * TIP_PAGES
+_ALL = "~"
+"""A value that sorts after every position."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What is kept of a record that was read before its shard's position reached it."""
+
+    key: ItemKey
+    position: str
+    created_at: float
+
+
+@dataclass
+class _Shard:
+    """A shard that is read behind its workers; `ahead` are changes after its position."""
+
+    reader: ShardReader
+    ahead: deque[_Change] = field(default_factory=deque)
+
+
+@dataclass
+class Marking:
+    """Reads shards behind their cursors; `records` counts the records that it has read."""
+
+    environment: Environment
+    records: int = 0
+    _shards: dict[str, _Shard] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Open the consumer's control items."""
+        self.store, self.clock = self.environment.store, self.environment.clock
+        self._writers = anyio.Semaphore(_WRITES_AT_ONCE)
+
+    async def raise_all(self, cursors: Mapping[str, Cursor]) -> None:
+        """Raise the marks of everything that is done according to these cursors."""
+        limiter = anyio.Semaphore(_AT_ONCE)
+
+        async def one(cursor: Cursor) -> None:
+            async with limiter:
+                await self._raise_shard(cursor)
+
+        async with anyio.create_task_group() as group:
+            for cursor in cursors.values():
+                group.start_soon(one, cursor)
+
+    async def _raise_shard(self, cursor: Cursor) -> None:
+        """Raise the marks of the items that changed in a shard, up to its position."""
+        upto = _ALL if cursor.finished else "" if cursor.position == START else cursor.position
+        since = cursor.since if self.clock.time() - cursor.since < RETENTION_SECONDS else 0
+        shard = self._shard(cursor.name)
+        more = True
+        while more:
+            done: dict[ItemKey, str] = {}
+            while shard.ahead and (
+                shard.ahead[0].position <= upto or shard.ahead[0].created_at < since
+            ):
+                change = shard.ahead.popleft()
+                done[change.key] = change.position
+            async with anyio.create_task_group() as group:
+                for key, position in done.items():
+                    group.start_soon(self._raise, key, position)
+            enough = shard.reader.position != START and shard.reader.position >= upto
+            more = not shard.ahead and bool(upto or since) and not (enough and not since)
+            more = more and await self._read(shard, upto if not enough else "")
+
+    async def _read(self, shard: _Shard, upto: str) -> bool:
+        """Read a few more records; return False at the shard's end, or at its tip if all is found.
+
+        Raises:
+            MoveRefused: the shard does not contain the records that its position says were read.
+        """
+        reader, empty = shard.reader, 0
+        while not reader.ended and empty < _EMPTY_MAX:
+            try:
+                page = await reader.read()
+            except RetentionLost as lost:
+                reader.resume(lost)  # a mapping cannot deliver trimmed records again
+                continue
+            if page is None:
+                await anyio.sleep(reader.wait)
+                continue
+            if page.records:
+                self.records += len(page.records)
+                shard.ahead.extend(self._wanted(page.records))
+                return True
+            empty += 1
+            if empty >= TIP_PAGES and (upto in ("", _ALL) or await self._is_trimmed(reader, upto)):
+                return False
+            await anyio.sleep(0 if reader.ended else _EMPTY_PAUSE)
+        if reader.ended:
+            return False
+        raise MoveRefused([f"shard {reader.shard_id} cannot be read up to its position"])
+
+    def _wanted(self, records: Iterable[Record]) -> Iterable[_Change]:
+        for record in records:
+            if self.environment.dispatcher.wants(record):
+                yield _Change(record.item_key, record.position, record.created_at)
+
+    async def _is_trimmed(self, reader: ShardReader, position: str) -> bool:
+        """Return whether the record at a position is trimmed: then all before it is, too."""
+        try:
+            await self.environment.aws.get_iterator(
+                StreamArn=reader.stream_arn,
+                ShardId=reader.shard_id,
+                ShardIteratorType="AT_SEQUENCE_NUMBER",
+                SequenceNumber=position.lstrip("0"),
+            )
+        except AwsError as error:
+            if trouble_of(error) in (Trouble.TRIMMED, Trouble.MISSING):
+                return True
+            if trouble_of(error) not in (Trouble.THROTTLED, Trouble.UNKNOWN):
+                raise
+        return False
+
+    def _shard(self, name: str) -> _Shard:
+        if name not in self._shards:
+            arn = self.environment.around.table.stream_arn or ""
+            aws, rng = self.environment.aws, self.environment.rng
+            self._shards[name] = _Shard(open_reader(aws, arn, name, self.clock, rng))
+        return self._shards[name]
+
+    async def _raise(self, key: ItemKey, position: str) -> None:
+        """Raise an item's mark at least to this position: everything up to it is done."""
+        action = self._mark(key, position)
+        action.sets["expires"] = expiry(self.clock.time())  # parked queues are named last
+        action.removes.add("done")
+        before = any_of(absent, Attr("position").lt(position))
+        action.guards.append((Guard(before), OURS))
+        async with self._writers:
+            try:
+                await self.store.write(action)
+            except LeaseLost:
+                return  # the mark is further already
+
+    def _mark(self, key: ItemKey, position: str) -> Action:
+        name = mark_name(key)
+        path = mark_path(self.environment.incarnation, name)
+        action = self.store.space.update(*path)
+        action.sets |= {"name": {"S": name}, "position": {"S": position}}
+        return action
+
+    async def add(
+        self, key: ItemKey, attribute: str, names: frozenset[str], fence: Fence, *checks: Action
+    ) -> None:
+        """Add names to an item's mark, IF these conditions hold.
+
+        Raises:
+            MoveRefused: another mover is the current one.
+        """
+        marks = Marks(self.store, self.clock, self.environment.incarnation)
+        while True:
+            await marks.read([key])
+            mark = marks.known[key]
+            action = self._mark(key, mark.token)
+            action.unions[attribute] = {"SS": sorted(names)}
+            if attribute == "lanes" or mark.lanes:
+                action.removes.add("expires")
+            else:
+                action.sets["expires"] = expiry(self.clock.time())
+            as_read = Attr("position").eq(mark.token)
+            guard = as_read if mark.token else any_of(absent, as_read)
+            action.guards.append((Guard(guard), GuardSource("", mark_name(key), MARK_GUARD)))
+            sent = await fence.transact([action, *checks], self.environment.rng)
+            if isinstance(sent, Invalid):
+                raise MoveRefused([f"a mark cannot be written: {sent.code}"])
+            if not isinstance(sent, Refused) or any(s.effect != MARK_GUARD for s in sent.sources):
+                return
+
+    async def name_done(self, cursor: Cursor, fence: Fence) -> None:
+        """Name, in its item's mark, the handlers that are done with the change after a cursor.
+
+        Such a change was committed for some of its handlers only.
+        """
+        shard, (position, *_) = self._shard(cursor.name), _positions(cursor.done)
+        while not shard.ahead and await self._read(shard, position):
+            pass
+        if not shard.ahead or shard.ahead[0].position != position:
+            raise MoveRefused([f"shard {cursor.name} does not show the change that was begun"])
+        await self.add(shard.ahead[0].key, "done", cursor.done, fence)
+
+
+def _positions(done: Iterable[str]) -> list[str]:
+    """Return the positions that a cursor's names of done handlers contain; all are the same one."""
+    return sorted({mark.partition(":")[0] for mark in done})

@@ -1,0 +1,62 @@
+"""Describe the result of a move: positions and marks, or the reasons why it was refused."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamkit.app import App
+from streamkit.fleet.generation import Generation
+from streamkit.progress.operation import Refusal
+
+OVERTAKEN = "somebody else moves, rewinds or rebuilds this consumer; try again"
+
+
+class MoveRefused(Refusal):
+    """The result of a move would be wrong; nothing was begun. `reasons` are for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A consumer that has changed hosts, with the number of its shards and records.
+
+    `records` counts those that the mover has read; `lanes` counts parked queues, which stay parked.
+    """
+
+    consumer: str
+    host: str
+    shards: int
+    records: int
+    lanes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What leases became, or would become: shards by state, and notes for people."""
+
+    consumer: str
+    finished: int
+    positions: int
+    unread: int
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return asdict(self)
+
+
+def unfit(app: App, newest: Generation | None, *hosts: str) -> Iterable[str]:
+    """Yield the reasons why this code cannot move a consumer, or not from its present host, now."""
+    if newest is None:
+        yield f"{app.name} has never run on this stream"
+        return
+    if newest.host not in hosts:
+        yield f"{app.name} is not run by {hosts[0]}, but by {newest.host or 'nobody'}"
+    if newest.fingerprint != app.fingerprint():
+        yield f"{app.name} runs other handlers than these; move it with the code that is deployed"
+    for name, build in newest.builds.items():
+        if build.state != "live":
+            yield f"aggregate {name} is being built; let that end first"

@@ -1,0 +1,117 @@
+"""Read every shard of a stream, from its oldest record to its tip, parents first.
+
+In: a stream, and the function that takes its records. Out: a reader for each shard, whose position
+is how far it was read; all records before that were taken. On failure: `RetentionLost` if the
+stream is trimmed faster than it is read, and any error of the function that takes records.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from streamkit.aws import Aws
+from streamkit.progress.clock import Clock
+from streamkit.progress.control import Cursor
+from streamkit.stream.decode import Record
+from streamkit.stream.lineage import Shard
+from streamkit.stream.listing import is_gone, list_shards
+from streamkit.stream.reader import ShardReader, StreamPages
+
+TIP_PAGES = 10
+"""So many empty pages in a row count as the tip; see `source.reader`."""
+_EMPTY_PAUSE = 0.25
+"""All readers of a shard together may make five calls a second."""
+_AT_ONCE = 16
+
+Take = Callable[[Sequence[Record]], Awaitable[None]]
+
+
+def open_reader(aws: Aws, arn: str, shard: str, clock: Clock, rng: random.Random) -> ShardReader:
+    """Return a reader of a shard that begins at its oldest record, whatever was trimmed before."""
+    return ShardReader(StreamPages(aws), arn, Cursor(shard), clock, rng)
+
+
+@dataclass
+class Passage:
+    """Reads a stream; `records` counts the records that were taken."""
+
+    aws: Aws
+    stream_arn: str
+    clock: Clock
+    rng: random.Random
+    take: Take
+    shards: dict[str, Shard] = field(default_factory=dict)
+    readers: dict[str, ShardReader] = field(default_factory=dict)
+    records: int = 0
+    _gone: set[str] = field(default_factory=set)
+
+    async def catch_up(self) -> None:
+        """Read until each shard was at its tip once, or is read to its end.
+
+        Raises:
+            RetentionLost: records were trimmed before they were read.
+        """
+        await self._list()
+        done: set[str] = set()
+        while ready := [shard for shard in self._ready() if shard not in done]:
+            limiter = anyio.Semaphore(_AT_ONCE)
+            async with anyio.create_task_group() as group:
+                for shard in ready:
+                    group.start_soon(self._read_on, shard, limiter)
+            done |= set(ready)
+            if any(self.readers[shard].ended for shard in ready):
+                await self._list()  # an ended shard may have children by now
+
+    def in_order(self) -> Iterator[Shard]:
+        """Yield the shards that were begun, parents first."""
+        left = [shard for name, shard in self.shards.items() if name in self.readers]
+        seen: set[str] = set()
+        while left:
+            waiting = {shard.id for shard in left}
+            for shard in [s for s in left if s.parent not in waiting]:
+                seen.add(shard.id)
+                yield shard
+            left = [shard for shard in left if shard.id not in seen]
+
+    async def _list(self) -> None:
+        """List the shards, with unlisted parents that can still be read."""
+        listing = await list_shards(self.aws, self.stream_arn)
+        self.shards |= {shard.id: shard for shard in listing.shards}
+        parents = {shard.parent for shard in self.shards.values() if shard.parent}
+        for parent in sorted(parents - self.shards.keys() - self._gone):
+            if await is_gone(self.aws, self.stream_arn, parent):
+                self._gone.add(parent)
+            else:
+                self.shards[parent] = Shard(parent)
+
+    def _ready(self) -> list[str]:
+        """Return the shards that may be read now: those whose parents are read to their end."""
+        return [
+            shard.id
+            for shard in self.shards.values()
+            if not self._ended(shard.id)
+            and (shard.parent not in self.shards or self._ended(str(shard.parent)))
+        ]
+
+    def _ended(self, shard: str) -> bool:
+        return shard in self.readers and self.readers[shard].ended
+
+    async def _read_on(self, shard: str, limiter: anyio.Semaphore) -> None:
+        async with limiter:
+            if shard not in self.readers:
+                arguments = self.stream_arn, shard, self.clock, self.rng
+                self.readers[shard] = open_reader(self.aws, *arguments)
+            reader, empty = self.readers[shard], 0
+            while not reader.ended and empty < TIP_PAGES:
+                page = await reader.read()
+                if page is None:
+                    await anyio.sleep(reader.wait)
+                elif page.records:
+                    empty = 0
+                    self.records += len(page.records)
+                    await self.take(page.records)
+                elif not reader.ended:
+                    empty += 1
+                    await anyio.sleep(_EMPTY_PAUSE)

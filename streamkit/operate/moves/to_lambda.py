@@ -1,0 +1,229 @@
+"""Move from positions in shards to marks of items; the package's text proves it correct.
+
+In: an app whose consumer workers run. Out: marks, and no cursors. A mark costs one write unit for
+each item that was changed within the retention. On failure: marks that were raised stay true; the
+same call again finishes the move.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.aws_lambda.environment import Environment
+from streamkit.core.high_water_mark import item_of
+from streamkit.core.parked.queues import HeldLane, held_lanes, show
+from streamkit.core.parking import LAMBDA_CHUNKS, chunk_of
+from streamkit.core.tables import survey
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost
+from streamkit.fleet.cursors import drop_cursors, every_cursor
+from streamkit.fleet.generation import Generation, begin_move, newest_generation
+from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS
+from streamkit.fleet.lister import NAME as LISTER
+from streamkit.fleet.liveness import live_workers
+from streamkit.model.conditions import Attr, present
+from streamkit.observe.logger import get_logger
+from streamkit.operate.moves.fence import Fence
+from streamkit.operate.moves.marking import Marking
+from streamkit.operate.moves.moved import OVERTAKEN, Moved, MoveRefused, unfit
+from streamkit.operate.moves.tables import surroundings
+from streamkit.progress.actions import LANE, Action, GuardSource, Verb
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import said_of
+from streamkit.progress.verdicts import Invalid
+from streamkit.stream.start import RETENTION_SECONDS
+
+log = get_logger("streamkit.moving")
+
+_BEHIND_SECONDS = RETENTION_SECONDS - 3600
+
+
+async def move_to_lambda(
+    app: App,
+    aws: Aws,
+    *,
+    wait: float = 0.0,
+    lease_seconds: float = 7.0,
+    accept_loss: bool = False,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
+) -> Moved:
+    """Let the functions of an app continue where its workers are; then enable the mapping.
+
+    Args:
+        app: the app whose consumer is moved.
+        aws: open clients.
+        wait: for how many seconds to wait for the last worker to stop, once most is done.
+        lease_seconds: how long silent workers are watched before they count as dead.
+        accept_loss: finish a move that was interrupted for so long that records may have been
+            trimmed unread; the app's aggregates then need a rebuild.
+        clock: for simulations.
+        rng: for simulations, too.
+
+    Raises:
+        MoveRefused: the result would be wrong, or workers are still alive; nothing has changed.
+    """
+    clock, rng = clock or SystemClock(), rng or random.Random()
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    newest = await newest_generation(store)
+    # A consumer that is older than the host's name has none; its cursors tell that workers run it.
+    hosts = WORKERS, TO_LAMBDA, *(("",) if await store.names() else ())
+    MoveRefused.raise_for(unfit(app, newest, *hosts))
+
+    async with surroundings(app, aws, clock, rng) as environment:
+        return await _Move(environment, hosts, accept_loss).run(wait, lease_seconds)
+
+
+@dataclass
+class _Move:
+    environment: Environment
+    hosts: Sequence[str]
+    accept_loss: bool
+
+    def __post_init__(self) -> None:
+        self.store, self.clock = self.environment.store, self.environment.clock
+        self.marking = Marking(self.environment)
+
+    async def run(self, wait: float, lease_seconds: float) -> Moved:
+        newest = await newest_generation(self.store)
+        MoveRefused.raise_for(unfit(self.environment.app, newest, *self.hosts))
+        assert newest is not None  # noqa: S101 - it would have been refused
+        await self.marking.raise_all(await every_cursor(self.store))
+        if newest.host == TO_LAMBDA:
+            missed = await self._missed()
+        else:
+            missed = frozenset[str]()
+            await self._until_stopped(wait, lease_seconds)
+            try:
+                said = said_of(self.clock, f"move: {TO_LAMBDA}")
+                await begin_move(self.store, newest, TO_LAMBDA, said)
+            except LeaseLost:
+                raise MoveRefused(["another generation began meanwhile; try again"]) from None
+        fence = await Fence.raised(self.store, self.clock, self._unfit, needs_rebuild=missed)
+        newest = fence.began
+        log.info("consumer.fenced", host=TO_LAMBDA)
+        cursors = await self._take_all(newest)
+        await self.marking.raise_all(cursors)
+        for cursor in cursors.values():
+            if cursor.done and not cursor.finished:
+                await self.marking.name_done(cursor, fence)
+        lanes = await self._list_anew(cursors, fence)
+        for lane in lanes:
+            await self._hold(lane, fence)
+        await drop_cursors(self.store, below=newest.number + 1, send=fence.transact)
+        await fence.turn(LAMBDA)
+        log.info("consumer.moved", host=LAMBDA, shards=len(cursors))
+        name = self.environment.app.name
+        return Moved(name, LAMBDA, len(cursors), self.marking.records, len(lanes))
+
+    def _unfit(self, newest: Generation | None) -> Iterable[str]:
+        """Return why this mover must not continue, now that no worker may begin."""
+        if newest is None or newest.host != TO_LAMBDA:
+            return [OVERTAKEN]
+        return unfit(self.environment.app, newest, TO_LAMBDA)
+
+    async def _until_stopped(self, wait: float, lease_seconds: float) -> None:
+        until = self.clock.monotonic() + wait
+        while alive := await live_workers(self.store, self.clock, lease_seconds):
+            if self.clock.monotonic() >= until:
+                raise MoveRefused([f"workers are alive, stop them first: {', '.join(alive)}"])
+            log.info("consumer.waits", workers=len(alive))
+        MoveRefused.raise_for(
+            f"{late}; let the workers catch up first" for late in await self._late()
+        )
+
+    async def _late(self) -> list[str]:
+        """Return what the mapping would miss, because it will be trimmed before."""
+        now, cursors = self.clock.time(), await every_cursor(self.store)
+        return [
+            f"shard {c.name} was last read to its tip {(now - c.seen) / 3600:.0f} hours ago, and"
+            " the mapping would miss what is trimmed"
+            for c in cursors.values()
+            if not c.finished and c.seen and now - c.seen > _BEHIND_SECONDS
+        ]
+
+    async def _missed(self) -> frozenset[str]:
+        """Return the aggregates that miss changes if an interrupted move is finished.
+
+        No worker can catch up any more: their consumer is between two hosts. So a person has to
+        accept that a day of changes may be incomplete.
+
+        Raises:
+            MoveRefused: no person has accepted it.
+        """
+        late = await self._late()
+        if not late:
+            return frozenset()
+        if not self.accept_loss:
+            raise MoveRefused(
+                f"{one}; --accept-loss finishes the move all the same" for one in late
+            )
+        log.error("retention.lost", shards=len(late), certain=False)
+        return frozenset(h.name for h in self.environment.app.handlers if h.is_aggregate)
+
+    async def _take_all(self, newest: Generation) -> dict[str, Cursor]:
+        """Take every cursor, in a generation that no worker is in: their positions are final."""
+        await self._take(LISTER, newest.number)
+        while True:
+            cursors = await every_cursor(self.store)
+            theirs = [
+                c for c in cursors.values() if not c.finished and c.generation < newest.number
+            ]
+            if not theirs:
+                return cursors
+            for cursor in theirs:
+                await self._take(cursor.name, newest.number)
+
+    async def _take(self, name: str, generation: int) -> None:
+        cursor = await self.store.read(name)
+        if cursor is not None and not cursor.finished and cursor.generation < generation:
+            try:
+                await self.store.take(cursor, "the mover", generation)
+            except LeaseLost:
+                return  # a worker that seemed to be dead wrote first: read again
+
+    async def _hold(self, lane: HeldLane, fence: Fence) -> None:
+        """Name a parked queue in its item's mark, IF it is still parked."""
+        first = await show(self.store, lane.name)
+        key = None if first is None else item_of(first)
+        if key is None:
+            return
+        still = Action(self.store.space.ref("lane", lane.name), Verb.CHECK)
+        still.guards.append((Guard(present), GuardSource("", lane.name, LANE)))
+        await self.marking.add(key, "lanes", frozenset({lane.name}), fence, still)
+
+    async def _list_anew(self, cursors: Mapping[str, Cursor], fence: Fence) -> list[HeldLane]:
+        """List every parked queue where functions look for it, and return the queues.
+
+        Repeat until none is elsewhere: a fan-out under way may have parked changes for recipients.
+        """
+        while True:
+            lanes = await held_lanes(self.store, cursors)
+            elsewhere = [lane for lane in lanes if lane.chunk not in LAMBDA_CHUNKS]
+            for lane in elsewhere:
+                await self._list_one(lane, fence)
+            if not elsewhere:
+                return lanes
+
+    async def _list_one(self, lane: HeldLane, fence: Fence) -> None:
+        chunk = chunk_of(lane.name, LAMBDA_CHUNKS)
+        space = self.store.space
+        move, leave, enter = (
+            space.update("lane", lane.name),
+            space.update("holds", lane.chunk),
+            space.update("holds", chunk),
+        )
+        move.sets["chunk"] = {"S": chunk}
+        move.guards.append((Guard(Attr("chunk").eq(lane.chunk)), GuardSource("", lane.name, LANE)))
+        leave.subtractions["lanes"] = {"SS": [lane.name]}
+        enter.sets["chunk"] = {"S": chunk}
+        enter.unions["lanes"] = {"SS": [lane.name]}
+        sent = await fence.transact([move, leave, enter], self.environment.rng)
+        if isinstance(sent, Invalid):  # a refused queue has changed meanwhile, and is read again
+            reason = f"functions have no place left for lane {lane.name} ({sent.code})"
+            raise MoveRefused([f"{reason}; redrive or discard parked changes, then try again"])

@@ -1,0 +1,60 @@
+"""List which commands in several phases are under way for a consumer, and their phases.
+
+In: an app, its consumer's generation, and clients. Out: one `OperationStatus` for each migration,
+rebuild, move, rewind or deletion that has not ended. The same command continues it, on any machine.
+On failure: the errors of a read of the table.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.tables import Surroundings
+from streamkit.fleet.generation import Generation
+from streamkit.fleet.hosting import DELETING, FROM_KCL, TO_LAMBDA, TO_WORKERS
+from streamkit.migrate.state import StateBook
+
+Kind = Literal["migration", "rebuild", "move", "rewind", "deletion"]
+
+_OVER = frozenset({"new", "done", "rolled back"})
+
+
+@dataclass(frozen=True, slots=True)
+class OperationStatus:
+    """One operation that is under way; `name` is a migration's number, or an aggregate.
+
+    `paused`: a person has told it to wait, and it waits.
+    """
+
+    kind: Kind
+    name: str
+    phase: str
+    paused: bool = False
+
+
+async def operations(
+    app: App, aws: Aws, around: Surroundings, newest: Generation | None
+) -> tuple[OperationStatus, ...]:
+    """Return what is under way for an app's consumer, as `newest` and its migrations say."""
+    book = StateBook(aws.dynamodb, around.control, app.name)
+    states = await book.read_all(sorted(app.migrations))
+    migrations = [
+        OperationStatus("migration", state.id, state.does, state.waits)
+        for state in states.values()
+        if state.phase not in _OVER
+    ]
+    return (*migrations, *(_of_consumer(app, newest) if newest is not None else ()))
+
+
+def _of_consumer(app: App, newest: Generation) -> Iterator[OperationStatus]:
+    for name, build in sorted(newest.builds.items()):
+        if build.under_way:
+            yield OperationStatus("rebuild", name, build.state)
+    if newest.host in (TO_WORKERS, TO_LAMBDA, FROM_KCL):
+        yield OperationStatus("move", app.name, newest.host)
+    if newest.host == DELETING:
+        yield OperationStatus("deletion", app.name, newest.host)
+    if newest.rewinding or newest.asks:
+        yield OperationStatus("rewind", app.name, "decided" if newest.rewinding else "asked for")

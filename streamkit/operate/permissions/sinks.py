@@ -1,0 +1,61 @@
+"""Compute what a delivery to each kind of sink needs. Pure.
+
+In: a sink, and the account and Region of the app. Out: a statement for a sink of AWS; None for a
+sink that IAM does not protect, or that is the user's own.
+"""
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from streamkit.operate.permissions.document import Statement
+from streamkit.operate.permissions.place import Place
+from streamkit.sinks.eventbridge import EventBridge
+from streamkit.sinks.firehose import Firehose
+from streamkit.sinks.kinesis import Kinesis
+from streamkit.sinks.s3 import S3Archive
+from streamkit.sinks.sns import Sns
+from streamkit.sinks.sqs import Sqs
+
+
+def sink_statement(sink: Any, place: Place, sid: str) -> Statement | None:
+    """Return the statement that allows deliveries to a sink; None if IAM does not protect it."""
+    found = _needed(sink, place)
+    if found is None:
+        return None
+    actions, resource = found
+    return Statement(sid, actions, (resource,), f"Send to the sink {sink.name!r}")
+
+
+def _needed(sink: Any, place: Place) -> tuple[tuple[str, ...], str] | None:
+    match sink:
+        case Sqs():
+            return ("sqs:SendMessage",), _queue_arn(sink.queue_url, place)
+        case Sns():
+            return ("sns:Publish",), sink.topic_arn
+        case EventBridge():
+            # Opening the sink looks up the bus.
+            actions = ("events:DescribeEventBus", "events:PutEvents")
+            return actions, _named(sink.bus, "events", "event-bus/", place)
+        case Kinesis():
+            return ("kinesis:PutRecords",), _named(sink.stream, "kinesis", "stream/", place)
+        case Firehose():
+            arn = _named(sink.stream, "firehose", "deliverystream/", place)
+            return ("firehose:PutRecordBatch",), arn
+        case S3Archive():
+            key = f"{sink.bucket}/{sink.prefix}date=*"
+            return ("s3:PutObject",), f"arn:{place.partition}:s3:::{key}"
+    return None
+
+
+def _named(name: str, service: str, kind: str, place: Place) -> str:
+    return name if name.startswith("arn:") else place.arn(service, kind + name)
+
+
+def _queue_arn(url: str, place: Place) -> str:
+    """Return the ARN of a queue from its URL, which contains its Region, account and name."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").split(".")
+    account, _, name = parts.path.strip("/").rpartition("/")
+    account = account.rpartition("/")[2]
+    region = host[1] if len(host) > 3 and host[0] == "sqs" else place.region
+    return f"arn:{place.partition}:sqs:{region}:{account or place.account}:{name}"

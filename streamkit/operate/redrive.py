@@ -1,0 +1,152 @@
+"""Redrive: run the handlers of parked changes again, or discard the changes, for an operator.
+
+In: which parked queues (called lanes in the code). Out: one report per queue: it is empty again, or
+its first change failed again and stays first. Workers do the same automatically, when queues are
+due: see `automatic`.
+"""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.parked.head import leave
+from streamkit.core.parked.queues import (
+    HeldLane,
+    Selection,
+    list_parked,
+    open_store,
+    read_head,
+    show,
+)
+from streamkit.core.routes import Channels
+from streamkit.core.tables import survey
+from streamkit.core.tracing import Tracing
+from streamkit.kinds.injection import injector
+from streamkit.kinds.preflight import findings, require
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.machine import Machine
+from streamkit.sinks.outlets import open_outlets
+from streamkit.worker.redriver import LaneReport, Redriver
+
+__all__ = [
+    "LaneReport",
+    "Redriver",
+    "Selection",
+    "discard",
+    "list_parked",
+    "open_redriver",
+    "redrive",
+    "show",
+]
+
+ALL = Selection()
+"""Every parked queue."""
+
+
+async def redrive(
+    app: App,
+    aws: Aws,
+    chosen: Selection = ALL,
+    *,
+    rng: random.Random | None = None,
+    clock: Clock | None = None,
+) -> list[LaneReport]:
+    """Redrive parked queues, due or stuck, each until it is empty or its first change fails.
+
+    Args:
+        app: its handlers run.
+        aws: open clients.
+        chosen: which queues; every one without it.
+        rng: jitter, for simulations.
+        clock: time, for simulations.
+
+    Raises:
+        ConfigurationError: the app does not fit its table, or may not use it.
+    """
+    async with open_redriver(app, aws, rng=rng, clock=clock) as redriver:
+        lanes = await chosen.choose(redriver.store)
+        return [await redriver.redrive(lane.name) for lane in lanes]
+
+
+async def discard(
+    app: App,
+    aws: Aws,
+    chosen: Selection = ALL,
+    *,
+    whole: bool = False,
+    rng: random.Random | None = None,
+    clock: Clock | None = None,
+) -> list[LaneReport]:
+    """Drop the first change of queues without running anything; the next one is then due at once.
+
+    Args:
+        app: the app whose changes are parked.
+        aws: open clients.
+        chosen: which queues; every one without it.
+        whole: also drop the changes behind the first one, as long as the age filter takes them.
+        rng: jitter, for simulations.
+        clock: time, for simulations.
+    """
+    store = await open_store(app, aws)
+    rng, clock = rng or random.Random(), clock or SystemClock()
+    return [
+        await discard_lane(store, lane, rng, clock, chosen.parked_before, whole=whole)
+        for lane in await chosen.choose(store)
+    ]
+
+
+@asynccontextmanager
+async def open_redriver(
+    app: App, aws: Aws, *, rng: random.Random | None = None, clock: Clock | None = None
+) -> AsyncIterator[Redriver]:
+    """Open what the app's handlers need, for redriving.
+
+    Raises:
+        ConfigurationError: the app does not fit its table, or may not use it.
+    """
+    around = await survey(app, aws)
+    async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
+        require(findings(app, around, resources))
+        space = around.space(app)
+        tools = injector(aws.dynamodb, around.table, resources, around.schemas, space)
+        machine = Machine(aws, clock or SystemClock(), rng or random.Random())
+        channels = Channels(outlets, tracing=Tracing.of(app.telemetry, app.name))
+        yield Redriver(app, machine, around, tools, channels)
+
+
+async def discard_lane(
+    store: CursorStore,
+    held: HeldLane,
+    rng: random.Random,
+    clock: Clock,
+    before: float | None = None,
+    *,
+    whole: bool = False,
+) -> LaneReport:
+    """Drop the first change of a queue, IF it is still the one that was read when it was chosen.
+
+    Args:
+        store: the consumer's control items.
+        held: the queue, as it was chosen.
+        rng: jitter of repetitions.
+        clock: time.
+        before: keep changes that were parked from then on, in epoch seconds.
+        whole: also drop the changes behind the first one.
+    """
+    report = LaneReport(held.name, held.handler)
+    schemas = {store.space.schema.name: store.space.schema}
+    while True:
+        found = await read_head(store, held.name)
+        if found is None:
+            return report
+        lane, first = found
+        young = before is not None and first.at >= before
+        overtaken = not report.done and lane.head != held.head  # another change than was chosen
+        if young or overtaken or (report.done and not whole):
+            return replace(report, due=None if lane.stuck else lane.due, stuck=lane.stuck)
+        if await leave(store, schemas, lane, first, (), rng, clock) is None:
+            report = replace(report, done=report.done + 1)

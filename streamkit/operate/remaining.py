@@ -1,0 +1,50 @@
+"""Read what an idle consumer has still not done, and whether a worker of it is alive.
+
+In: an app and clients. Out: how many changes are parked, whether the consumer is paused, whether a
+worker of it sends heartbeats. All is read from the table, whichever process parked or paused.
+"""
+
+from dataclasses import dataclass
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.parked.queues import held_lanes, list_parked, open_store
+from streamkit.fleet.liveness import live_workers
+from streamkit.fleet.members import Roster
+from streamkit.progress.clock import SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What one consumer has left.
+
+    `parked` counts changes, `stuck` counts items whose changes wait for a person. `paused` is since
+    when it reads nothing (epoch seconds), 0 if it is not paused.
+    """
+
+    app: str
+    parked: int
+    stuck: int
+    paused: int
+
+
+async def read_remaining(app: App, aws: Aws) -> Remaining:
+    """Read what an app's consumer has left.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    store = await open_store(app, aws)
+    lanes = await held_lanes(store)
+    parked = await list_parked(store, lanes)
+    seen = await Roster(store).look()
+    return Remaining(app.name, len(parked), sum(lane.stuck for lane in lanes), seen.paused)
+
+
+async def is_alive(app: App, aws: Aws, lease_seconds: float) -> bool:
+    """Return whether a worker of an app's consumer sends heartbeats; watch for a lease at most.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    return bool(await live_workers(await open_store(app, aws), SystemClock(), lease_seconds))

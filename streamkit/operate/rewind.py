@@ -1,0 +1,225 @@
+"""Let a consumer read again from a moment within the stream's retention.
+
+In: an app, and the moment. Out: a new generation, in which every shard is read again from its
+oldest record, and records created before the moment are dropped; parents before children, as
+always. On failure: a refusal that lists every reason; then nothing has changed.
+
+A rewind is refused where its result would be wrong: handlers that count twice, parked changes (they
+would be delivered again), workers that are alive, code other than the consumer's. A worker may only
+seem to be dead, and its last commit, which parks a change, may be late. So the rewind first raises
+every cursor to a new generation, and only then looks for parked changes. The decision is one
+conditional write; a worker that began meanwhile makes it fail. A crash before that write leaves the
+old state, a crash after it the new one: the next worker, or the same command, deletes the old
+cursors, and no commit under them is accepted then.
+
+Lambda functions have no cursors: high-water marks of items say what is done. The new generation has
+another incarnation, so that earlier marks do not count, and a mapping that is created again
+delivers the stream again. Until that mapping exists functions must do nothing: the consumer has to
+be paused for as long as an invocation may run.
+"""
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.handler import Handler
+from streamkit.core.parked.queues import held_lanes
+from streamkit.core.tables import survey
+from streamkit.effects import AddToSet, Check, Completed, Delete, Effect, Put, RemoveFromSet, Set
+from streamkit.errors import LeaseLost
+from streamkit.fleet.capture import capture
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.generation import (
+    Generation,
+    ask_rewind,
+    begin_rewind,
+    finish_rewind,
+    newest_generation,
+    withdraw_rewind,
+)
+from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
+from streamkit.fleet.liveness import live_workers
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import Refusal, said_of
+from streamkit.table import Table
+
+_MARGIN_SECONDS = 60.0
+"""The extra wait for functions to end, because clocks differ."""
+_REACH_SECONDS = 23 * 3600
+"""How far back a moment may be; the retention is 24 hours, but trimming is not exact."""
+
+_REPEATABLE = (Put, Set, Delete, Check, AddToSet, RemoveFromSet, Completed)
+"""Effects that end at the same item if all changes of their source run again, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """What a rewind has done; `since` is in epoch seconds, 0 for all that the stream holds."""
+
+    consumer: str
+    generation: int
+    since: int
+    cursors: int
+    host: str = WORKERS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return asdict(self)
+
+
+class RewindRefused(Refusal):
+    """The result of a rewind would be wrong; nothing was changed. `reasons` are for people."""
+
+
+async def rewind(
+    app: App,
+    aws: Aws,
+    to: datetime | None,
+    *,
+    allow: Collection[str] = (),
+    lease_seconds: float = 7.0,
+    in_flight: float = FUNCTION_SECONDS,
+    clock: Clock | None = None,
+) -> Rewound:
+    """Let the app's consumer read again.
+
+    Args:
+        app: the app whose consumer is rewound; all its handlers run again.
+        aws: open clients.
+        to: an aware datetime; None is everything that the stream holds.
+        allow: names of handlers that may run twice for a change, although their annotations do not
+            show it. Aggregates never may.
+        lease_seconds: how long silent workers are watched before they count as dead.
+        in_flight: the longest time-out of the functions, where functions run the consumer.
+        clock: for simulations.
+
+    Raises:
+        RewindRefused: the result would be wrong.
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    clock = clock or SystemClock()
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    now = clock.time()
+    newest = await newest_generation(store)
+    reasons = [*_too_far(to, now), *_of_handlers(app, allow), *_of_code(app, newest)]
+    if newest is None or reasons:
+        raise RewindRefused(reasons)
+    if not newest.rewinding:
+        reasons += await _parked(store)
+        if alive := await live_workers(store, clock, lease_seconds):
+            reasons.append(f"workers are alive, stop them first: {', '.join(alive)}")
+        if newest.host == LAMBDA:
+            reasons += _of_functions(newest, now, in_flight)
+        if reasons:
+            raise RewindRefused(reasons)
+    since = 0 if to is None else int(to.timestamp())
+    try:
+        if not newest.rewinding:
+            newest = await _sealed(store, newest, clock)
+        said = said_of(clock, f"rewind: to {'trim-horizon' if to is None else to.isoformat()}")
+        newest = await begin_rewind(store, newest, since, int(now), said)
+    except LeaseLost:
+        raise RewindRefused(
+            ["a worker began meanwhile, or somebody else changed the consumer; try again"]
+        ) from None
+    dropped = await finish_rewind(store, newest)
+    return Rewound(app.name, newest.number, since, dropped, newest.host or WORKERS)
+
+
+async def _sealed(store: CursorStore, newest: Generation, clock: Clock) -> Generation:
+    """Make late commits of workers that seem to be dead fail, then look for parked changes.
+
+    Raises:
+        RewindRefused: changes are parked.
+        LeaseLost: the consumer has changed since it was read.
+    """
+    asked = await ask_rewind(store, newest, said_of(clock, "rewind: asked for"))
+    if asked.host != LAMBDA:
+        await capture(store, asked, read=False)
+    if reasons := await _parked(store):
+        await withdraw_rewind(store, asked)
+        raise RewindRefused(reasons)
+    return asked
+
+
+async def _parked(store: CursorStore) -> list[str]:
+    parked = len(await held_lanes(store, await every_cursor(store)))
+    return [f"{parked} lanes hold parked changes; redrive or discard them first"] if parked else []
+
+
+def _too_far(to: datetime | None, now: float) -> Iterator[str]:
+    if to is None:
+        return
+    if to.tzinfo is None:
+        yield f"{to.isoformat()} has no time zone; say which"
+    elif to.timestamp() > now:
+        yield f"{to.isoformat()} is still to come"
+    elif now - to.timestamp() > _REACH_SECONDS:
+        yield f"{to.isoformat()} is more than 23 hours ago; trim-horizon is all that is left"
+
+
+def _of_code(app: App, newest: Generation | None) -> Iterator[str]:
+    if newest is None:
+        yield f"{app.name} has never run on this stream; a new consumer starts with App(start=...)"
+    elif newest.host not in ("", WORKERS, LAMBDA):
+        yield f"{app.name} is being moved to another host; let that end first"
+    elif newest.fingerprint != app.fingerprint():
+        yield f"{app.name} runs other handlers than these; rewind with the code that is deployed"
+
+
+def _of_functions(hosted: Generation, now: float, in_flight: float) -> Iterator[str]:
+    if not hosted.paused:
+        yield "Lambda functions run it: pause it first (`streamkit consumers pause`)"
+    elif (left := hosted.paused + in_flight + _MARGIN_SECONDS - now) > 0:
+        yield (
+            f"a function that began before the pause may still run: try again in {math.ceil(left)}"
+            " seconds, or say what its time-out is (--in-flight)"
+        )
+
+
+def _of_handlers(app: App, allow: Collection[str]) -> Iterator[str]:
+    names = {handler.name for handler in app.handlers}
+    for name in sorted(set(allow) - names):
+        yield f"there is no handler {name!r}"
+    for handler in app.handlers:
+        reason = counts_twice(handler)
+        if reason is not None and (handler.is_aggregate or handler.name not in allow):
+            yield f"{handler.declared}: {reason}"
+
+
+def counts_twice(handler: Handler) -> str | None:
+    """Return why a handler must not run twice for the same changes; None if it may."""
+    if handler.shadow:
+        return None
+    if handler.is_aggregate:
+        return "an aggregate counts every change once more"
+    if Table in handler.needs.values():
+        return "it reads the table, and may build on what it wrote the first time"
+    hints = get_type_hints(handler.run)
+    if "return" not in hints:
+        return "its annotation does not say which effects it returns"
+    for effect in _leaves(hints["return"]):
+        if effect not in (*_REPEATABLE, NoneType):
+            name = getattr(effect, "__name__", str(effect))
+            return f"it may return {name}, which is not known to be the same done twice"
+    return None
+
+
+def _leaves(annotation: Any) -> Iterator[Any]:
+    """Yield the effects that a return annotation names, out of unions and collections."""
+    origin = get_origin(annotation)
+    if isinstance(origin, type) and issubclass(origin, Effect):
+        yield origin
+    elif origin is None:
+        yield annotation
+    else:
+        for part in get_args(annotation):
+            if part is not ...:
+                yield from _leaves(part)

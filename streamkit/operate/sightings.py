@@ -1,0 +1,225 @@
+"""Find the changes of an item that the stream still holds, and what consumers made of them.
+
+In: an item, what consumers keep of it, and shards. Out: its changes, each with one word for each
+consumer. A position behind a change does not show whether the change was parked, passed over, or
+done by functions: those are looked up. What cannot be told is `unknown`.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from streamkit.app import App
+from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.changes import ItemKey
+from streamkit.core.handler import Handler
+from streamkit.core.high_water_mark import Mark, path_of, read_mark
+from streamkit.core.parked.queues import HeldLane, held_lanes, list_parked, read_lanes
+from streamkit.core.parking import Parked, lane_name
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.generation import Generation, newest_generation
+from streamkit.fleet.hosting import LAMBDA
+from streamkit.fleet.members import Roster
+from streamkit.model.origin import read_mark as read_origin
+from streamkit.operate.status import waits_by_shard
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.stream.decode import Record
+from streamkit.stream.lineage import Shard
+from streamkit.stream.reader import StreamPages
+
+_EMPTY_MAX = 5
+"""So many empty pages in a row count as the tip: sparse shards were seen to need as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A change of the item in the stream.
+
+    `states` says for each consumer what became of it: `held for` or `stuck for` handlers that have
+    parked it; `done`, if the written position, or on Lambda the item's high-water mark, is past it;
+    `before its start`; `to come`, if they are not past it; `unknown`. A position without effects is
+    written a minute later, on a quiet shard an hour later. `origin` is the handler that wrote it,
+    or `mark only`: no handler receives such a change.
+    """
+
+    shard: str
+    position: str
+    kind: str
+    created_at: float
+    origin: str
+    hops: int
+    states: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """What one consumer keeps of an item, as its control items say.
+
+    `parked` are the changes in the item's own `lanes` (parked queues), and those that are parked
+    for recipients of its fan-outs. `waits` names the handlers that each shard waits for.
+    """
+
+    consumer: str
+    key: ItemKey
+    handlers: tuple[Handler, ...]
+    generation: Generation | None
+    cursors: Mapping[str, Cursor]
+    lanes: Mapping[str, HeldLane]
+    parked: tuple[Parked, ...]
+    waits: Mapping[str, tuple[str, ...]]
+    paused: int
+    mark: Mark
+
+    def state_of(
+        self, handler: Handler, carriers: Sequence[Sequence[str]]
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return the state that the item's next change meets, and the handlers its shard waits for.
+
+        Args:
+            handler: a handler of this consumer.
+            carriers: the shards that may carry the change, each with its parents.
+        """
+        lane = self.lanes.get(lane_name(handler.name, self.key))
+        if lane is not None:
+            return ("stuck" if lane.stuck else "held"), ()
+        if self.paused:
+            return "paused", ()
+        if self._on_lambda:
+            blocks = any(one.policy.on_failure == "block" for one in self.handlers)
+            return ("unknown" if blocks else "free"), ()
+        each = [{name for shard in line for name in self.waits.get(shard, ())} for line in carriers]
+        names = tuple(sorted(set[str]().union(*each)))
+        if not names:
+            return "free", ()
+        return ("waits" if all(each) else "may wait"), names
+
+    def became(self, shard: str, record: Record) -> str:
+        """Return what became of a change of the item."""
+        for word, stuck in (("stuck", True), ("held", False)):
+            names = sorted(
+                {p.handler for p in self._parked(record) if self.lanes[p.lane].stuck is stuck}
+            )
+            if names:
+                return f"{word} for {', '.join(names)}"
+        if self.generation is None:
+            return "unknown"
+        if self._on_lambda:
+            return "done" if self.mark.token >= record.position else "to come"
+        return _by_position(self.cursors.get(shard), record)
+
+    @property
+    def _on_lambda(self) -> bool:
+        return self.generation is not None and self.generation.host == LAMBDA
+
+    def _parked(self, record: Record) -> Iterable[Parked]:
+        return (p for p in self.parked if p.position == record.position)
+
+
+async def view_item(
+    app: App, store: CursorStore, handlers: Sequence[Handler], key: ItemKey
+) -> ItemView:
+    """Read what an app's consumer keeps of an item; `handlers` of it listen to the item."""
+    cursors = await every_cursor(store)
+    own = await read_lanes(store, [lane_name(handler.name, key) for handler in handlers])
+    parked = await list_parked(store, own)
+    fanned = {handler.name for handler in handlers if handler.broadcast is not None}
+    apart: list[HeldLane] = []
+    if fanned:  # a recipient's queue has a name of its own
+        apart = [lane for lane in await held_lanes(store, cursors) if lane.handler in fanned]
+        parked += [p for p in await list_parked(store, apart) if p.to]
+    seen = await Roster(store).look()
+    item = await store.item(*await path_of(store, key))
+    return ItemView(
+        consumer=app.name,
+        key=key,
+        handlers=tuple(handlers),
+        generation=await newest_generation(store),
+        cursors=cursors,
+        lanes={lane.name: lane for lane in (*apart, *own)},
+        parked=tuple(parked),
+        waits=waits_by_shard(cursors, seen.members),
+        paused=seen.paused,
+        mark=read_mark(item) if item else Mark(),
+    )
+
+
+def _by_position(cursor: Cursor | None, record: Record) -> str:
+    if cursor is None:
+        return "to come"
+    if cursor.since and record.created_at < cursor.since:
+        return "before its start"
+    at_start = not cursor.position.isdecimal()
+    passed = cursor.finished or (not at_start and record.position <= cursor.position)
+    return "done" if passed else "to come"
+
+
+def carriers_of(shards: Sequence[Shard], seen: Sequence[str]) -> list[list[str]]:
+    """Return the open shards that may carry an item's next change, each with its parents.
+
+    An item stays in the last shard that it was seen in, and moves from there to a child of it.
+    """
+    parents = {shard.id: shard.parent for shard in shards}
+    lines = [line_of(shard.id, parents) for shard in shards if shard.ending is None]
+    for name in reversed(seen):
+        after = [line for line in lines if name in line]
+        if after:
+            return after
+    return lines
+
+
+def line_of(shard: str, parents: Mapping[str, str | None]) -> list[str]:
+    """Return a shard, its parent, and so on, as far as they are known."""
+    line: list[str] = []
+    name: str | None = shard
+    while name is not None and name not in line:
+        line.append(name)
+        name = parents.get(name)
+    return line
+
+
+def sighting_of(shard: str, record: Record, views: Iterable[ItemView]) -> Sighting:
+    """Return what a record of the item is, and what became of it."""
+    mark = read_origin(record.old_image, record.new_image)
+    return Sighting(
+        shard=shard,
+        position=record.position,
+        kind=record.kind.value,
+        created_at=record.created_at,
+        origin=mark.origin if mark else "mark only",
+        hops=mark.hops if mark else 0,
+        states={view.consumer: view.became(shard, record) for view in views},
+    )
+
+
+@dataclass
+class ShardLook:
+    """One shard that is read from its oldest record, for up to `pages` pages."""
+
+    aws: Aws
+    arn: str
+    shard: str
+    pages: int
+    ended: bool = False
+
+    async def records(self) -> AsyncIterator[Record]:
+        """Yield its records, oldest first."""
+        iterator: str | None = None
+        empty = 0
+        while self.pages and not self.ended:
+            try:
+                if iterator is None:
+                    where = {"ShardId": self.shard, "ShardIteratorType": "TRIM_HORIZON"}
+                    iterator = await self.aws.get_iterator(StreamArn=self.arn, **where)
+                page = await patiently(partial(StreamPages(self.aws).get_records, iterator))
+            except AwsError as error:
+                if trouble_of(error) not in (Trouble.MISSING, Trouble.TRIMMED, Trouble.EXPIRED):
+                    raise
+                self.ended = trouble_of(error) is Trouble.MISSING  # the shard was trimmed meanwhile
+                return
+            self.pages -= 1
+            for record in page.records:
+                yield record
+            iterator = page.next_iterator
+            empty = 0 if page.records else empty + 1
+            self.ended = iterator is None or empty >= _EMPTY_MAX

@@ -1,0 +1,276 @@
+"""Read the state of a consumer, for people and programs.
+
+In: an app and clients. Out: one `Status`: generation, workers, the shards as a tree with owner,
+position and lag, and what is parked. Control items are read through their directories, never by a
+scan. The parts are read one after the other: a shard may change its owner meanwhile. A parked queue
+is called lane in the code.
+
+Ages are differences between clocks of two machines; they only inform people, and no code decides by
+them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.core.parked.queues import HeldLane, held_lanes, list_parked
+from streamkit.core.parking import Parked
+from streamkit.core.tables import survey
+from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.generation import newest_generation
+from streamkit.fleet.hosting import WORKERS
+from streamkit.fleet.lag import Lag, listens, time_to_loss
+from streamkit.fleet.members import Member, Roster
+from streamkit.observe.usage import Usage
+from streamkit.operate.fan_outs import FanOutStatus, fan_outs
+from streamkit.operate.operations import OperationStatus, operations
+from streamkit.operate.unread import Unread
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.operation import Audit
+
+_SILENT_SECONDS, _SILENT_LEASES = 30.0, 4
+"""Ten heartbeats by default; whether a worker is dead is judged by other workers' own clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker that has a heartbeat item; a worker that was killed leaves its item behind.
+
+    `throttled` counts calls that AWS has throttled since it began. `silent`: its last heartbeat is
+    older, by this process's clock, than four of the worker's leases, and than half a minute.
+    """
+
+    name: str
+    state: str
+    generation: int
+    shards: int
+    beats: int
+    last_beat: int
+    beat_age_seconds: float
+    leads: bool
+    throttled: int = 0
+    silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """One shard's cursor.
+
+    `depth` is its generation in the tree of splits that is still known. `held_lanes` includes the
+    queues that its parents had parked; `parked` counts by handler what was parked here. `lost` is
+    when records were last found to be lost, or possibly lost, and passed over (epoch seconds, 0:
+    never). `waits_for` names handlers that delay it: a change of theirs fails, and is retried until
+    it succeeds, because of `on_failure="block"` or an open breaker.
+    """
+
+    name: str
+    parent: str | None
+    depth: int
+    state: str
+    owner: str | None
+    epoch: int
+    generation: int
+    position: str
+    lag_seconds: float | None
+    lag: str
+    held_lanes: int
+    parked: dict[str, int]
+    lost: int
+    time_to_loss_seconds: float | None
+    waits_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of one consumer; `shards` are in tree order, parents before their children.
+
+    `time_to_loss_seconds` is what is left until the oldest unread change of any shard is trimmed,
+    those in `unread_shards` included: open shards that none of the `workers` owns, or that have no
+    cursor yet. Changes count from `since` on (0: all), `lost` is when the stream as a whole was
+    replaced, `paused` is since when it is paused (0: it is not). `host` runs it: workers,
+    functions, or a move that is under way; only their mapping knows what functions have read.
+    `operations` are under way; `audit` says who began rebuilds, moves and rewinds, and when, the
+    newest last. Migrations keep audits of their own.
+    """
+
+    consumer: str
+    table: str
+    stream: str
+    generation: int | None
+    current: bool
+    needs_rebuild: tuple[str, ...]
+    workers: tuple[WorkerStatus, ...]
+    shards: tuple[ShardStatus, ...]
+    parked: dict[str, int]
+    held_lanes: int
+    stuck_lanes: int
+    lag_seconds: float | None
+    time_to_loss_seconds: float | None
+    since: int
+    lost: int
+    paused: int
+    fan_outs: tuple[FanOutStatus, ...]
+    host: str = WORKERS
+    unread_shards: tuple[str, ...] = ()
+    operations: tuple[OperationStatus, ...] = ()
+    audit: Audit = ()
+
+    @property
+    def lost_shards(self) -> tuple[str, ...]:
+        """The shards that have lost records, or may have, whether passed over or not."""
+        return tuple(s.name for s in self.shards if s.lost or s.lag == "lost")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types."""
+        return {**asdict(self), "lost_shards": self.lost_shards}
+
+
+async def read_status(
+    app: App, aws: Aws, *, clock: Clock | None = None, look_into_stream: bool = True
+) -> Status:
+    """Read the state of an app's consumer.
+
+    Args:
+        app: the app whose consumer is read.
+        aws: open clients.
+        clock: computes ages.
+        look_into_stream: measure the lag with a few `GetRecords` calls a shard; without them it is
+            an upper bound that can be an hour too high on a quiet shard.
+
+    Raises:
+        ConfigurationError: the table is missing or has no stream, or may not be described.
+    """
+    clock = clock or SystemClock()
+    around = await survey(app, aws)
+    store = CursorStore(aws.dynamodb, around.space(app))
+    generation = await newest_generation(store)
+    cursors = await every_cursor(store)
+    unread = Unread(cursors, clock, generation.founded if generation else 0)
+    if look_into_stream:
+        await unread.look(aws, around.table.stream_arn or "", listens(app, around.table))
+    lags = unread.lags
+    seen = await Roster(store).look()
+    lanes = await held_lanes(store, cursors)
+    parked = await list_parked(store, lanes)
+    return Status(
+        consumer=app.name,
+        table=app.table,
+        stream=around.table.stream_arn or "",
+        generation=generation.number if generation else None,
+        current=generation is not None and generation.fingerprint == app.fingerprint(),
+        needs_rebuild=tuple(sorted(generation.rebuild)) if generation else (),
+        workers=_workers(seen.members, clock.time()),
+        shards=tuple(_shards(cursors, lags, lanes, parked, seen.members)),
+        parked=_by_handler(parked),
+        held_lanes=len(lanes),
+        stuck_lanes=sum(lane.stuck for lane in lanes),
+        lag_seconds=_worst(cursors, lags),
+        time_to_loss_seconds=_least(cursors, lags),
+        since=generation.since if generation else 0,
+        lost=generation.lost if generation else 0,
+        paused=seen.paused,
+        fan_outs=fan_outs(app, lanes, parked),
+        host=generation.host or WORKERS if generation else WORKERS,
+        unread_shards=tuple(
+            cursor.name
+            for _, cursor in in_tree_order(cursors)
+            if not cursor.finished and cursor.owner not in seen.members
+        ),
+        operations=await operations(app, aws, around, generation),
+        audit=generation.audit if generation else (),
+    )
+
+
+def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, ...]:
+    return tuple(
+        WorkerStatus(
+            name=member.name,
+            state=member.state,
+            generation=member.generation,
+            shards=member.held,
+            beats=member.beats,
+            last_beat=member.at,
+            beat_age_seconds=max(0.0, now - member.at),
+            leads=member.leads,
+            throttled=used.throttled if (used := Usage.of(member.used)) else 0,
+            silent=now - member.at > max(_SILENT_SECONDS, _SILENT_LEASES * member.lease),
+        )
+        for _, member in sorted(members.items())
+    )
+
+
+def _shards(
+    cursors: Mapping[str, Cursor],
+    lags: Mapping[str, Lag],
+    lanes: Sequence[HeldLane],
+    parked: Sequence[Parked],
+    members: Mapping[str, Member],
+) -> Iterator[ShardStatus]:
+    lanes_of, waits = Counter(lane.chunk for lane in lanes), waits_by_shard(cursors, members)
+    for depth, cursor in in_tree_order(cursors):
+        yield ShardStatus(
+            name=cursor.name,
+            parent=cursor.parent,
+            depth=depth,
+            state=cursor.state,
+            owner=cursor.owner,
+            epoch=cursor.epoch,
+            generation=cursor.generation,
+            position=cursor.position,
+            lag_seconds=lags[cursor.name].seconds,
+            lag=lags[cursor.name].measure,
+            held_lanes=sum(lanes_of[chunk] for chunk in cursor.holds),
+            parked=_by_handler(change for change in parked if change.shard == cursor.name),
+            lost=cursor.lost,
+            time_to_loss_seconds=None if cursor.finished else time_to_loss(lags[cursor.name]),
+            waits_for=waits.get(cursor.name, ()),
+        )
+
+
+def waits_by_shard(
+    cursors: Mapping[str, Cursor], members: Mapping[str, Member]
+) -> dict[str, tuple[str, ...]]:
+    """Return the handlers that each shard waits for, as its owner reports them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, cursor in cursors.items():
+        owner = members.get(cursor.owner or "")
+        said = (text.split(" ", 1) for text in sorted(owner.waits if owner else ()))
+        if handlers := tuple(handler for shard, handler in said if shard == name):
+            found[name] = handlers
+    return found
+
+
+def in_tree_order(cursors: Mapping[str, Cursor]) -> Iterator[tuple[int, Cursor]]:
+    """Yield each cursor after its parent, with its depth; siblings and roots by name."""
+    children: dict[str | None, list[Cursor]] = {}
+    for name in sorted(cursors):
+        cursor = cursors[name]
+        parent = cursor.parent if cursor.parent in cursors else None
+        children.setdefault(parent, []).append(cursor)
+    todo = [(0, cursor) for cursor in reversed(children.get(None, []))]
+    while todo:
+        depth, cursor = todo.pop()
+        yield depth, cursor
+        todo += [(depth + 1, child) for child in reversed(children.get(cursor.name, []))]
+
+
+def _by_handler(parked: Iterable[Parked]) -> dict[str, int]:
+    return dict(sorted(Counter(change.handler for change in parked).items()))
+
+
+def _worst(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
+    """Return the largest lag; None if there is no open shard, or the lag of one is unknown."""
+    seconds = [lags[name].seconds for name, cursor in cursors.items() if not cursor.finished]
+    known = [value for value in seconds if value is not None]
+    return max(known) if known and len(known) == len(seconds) else None
+
+
+def _least(cursors: Mapping[str, Cursor], lags: Mapping[str, Lag]) -> float | None:
+    """Return the shortest time to a loss; None if no shard's is known."""
+    left = [time_to_loss(lags[name]) for name, cursor in cursors.items() if not cursor.finished]
+    return min((seconds for seconds in left if seconds is not None), default=None)

@@ -1,0 +1,74 @@
+"""Checks: whether a process is alive, and whether it is ready. Pure.
+
+*Alive* means that a restart would not help. *Ready* means that the consumers are served: each has
+looked at its fleet, reads its shards or stands by for a newer roll-out, can read the stream, is not
+too far behind, knows of no shard that no worker reads, and has not halted for records that may have
+been lost. A paused consumer is ready, because it was told to pause; the metrics show for how long
+it may stay paused.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from streamkit.errors import RetentionLost
+from streamkit.worker.report import Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a check: `reasons` say why it failed."""
+
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Return True if there are no reasons against it."""
+        return not self.reasons
+
+
+def alive(standings: Sequence[Standing]) -> Verdict:
+    """Judge whether the process works at all; its answer alone proves that its loop runs."""
+    if standings and all(standing.state == "ended" for standing in standings):
+        return Verdict(("every worker has ended",))
+    return Verdict()
+
+
+def ready(
+    standings: Sequence[Standing], errors: Iterable[Exception], lag_max: float, *, draining: bool
+) -> Verdict:
+    """Judge whether every consumer of the process is served.
+
+    Args:
+        standings: the state of its workers; empty while the process starts.
+        errors: the errors that ended workers.
+        lag_max: how many seconds a consumer may be behind; 0 for any number.
+        draining: whether the process was asked to end.
+    """
+    reasons = ["records may have been lost" for e in errors if isinstance(e, RetentionLost)]
+    reasons += [f"ended by {type(e).__name__}" for e in errors if not isinstance(e, RetentionLost)]
+    if draining:
+        reasons.append("it drains")
+    elif not standings:
+        reasons.append("it starts")
+    for standing in standings:
+        reasons += [f"{standing.consumer}: {reason}" for reason in _complaints(standing, lag_max)]
+    return Verdict(tuple(reasons))
+
+
+_STATES = {
+    "starting": "it starts",
+    "joining": "it joins the fleet",
+    "unfit": "the stream does not answer",
+    "leaving": "it drains",
+    "ended": "its worker has ended",
+}
+
+
+def _complaints(standing: Standing, lag_max: float) -> Iterable[str]:
+    if standing.state in _STATES:
+        yield _STATES[standing.state]
+    if standing.unread and not standing.paused:
+        yield f"{standing.unread} shards are read by nobody"
+    if lag_max and not standing.paused and not math.isnan(standing.lag) and standing.lag > lag_max:
+        yield f"{standing.lag:.0f} s behind, and {lag_max:g} s are allowed"

@@ -1,1 +1,0 @@
-"""Parked changes: the queues they wait in, their payload, and how they leave a queue."""

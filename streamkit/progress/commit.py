@@ -1,0 +1,237 @@
+"""Commit: write the cursor and the effects of many changes in one transaction.
+
+In: a `Batch`. Out: a verdict. The transaction's first action moves the cursor IF owner, epoch,
+generation, position and last commit id are as this worker believes; the other actions are effects.
+This one condition refuses a zombie's commit, and makes a repeated commit harmless for ever (the
+client token only lasts ten minutes). After a time-out, the commit id in the cursor tells *which* of
+the plans sent since the last known position won; that one is adopted, whatever was planned later.
+
+On failure: another owner or an unknown commit id raises `LeaseLost`. A failed condition of an
+effect, an invalid action, a conflict and throttling are verdicts; the caller plans again.
+"""
+
+import random
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from streamkit.aws import AwsError, Trouble, code_of, patiently, trouble_of
+from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
+from streamkit.model.schema import TableSchema
+from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import UNMETERED, Meters
+from streamkit.progress.actions import Action, ItemRef, Wire, own_attributes, render
+from streamkit.progress.control import ControlSpace, Cursor, Hold, read_cursor
+from streamkit.progress.cursor import lease_guard
+from streamkit.progress.probing import blamed
+from streamkit.progress.verdicts import Again, Invalid, Refused, judge, reasons_of
+
+if TYPE_CHECKING:
+    from streamkit.core.outcome import Outcome, Version, Work
+
+_SENT_MAX = 16
+"""Plans remembered while their fate is unknown; forgetting one costs another read of the lease."""
+
+log = get_logger("streamkit.commit")
+
+
+@dataclass(slots=True)
+class Batch:
+    """One commit: where the cursor goes, and what is written with it.
+
+    `changes`, `held` and `written` are for the caller, which may learn later that this batch won:
+    how many pending changes it finishes, which keys it begins to queue, which runs wrote each item.
+    `sends` are delivered before the commit; `plain` actions are written after it.
+    """
+
+    cursor: Cursor  # as it will be; owner, epoch, generation and commit id are filled in
+    actions: list[Action] = field(default_factory=list)
+    changes: int = 0
+    held: dict[str, Hold] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    sends: "list[tuple[Work, Outcome]]" = field(default_factory=list)
+    plain: list[Action] = field(default_factory=list)
+    written: "Mapping[ItemRef, tuple[Version, ...]]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The cursor and all effects of `batch` are in the table; it may be a batch sent earlier."""
+
+    batch: Batch
+
+
+Verdict = Applied | Refused | Invalid | Again
+
+
+class Committer:
+    """Commits for one leased cursor, one batch at a time."""
+
+    def __init__(
+        self,
+        dynamodb: Any,
+        space: ControlSpace,
+        cursor: Cursor,
+        tables: Mapping[str, TableSchema],
+        rng: random.Random,
+        meters: Meters = UNMETERED,
+    ) -> None:
+        self.cursor = cursor
+        self._dynamodb = dynamodb
+        self._space = space
+        self.tables = tables
+        self._rng = rng
+        self._meters = meters
+        self._sent: dict[str, Batch] = {}
+
+    async def commit(self, batch: Batch) -> Verdict:
+        """Send a batch until its fate is known.
+
+        Raises:
+            LeaseLost: the cursor is not this worker's any more, or holds an unknown commit.
+            ConfigurationError: the credentials may not write.
+        """
+        try:
+            verdict = await self._send(batch)
+        except LeaseLost:
+            self._meters.fenced.add()
+            raise
+        if isinstance(verdict, Applied):
+            self._meters.commits.add()
+        elif isinstance(verdict, Again) and not verdict.throttled:
+            self._meters.conflicts.add()
+        return verdict
+
+    async def _send(self, batch: Batch) -> Verdict:
+        self._sent[batch.id] = batch
+        if len(self._sent) > _SENT_MAX:
+            del self._sent[next(iter(self._sent))]
+        request = self._request(batch)
+        pause = 0.05
+        while True:
+            try:
+                # If the process dies here, the next owner finds the old position or the new one:
+                # effects and position are never in the table without each other.
+                await self._dynamodb.transact_write_items(
+                    TransactItems=request, ClientRequestToken=batch.id
+                )
+            except AwsError as error:
+                if trouble_of(error) is not Trouble.UNKNOWN:
+                    return await self._verdict(batch, error)
+                # Send the same plan again: if the first attempt won, its own success makes the
+                # condition false, and the commit id in the refusal says so.
+                log.warning("commit.unknown", cursor=self.cursor.name, code=code_of(error))
+                await anyio.sleep(pause * (0.5 + self._rng.random()))
+                pause = min(pause * 2, 5.0)
+            else:
+                return self._applied(batch)
+
+    def _request(self, batch: Batch) -> list[dict[str, Any]]:
+        """Render the transaction, the cursor first, because its refusal decides everything."""
+        cursor = self._cursor_action(batch)
+        first = render(cursor, self._space.schema)
+        first["Update"]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        rest = [render(action, self.tables[action.ref.table]) for action in batch.actions]
+        return [first, *rest]
+
+    def _cursor_action(self, batch: Batch) -> Action:
+        now, then = self.cursor, batch.cursor
+        action = self._space.update("cursor", now.name)
+        action.sets |= {
+            "position": {"S": then.position},
+            "commit": {"S": batch.id},
+            "seen": {"N": str(then.seen)},
+        }
+        if then.finished:
+            action.sets |= {"state": {"S": then.state}, "ended": {"N": str(then.ended)}}
+        before, after = _optional(now), _optional(then)
+        action.sets |= {name: wire for name, wire in after.items() if before.get(name) != wire}
+        action.removes |= before.keys() - after.keys()
+        action.guards.append(lease_guard(now))
+        return action
+
+    def _applied(self, batch: Batch) -> Applied:
+        mine = self.cursor
+        self.cursor = replace(
+            batch.cursor,
+            owner=mine.owner,
+            epoch=mine.epoch,
+            generation=mine.generation,
+            commit=batch.id,
+        )
+        self._sent.clear()
+        return Applied(batch)
+
+    async def _verdict(self, batch: Batch, error: Exception) -> Verdict:
+        reasons = reasons_of(error)
+        if reasons and reasons[0].get("Code") == "ConditionalCheckFailed":
+            return self._cursor_refused(reasons[0].get("Item"))
+        verdict = judge(error)
+        if isinstance(verdict, Invalid) and verdict.actions == (0,):
+            return Again(throttled=False)  # the cursor's action is invalid; no result is to blame
+        if isinstance(verdict, Invalid):
+            effects = tuple(place - 1 for place in verdict.actions)  # behind the cursor's action
+            return await self._invalid(Invalid(effects, verdict.code))
+        if isinstance(verdict, Refused):
+            actions = [batch.actions[place - 1] for place in verdict.items]
+            sources = await blamed(self._dynamodb, self.tables, actions)
+            return Refused(sources) if sources else Again(throttled=False)
+        if verdict is not None:
+            return verdict
+        if code_of(error) == "IdempotentParameterMismatchException":
+            raise InvariantError(f"commit {batch.id} was sent with two contents") from error
+        raise ConfigurationError(
+            f"the table refuses commits: {code_of(error)}; check the credentials' permission to"
+            " write items and the tables' names"
+        ) from error
+
+    async def _invalid(self, verdict: Invalid) -> Verdict:
+        """Check that the cursor is still as this worker believes, before blaming a result.
+
+        DynamoDB stops at the first invalid action, and then says nothing about the cursor. An
+        earlier plan whose effects make this one invalid may have won, or another worker may have
+        the cursor.
+        """
+        request = {
+            "TableName": self._space.schema.name,
+            "Key": self._space.key("cursor", self.cursor.name),
+            "ConsistentRead": True,
+        }
+        reply = await patiently(lambda: self._dynamodb.get_item(**request))
+        item, mine = reply.get("Item"), self.cursor
+        there = read_cursor(own_attributes(item)) if item else None
+        if there is not None and _claim(there) == _claim(mine):
+            return verdict
+        return self._cursor_refused(item)
+
+    def _cursor_refused(self, item: dict[str, Wire] | None) -> Verdict:
+        mine = self.cursor
+        there = read_cursor(own_attributes(item)) if item else None
+        if (
+            there is None
+            or (there.owner, there.epoch, there.generation)
+            != (mine.owner, mine.epoch, mine.generation)
+            or there.commit not in self._sent
+        ):
+            raise LeaseLost(f"cursor {mine.name}: another worker has it, or an unknown commit won")
+        log.info("commit.adopted", cursor=mine.name, commit=there.commit)
+        return self._applied(self._sent[there.commit])
+
+
+def _claim(cursor: Cursor) -> tuple[object, ...]:
+    """Return what a commit's condition requires of the cursor, see `lease_guard`."""
+    return cursor.owner, cursor.epoch, cursor.generation, cursor.position, cursor.commit
+
+
+def _optional(cursor: Cursor) -> dict[str, Wire]:
+    """Return the cursor attributes that a commit may change and that are absent when empty."""
+    sets = {"done": cursor.done, "holds": cursor.holds, "children": cursor.children}
+    sets["live"] = cursor.live
+    numbers = {"takes": cursor.takes, "tries": cursor.tries, "lost": cursor.lost}
+    numbers["dated"] = cursor.dated
+    found: dict[str, Wire] = {name: {"SS": sorted(names)} for name, names in sets.items() if names}
+    found |= {name: {"N": str(number)} for name, number in numbers.items() if number}
+    return found | ({"trying": {"S": cursor.trying}} if cursor.trying else {})

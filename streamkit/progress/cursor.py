@@ -1,0 +1,174 @@
+"""Leased cursors: read, create, take, release. Only this code changes a cursor's owner.
+
+A cursor is taken IF it is as it was read (owner and epoch) and its generation is not above mine.
+The take raises epoch and generation. The epoch is never reset, not even by a release, so that a
+commit sent under an earlier lease can never be accepted under a later one. Commits are in `commit`;
+they carry the same owner and epoch in their condition.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from streamkit.aws import AwsError, Trouble, fetch_all, patiently, service_time, trouble_of
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost
+from streamkit.model.conditions import Attr, absent
+from streamkit.progress.actions import (
+    CHILD,
+    OURS,
+    Action,
+    GuardSource,
+    Verb,
+    Wire,
+    own_attributes,
+    render,
+)
+from streamkit.progress.control import (
+    DIRECTORIES,
+    ControlSpace,
+    Cursor,
+    cursor_attributes,
+    read_cursor,
+)
+
+
+def creation(space: ControlSpace, cursor: Cursor) -> list[Action]:
+    """Return the actions that create a cursor, if it does not exist, and list it."""
+    put = space.put(cursor_attributes(cursor), "cursor", cursor.name)
+    put.guards.append((Guard(absent), GuardSource("", cursor.name, CHILD)))
+    return [put, space.enter(cursor.name)]
+
+
+def lease_guard(cursor: Cursor) -> tuple[Guard, GuardSource]:
+    """Return the condition under which only a cursor's owner may write it.
+
+    Owner and epoch fence zombies, and the generation fences workers of another roll-out. Position
+    and commit id make a repeated or late commit harmless for ever: each commit makes them false.
+    """
+    condition = (
+        Attr("owner").eq(cursor.owner)
+        & Attr("epoch").eq(cursor.epoch)
+        & Attr("generation").eq(cursor.generation)
+        & Attr("position").eq(cursor.position)
+        & Attr("commit").eq(cursor.commit)
+    )
+    return Guard(condition), OURS
+
+
+@dataclass(frozen=True)
+class CursorStore:
+    """The cursors of one consumer, in the table.
+
+    `patience` is the longest pause, in seconds, between two tries of a write.
+    """
+
+    dynamodb: Any
+    space: ControlSpace
+    patience: float = 10.0
+
+    async def read(self, name: str) -> Cursor | None:
+        """Read one cursor, strongly consistent; None if there is none."""
+        item = await self.item("cursor", name)
+        return None if item is None else read_cursor(item)
+
+    async def item(self, kind: str, *names: str) -> dict[str, Wire] | None:
+        """Read a control item, strongly consistent."""
+        key = self.space.key(kind, *names)
+        table = self.space.schema.name
+        reply = await patiently(
+            lambda: self.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True)
+        )
+        return own_attributes(reply["Item"]) if "Item" in reply else None
+
+    async def time(self) -> float | None:
+        """Ask the table for its time, in whole epoch seconds; None if it does not say."""
+        key, table = self.space.key("consumer"), self.space.schema.name
+        return service_time(
+            await patiently(lambda: self.dynamodb.get_item(TableName=table, Key=key))
+        )
+
+    async def names(self) -> set[str]:
+        """Read the directories: every cursor except finished ones that have children."""
+        items = await self.items([("dir", str(n)) for n in range(DIRECTORIES)])
+        return {name for item in items for name in item.get("names", {"SS": []})["SS"]}
+
+    async def read_many(self, names: Iterable[str]) -> dict[str, Cursor]:
+        """Read cursors by name, strongly consistent; missing ones are left out."""
+        items = await self.items([("cursor", name) for name in sorted(names)])
+        return {cursor.name: cursor for cursor in map(read_cursor, items)}
+
+    async def read_all(self) -> dict[str, Cursor]:
+        """Read every cursor that the directories list."""
+        return await self.read_many(await self.names())
+
+    async def items(self, names: Iterable[Sequence[str]]) -> list[dict[str, Wire]]:
+        """Read many control items, strongly consistent; missing ones are left out."""
+        keys = [self.space.key(*name) for name in names]
+        found = await fetch_all(self.dynamodb, self.space.schema.name, keys)
+        return [own_attributes(item) for item in found]
+
+    async def take(self, cursor: Cursor, owner: str, generation: int) -> Cursor:
+        """Become the owner of a cursor as it was read, with the next epoch.
+
+        Raises:
+            LeaseLost: another worker changed its lease since, or its generation is above mine.
+        """
+        action = self.space.update("cursor", cursor.name)
+        action.sets |= {
+            "owner": {"S": owner},
+            "epoch": {"N": str(cursor.epoch + 1)},
+            "generation": {"N": str(generation)},
+            "takes": {"N": str(cursor.takes + 1)},
+        }
+        condition = Attr("epoch").eq(cursor.epoch) & Attr("generation").lte(generation)
+        if cursor.owner is None:
+            condition = condition & Attr("owner").not_exists()
+        else:
+            condition = condition & Attr("owner").eq(cursor.owner)
+        action.guards.append((Guard(condition), OURS))
+        try:
+            return read_cursor(await self.write(action))
+        except LeaseLost:
+            # The SDK repeats a call whose reply was lost; the first call may have taken the lease.
+            now = await self.read(cursor.name)
+            if now is None or now.owner != owner or now.epoch != cursor.epoch + 1:
+                raise
+            return now
+
+    async def release(self, cursor: Cursor) -> None:
+        """Give up a cursor; its epoch stays. A lease that is lost already is no error."""
+        action = self.space.update("cursor", cursor.name)
+        action.removes |= {"owner", "takes", "trying", "tries"}
+        condition = Attr("owner").eq(cursor.owner) & Attr("epoch").eq(cursor.epoch)
+        action.guards.append((Guard(condition), OURS))
+        try:
+            await self.write(action)
+        except LeaseLost:
+            return
+
+    async def write(self, action: Action) -> dict[str, Wire]:
+        """Update or delete one control item under its guards; return it as it is then.
+
+        Raises:
+            LeaseLost: a guard does not hold.
+        """
+        (body,) = render(action, self.space.schema).values()
+        call, shows = getattr(self.dynamodb, action.verb.alone), action.verb is Verb.UPDATE
+        while True:
+            try:
+                reply = await patiently(
+                    lambda: call(**body, ReturnValues="ALL_NEW" if shows else "NONE"),
+                    longest=self.patience,
+                )
+            except AwsError as error:
+                trouble = trouble_of(error)
+                if trouble is Trouble.CONDITION:
+                    raise LeaseLost(f"{action.ref.pk[1]} was changed by another worker") from None
+                if trouble is not Trouble.CONFLICT:
+                    raise
+                await anyio.sleep(0.05)  # a transaction uses the item; it ends in milliseconds
+            else:
+                return own_attributes(reply.get("Attributes", {}))

@@ -1,0 +1,84 @@
+"""Fenced writes: control items are made and deleted IF the consumer is still as it was read.
+
+A process that looks and then acts may stand still in between. Meanwhile other processes may do the
+same, delete the consumer, and found another one of its name, whose items have the same keys. So
+each transaction is conditional on what the decision was based on. On failure: `LeaseLost`, and
+nothing was done.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamkit.aws import fetch_all
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost
+from streamkit.model.conditions import Condition
+from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.transaction import transact
+from streamkit.progress.verdicts import Invalid, Refused
+
+TOGETHER = 99
+"""The most actions of one transaction, beside its fence."""
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """Writes control items of one consumer IF its own item is `still` the same."""
+
+    store: CursorStore
+    still: Condition
+    rng: random.Random
+
+    async def apply(self, actions: Sequence[Action]) -> bool:
+        """Apply up to 99 actions, or none; one of them may be on the consumer's item.
+
+        Returns:
+            Whether they were applied: False if one of their own conditions did not hold.
+
+        Raises:
+            LeaseLost: the consumer has changed.
+        """
+        return await self.send(actions, self.rng) is None
+
+    async def send(self, actions: Sequence[Action], rng: random.Random) -> Refused | None:
+        """Apply actions like `apply`, and return which of their own conditions did not hold.
+
+        Raises:
+            LeaseLost: the consumer has changed.
+        """
+        consumer = self.store.space.ref("consumer")
+        mine = [action for action in actions if action.ref == consumer]
+        fence = mine[0] if mine else Action(consumer, Verb.CHECK)
+        fence.guards.append((Guard(self.still), OURS))
+        everything = actions if mine else [*actions, fence]
+        schemas = {self.store.space.schema.name: self.store.space.schema}
+        sent = await transact(self.store.dynamodb, schemas, everything, rng)
+        if sent is not None and (isinstance(sent, Invalid) or OURS in sent.sources):
+            raise LeaseLost(f"consumer {self.store.space.consumer} was changed meanwhile")
+        return sent
+
+    async def delete(self, keys: Sequence[dict[str, Wire]]) -> int:
+        """Delete items by their keys, at most `TOGETHER` per transaction.
+
+        Raises:
+            LeaseLost: the consumer has changed.
+        """
+        schema = self.store.space.schema
+        for start in range(0, len(keys), TOGETHER):
+            some = keys[start : start + TOGETHER]
+            await self.apply([Action(item_ref(schema, key), Verb.DELETE) for key in some])
+        return len(keys)
+
+    async def delete_there(self, keys: Sequence[dict[str, Wire]]) -> int:
+        """Delete those of these items that exist; return how many they are.
+
+        Raises:
+            LeaseLost: the consumer has changed.
+        """
+        schema: Any = self.store.space.schema
+        found = await fetch_all(self.store.dynamodb, schema.name, keys) if keys else []
+        names = [name for name in (schema.pk, schema.sk) if name is not None]
+        return await self.delete([{name: item[name] for name in names} for item in found])

@@ -1,0 +1,174 @@
+"""Operation: a command in several phases is a named state in the table, and moves by one write.
+
+    look    the state is read, strongly consistent
+    act     what its phase asks for is done; each process that runs the command may do it again
+    step    the next state is written IF the state is still as it was read
+
+Migrations, rebuilds, moves between hosts and rewinds are operations. A process that is killed
+leaves a state from which the same command goes on, on any machine. If two processes step at once,
+one writes; the other looks again, or refuses, as its command says. A process that stood still
+writes nothing, because the state is not as it was read any more.
+
+Each operation itself decides what it does in a phase, how it fences that work, and whether it waits
+for people: see `migrate.state`, `fleet.generation` (where builds, moves and rewinds share one item)
+and `moving.fence`.
+
+In: how a state is read, and the action that writes one. Out: states, and an audit trail in them. On
+failure: `LeaseLost` says that another process took a step; `Refusal` tells people what is wrong.
+"""
+
+import getpass
+import random
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
+from streamkit.progress.actions import Action
+from streamkit.progress.clock import Clock
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.transaction import transact
+from streamkit.progress.verdicts import Invalid
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of an audit trail: which person or process did what, and when (epoch seconds)."""
+
+    at: float
+    by: str
+    what: str
+
+
+Audit = tuple[Entry, ...]
+
+
+def read_audit(entries: Iterable[Mapping[str, Any]]) -> Audit:
+    """Return a trail from its entries in JSON's types."""
+    return tuple(Entry(**entry) for entry in entries)
+
+
+def said_of(clock: Clock, what: str) -> Entry:
+    """Return an audit entry for what is done at this terminal now."""
+    return Entry(int(clock.time()), operator(), what)
+
+
+def noted(audit: Audit, entry: Entry, most: int) -> Audit:
+    """Return a trail with one more entry, keeping the newest `most`."""
+    return (*audit, entry)[-most:]
+
+
+def operator() -> str:
+    """Return the user and host of this terminal, for an audit trail."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):
+        return socket.gethostname()
+
+
+class Refusal(ConfigurationError):
+    """An operation would go wrong, and was not begun; `reasons` are for people."""
+
+    def __init__(self, reasons: Iterable[str]) -> None:
+        self.reasons = list(reasons)
+        super().__init__("\n".join(self.reasons))
+
+    @classmethod
+    def raise_for(cls, reasons: Iterable[str]) -> None:
+        """Refuse if there is any reason.
+
+        Raises:
+            Refusal: with all of them.
+        """
+        found = list(reasons)
+        if found:
+            raise cls(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[S]):
+    """The next state, and the actions that are written `along` with it, in one call."""
+
+    after: S
+    along: Sequence[Action] = ()
+
+
+@dataclass(frozen=True)
+class Operation(Generic[S]):
+    """The state of one operation.
+
+    `read` reads it. `writes` returns the action that turns one state into another. It is guarded by
+    all that the decision was based on, and its own success makes its guard false.
+    """
+
+    store: CursorStore
+    read: Callable[[], Awaitable[S]]
+    writes: Callable[[S, S], Action]
+
+    async def step(self, before: S, after: S, along: Sequence[Action] = ()) -> S:
+        """Write the next state IF the state is as it was read; return it.
+
+        Up to 99 actions may go `along`, in the same transaction.
+
+        Raises:
+            LeaseLost: the state has changed, or a condition of an action in `along` does not hold.
+        """
+        try:
+            await self._write([self.writes(before, after), *along])
+        except LeaseLost:
+            # The SDK repeats a call whose reply was lost: the first call may have taken the step.
+            if await self.read() != after:
+                raise
+        return after
+
+    async def _write(self, actions: Sequence[Action]) -> None:
+        if len(actions) == 1:
+            await self.store.write(actions[0])
+            return
+        schema = self.store.space.schema
+        sent = await transact(self.store.dynamodb, {schema.name: schema}, actions, random.Random())
+        if isinstance(sent, Invalid):
+            raise InvariantError(f"{actions[0].ref.pk[1]} cannot take this step: {sent.code}")
+        if sent is not None:
+            raise LeaseLost(f"{actions[0].ref.pk[1]} was changed by another process")
+
+    async def change(
+        self, decide: Callable[[S], Awaitable[Step[S] | None]], seen: S | None = None
+    ) -> S:
+        """Take the step that is decided, however often other processes step at the same time.
+
+        Args:
+            decide: returns the step from a state, or None if there is nothing to do. It is asked
+                again about each state that is found, and an error that it raises ends the change.
+            seen: the state as it was read before; without it the state is read first.
+
+        Returns:
+            The state after that.
+        """
+        before = await self.read() if seen is None else seen
+        while True:
+            step = await decide(before)
+            if step is None:
+                return before
+            try:
+                return await self.step(before, step.after, step.along)
+            except LeaseLost:
+                before = await self.read()
+
+    async def run(self, act: Callable[[S], Awaitable[bool]]) -> S:
+        """Act on the state, whatever it is, until nothing is left to do; return it.
+
+        Args:
+            act: does what a state asks for, takes the step, and returns whether to look again. If
+                it raises `LeaseLost`, because another process took a step, that state is next.
+        """
+        while True:
+            state = await self.read()
+            try:
+                if not await act(state):
+                    return state
+            except LeaseLost:
+                continue

@@ -1,0 +1,1 @@
+"""The scan of a whole table, in leased segments that any number of processes share."""

@@ -1,0 +1,300 @@
+"""The scan of a whole table, in leased segments that any number of processes share.
+
+    async def visit(segment, reply):
+        ...
+        await segment.advance(reply.get("LastEvaluatedKey"))
+
+    scan = TableScan(store, "0003.1.scan", 64, clock, rng)
+    await scan.run(Pages(dynamodb.scan, "Shop"), visit, owner, at_once=4)
+
+In: a name, which is the pass, and a number of segments, which never changes for a name. Out: every
+page of every segment is visited, and its segment moves behind it, in one commit with what belongs
+to it (`segment.commit`) or after it (`segment.advance`). So any process can continue the scan at
+any page, and none holds more in memory than the pages that it visits.
+
+On failure: if the owner of a segment does not write to it for the duration of a lease, as measured
+by the clock of the process that watches, another process takes it; what the former owner still
+commits is refused. An error of a visit ends the run. Where the scan has a `fence`, its segments are
+created and deleted only while the fence holds. The run ends with `LeaseLost` if the fence does not
+hold or the segments are gone: else a process that stood still would create the segments of a
+finished scan again, or delete those of a later scan with the same name.
+"""
+
+import math
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+
+from streamkit.effects import Guard
+from streamkit.errors import LeaseLost
+from streamkit.model.conditions import absent
+from streamkit.model.schema import TableSchema
+from streamkit.observe.logger import get_logger
+from streamkit.progress.actions import Action, GuardSource
+from streamkit.progress.activity import first_error
+from streamkit.progress.clock import Clock
+from streamkit.progress.commit import Committer
+from streamkit.progress.control import Cursor, cursor_attributes
+from streamkit.progress.cursor import CursorStore
+from streamkit.progress.fenced import TOGETHER, Fenced
+from streamkit.progress.lease import LeaseWatch
+from streamkit.progress.scan.pages import Pages, Visit
+from streamkit.progress.scan.places import strided
+from streamkit.progress.scan.segment import LeasedSegment
+
+log = get_logger("streamkit.scan")
+
+LEASE_SECONDS = 15.0
+"""The time after which a silent owner's segment is taken."""
+_CREATED_AT_ONCE = 16
+_LOOK_SECONDS = 2.0
+"""The pause between two looks at other processes' segments, when there is nothing to take."""
+_PAUSE_SECONDS = 0.25
+"""Half of the first pause of a process that serves no segment; each pause is twice the one
+before."""
+_READ_AT_ONCE = 16
+"""Segments that are read to find one to take: the next ones are mostly free."""
+_GENERATION = 1
+_Serve = Callable[[LeasedSegment], Awaitable[None]]
+
+
+@dataclass
+class TableScan:
+    """One scan; all processes that share it must give the same number of segments.
+
+    `schemas` are those of the tables that commits write to, including the control items' own.
+    Creating, taking and deleting a segment waits for `paced`.
+    """
+
+    store: CursorStore
+    name: str
+    total: int
+    clock: Clock
+    rng: random.Random
+    schemas: Mapping[str, TableSchema] = field(default_factory=dict)
+    lease_seconds: float = LEASE_SECONDS
+    paced: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    fence: Fenced | None = None
+    _finished: set[str] = field(default_factory=set)
+    _running: set[str] = field(default_factory=set)
+    _filling: anyio.Lock = field(default_factory=anyio.Lock)
+    _idle: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        """Create the watch over the owners of segments."""
+        self._watch = LeaseWatch(self.lease_seconds)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the cursors, in the order in which they are taken."""
+        return [f"{self.name}.{number}" for number in strided(self.total)]
+
+    async def create(self) -> None:
+        """Create the cursors that are not there yet.
+
+        Raises:
+            LeaseLost: the fence does not hold any more.
+        """
+        limiter = anyio.Semaphore(_CREATED_AT_ONCE)
+
+        async def create(name: str) -> None:
+            async with limiter:
+                with suppress(LeaseLost):  # another process was faster
+                    async with self.paced():
+                        await self.store.write(self._creation(name))
+
+        while missing := await self._missing():
+            if self.fence is not None:
+                await self.fence.apply([self._creation(name) for name in missing[:TOGETHER]])
+                continue
+            async with anyio.create_task_group() as group:
+                for name in missing:
+                    group.start_soon(create, name)
+            return
+
+    async def _missing(self) -> list[str]:
+        there = await self.cursors()
+        return [name for name in self.names if name not in there]
+
+    def _creation(self, name: str) -> Action:
+        action = self.store.space.update("cursor", name)
+        action.sets |= cursor_attributes(Cursor(name=name, generation=_GENERATION))
+        action.guards.append((Guard(absent), GuardSource("", name, 0)))
+        return action
+
+    async def cursors(self) -> dict[str, Cursor]:
+        """Read all cursors of the pass, by name."""
+        return await self.store.read_many(self.names)
+
+    async def run(
+        self,
+        pages: Pages,
+        visit: Visit[LeasedSegment],
+        owner: str,
+        *,
+        at_once: int = 4,
+        stopping: anyio.Event | None = None,
+    ) -> bool:
+        """Visit pages until all processes together have finished every segment; return whether so.
+
+        Args:
+            pages: how the table is read.
+            visit: processes a page; it moves the segment.
+            owner: names this process, and never another one.
+            at_once: segments of this process.
+            stopping: ends it early, once every segment here is given back.
+
+        Raises:
+            Exception: whatever a visit raises; the other segments are given back.
+            LeaseLost: the scan is over, and has a fence.
+        """
+        serve = partial(pages.visit, visit=visit)
+        stopping = stopping or anyio.Event()
+        await self.create()
+        try:
+            async with anyio.create_task_group() as group:
+                pause = _PAUSE_SECONDS
+                while not stopping.is_set():
+                    await self._fill(group, serve, owner, at_once, stopping)
+                    if len(self._finished) == self.total:
+                        break
+                    pause = _PAUSE_SECONDS if self._running else min(2 * pause, _LOOK_SECONDS)
+                    known = len(self._running) + len(self._finished)
+                    if len(self._running) == at_once or known == self.total:
+                        await self._wait(stopping, math.inf)  # there is nothing to take
+                    else:
+                        await self._wait(stopping, _LOOK_SECONDS if self._running else pause)
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
+        return len(self._finished) == self.total
+
+    def deletions(self) -> list[Action]:
+        """Return the actions that delete the pass's cursors, for a transaction with a fence."""
+        return [self.store.space.delete("cursor", name) for name in self.names]
+
+    async def delete(self) -> None:
+        """Delete the cursors of the pass that exist.
+
+        Raises:
+            LeaseLost: the fence does not hold any more.
+        """
+        if self.fence is not None:
+            keys = [self.store.space.key("cursor", name) for name in self.names]
+            await self.fence.delete_there(keys)
+            return
+        there = await self.cursors()
+        limiter = anyio.Semaphore(_CREATED_AT_ONCE)
+
+        async def delete(name: str) -> None:
+            async with limiter, self.paced():
+                await self.store.write(self.store.space.delete("cursor", name))
+
+        async with anyio.create_task_group() as group:
+            for name in there:
+                group.start_soon(delete, name)
+
+    async def _wait(self, stopping: anyio.Event, seconds: float) -> None:
+        """Wait so long; less if the scan must end, no segment is served here, or one was lost."""
+        self._idle = idle = anyio.Event()
+
+        async def until(event: anyio.Event) -> None:
+            await event.wait()
+            group.cancel_scope.cancel()
+
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as group:
+                group.start_soon(until, stopping)
+                group.start_soon(until, idle)
+
+    async def _fill(
+        self,
+        group: anyio.abc.TaskGroup,
+        serve: _Serve,
+        owner: str,
+        at_once: int,
+        stopping: anyio.Event,
+    ) -> None:
+        """Take segments until as many are served as allowed.
+
+        Segments of other processes are read only while one more could be taken, some at a time.
+        Those that this process serves need not be read.
+        """
+        async with self._filling:  # else two tasks of this process would take one segment
+            free = [n for n in self.names if n not in self._finished and n not in self._running]
+            for start in range(0, len(free), _READ_AT_ONCE):
+                if len(self._running) >= at_once:
+                    return
+                some = free[start : start + _READ_AT_ONCE]
+                asked = self.clock.monotonic()
+                found = await self.store.read_many(some)
+                answered = self.clock.monotonic()
+                if self.fence is not None and len(found) < len(some):
+                    raise LeaseLost(f"the pass {self.name} is over")
+                for cursor in (found[name] for name in some if name in found):
+                    counter = (cursor.owner, cursor.epoch, cursor.commit)
+                    self._watch.note(cursor.name, counter, asked=asked, answered=answered)
+                    if len(self._running) >= at_once:
+                        break
+                    taken = await self._taken(cursor, owner)
+                    if taken is not None:
+                        self._running.add(taken.name)
+                        group.start_soon(self._serve, taken, serve, stopping, at_once, group, owner)
+
+    async def _taken(self, cursor: Cursor, owner: str) -> Cursor | None:
+        """Take a segment as it was read; None if it cannot be taken."""
+        if cursor.finished:
+            self._finished.add(cursor.name)
+        free = cursor.owner is None or self._watch.is_abandoned(cursor.name)
+        if cursor.finished or not free:
+            return None
+        try:
+            async with self.paced():
+                return await self.store.take(cursor, owner, _GENERATION)
+        except LeaseLost:
+            return None
+
+    async def _serve(
+        self,
+        taken: Cursor,
+        serve: _Serve,
+        stopping: anyio.Event,
+        at_once: int,
+        group: anyio.abc.TaskGroup,
+        owner: str,
+    ) -> None:
+        space = self.store.space
+        schemas = {**self.schemas, space.schema.name: space.schema}
+        committer = Committer(self.store.dynamodb, space, taken, schemas, self.rng)
+        number = int(taken.name.rpartition(".")[2])
+        segment = LeasedSegment(number, self.total, committer, stopping)
+        try:
+            await self._under_lease(segment, serve)
+        except LeaseLost as error:
+            log.info("segment.lost", segment=taken.name, reason=str(error))
+            if self.fence is not None:
+                await self.fence.apply([])  # raises if the scan is over: then it is lost for good
+        finally:
+            self._running.discard(taken.name)
+        if segment.finished:
+            self._finished.add(taken.name)
+            if not stopping.is_set():
+                await self._fill(group, serve, owner, at_once, stopping)
+        if not self._running or not segment.finished:
+            self._idle.set()
+
+    async def _under_lease(self, segment: LeasedSegment, serve: _Serve) -> None:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(segment.renew_for_ever, self.lease_seconds / 3)
+                await serve(segment)
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
+        finally:
+            if not segment.finished:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(self.lease_seconds / 3):
+                    await self.store.release(segment.cursor)

@@ -1,0 +1,101 @@
+"""Transaction: actions that commit together without a cursor.
+
+In: actions that carry their own conditions; the transaction itself makes at least one of them
+false. That condition, not the client token, makes a repeated send harmless. Out: None when applied;
+else the effects whose conditions did not hold, or that DynamoDB finds an action invalid.
+
+On failure: an unknown fate, a conflict and throttling are tried again with growing pauses; after
+the last try the service's own error is raised.
+"""
+
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import anyio
+
+from streamkit.aws import AwsError, Trouble, code_of, is_throttled, trouble_of
+from streamkit.errors import ConfigurationError
+from streamkit.model.schema import TableSchema
+from streamkit.observe.logger import get_logger
+from streamkit.observe.meters import current
+from streamkit.progress.actions import Action, render
+from streamkit.progress.probing import blamed
+from streamkit.progress.verdicts import Again, Invalid, Refused, judge
+
+Send = Callable[[Sequence[Action], random.Random], Awaitable[Refused | Invalid | None]]
+"""A function that applies all actions or none, like `transact`; it may add a condition of its
+own."""
+
+ACTIONS_MAX = 100
+"""The most actions that `TransactWriteItems` takes."""
+
+_TRIES = 12
+"""With the pauses below these take about 30 seconds; a client token lives for ten minutes."""
+_PAUSE_SECONDS = (0.05, 5.0)
+
+log = get_logger("streamkit.transaction")
+
+
+async def transact(
+    dynamodb: Any,
+    schemas: Mapping[str, TableSchema],
+    actions: Sequence[Action],
+    rng: random.Random,
+) -> Refused | Invalid | None:
+    """Apply all actions or none.
+
+    Raises:
+        ConfigurationError: the credentials may not write, or a table is missing.
+        ClientError: the service could not be reached, or was too busy, for half a minute.
+    """
+    request = [render(action, schemas[action.ref.table]) for action in actions]
+    token = uuid.uuid4().hex
+    pause, longest = _PAUSE_SECONDS
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            await dynamodb.transact_write_items(TransactItems=request, ClientRequestToken=token)
+        except AwsError as error:
+            verdict = await _verdict(error, actions, dynamodb, schemas)
+            if verdict is not None:
+                return verdict
+            if not tries_left:
+                raise
+            _count(error)
+            log.often("transaction.repeated", by=code_of(error), code=code_of(error))
+        else:
+            return None
+        await anyio.sleep(pause * (0.5 + rng.random()))
+        pause = min(pause * 2, longest)
+    return None
+
+
+def _count(error: Exception) -> None:
+    """Count a conflict in the current meters; throttling is counted call by call elsewhere."""
+    meters, reply = current.get(), getattr(error, "response", None)
+    conflict = trouble_of(error) in (Trouble.CONFLICT, Trouble.CANCELED)
+    if meters is not None and reply is not None and conflict and not is_throttled(reply):
+        meters.conflicts.add()
+
+
+async def _verdict(
+    error: Exception,
+    actions: Sequence[Action],
+    dynamodb: Any,
+    schemas: Mapping[str, TableSchema],
+) -> Refused | Invalid | None:
+    """Return the final meaning of an error; None means that another try may succeed."""
+    verdict = judge(error)
+    if isinstance(verdict, Refused):
+        refused = [actions[place] for place in verdict.items]
+        sources = await blamed(dynamodb, schemas, refused)
+        return Refused(sources) if sources else None
+    if isinstance(verdict, Again):
+        return None
+    if verdict is not None:
+        return verdict
+    raise ConfigurationError(
+        f"the table refuses a transaction: {code_of(error)}; check the credentials' permission to"
+        " write items and the tables' names"
+    ) from error

@@ -1,1 +1,0 @@
-"""What follows from entities, handlers and tables together: writes, cascades, overlaps, matches."""

@@ -1,1 +1,0 @@
-"""Parked changes are tried again: automatically when they are due, and by hand."""

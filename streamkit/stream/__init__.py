@@ -1,0 +1,1 @@
+"""The shards of a stream: their lineage, their pages, and what may have been lost."""

@@ -1,0 +1,227 @@
+"""Routing: which entity a record belongs to, from its keys or its type attribute alone.
+
+Control items are recognised first, by the partition key. Then the type attribute decides if the
+table has one. Items without it, and records without images, are matched with the key templates, the
+most specific first. A record that nothing claims is unknown, and the caller counts it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Raw
+
+from streamkit.entity import Entity, spec_of
+from streamkit.errors import DeclarationError
+from streamkit.model.parts import is_part, without_suffix
+from streamkit.model.schema import TableSchema
+from streamkit.model.templates import KeyTemplate
+from streamkit.stream.decode.envelope import Record
+
+
+class Route(Enum):
+    """What a record can belong to, besides an entity."""
+
+    CONTROL = "control"
+
+
+CONTROL: Final = Route.CONTROL
+"""The record is of an item that streamkit itself keeps in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An entity and its templates; `same` says that both are one text, so that keys are equal."""
+
+    entity: type[Entity]
+    pk: KeyTemplate
+    sk: KeyTemplate | None
+    same: bool
+
+    @classmethod
+    def of(cls, entity: type[Entity], *, has_sort_key: bool) -> "_Candidate":
+        spec = spec_of(entity)
+        sk = spec.sk if has_sort_key else None
+        return cls(entity, spec.pk, sk, sk is not None and sk.text == spec.pk.text)
+
+    @property
+    def specificity(self) -> tuple[int, bool]:
+        return self.pk.literal_length + (self.sk.literal_length if self.sk else 0), self.same
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        return self.pk.shape, self.sk.shape if self.sk else None, self.same
+
+    def matcher(self) -> "_Matcher":
+        """Return a function that tells whether a key has the templates' shape."""
+        pk_matches, prefix, shortest = self.pk.matches, self.pk.prefix, len(self.pk.prefix)
+        if self.same and self.pk.is_prefix_and_field:
+            return lambda pk, sk: pk == sk and len(pk) > shortest and pk.startswith(prefix)
+        if self.same:
+            return lambda pk, sk: pk == sk and pk_matches(pk)
+        if self.sk is None:
+            return lambda pk, sk: sk is None and pk_matches(pk)
+        sk_matches = self.sk.matches
+        return lambda pk, sk: sk is not None and pk_matches(pk) and sk_matches(sk)
+
+
+_Matcher = Callable[[str, str | None], bool]
+_Target = type[Entity] | Literal[Route.CONTROL]
+_Claim = tuple[_Matcher, _Target]
+
+
+class Router:
+    """Tells what each record belongs to.
+
+    `route(record)` returns the record's entity, `CONTROL`, or `None` if nothing claims it. It also
+    puts the partition key first in the record's keys, which `Record.item_key` needs. It is a
+    function with local variables, not a method, because it runs for every record.
+
+    Args:
+        entities: the app's entities.
+        schema: the table's keys, and its type attribute if it has one.
+        control_prefix: the prefix of control items' partition keys.
+        named: entities that are only written or read: their items are told from those of others,
+            but if one has the keys, or the type, of another, its items belong to the other.
+
+    Raises:
+        DeclarationError: two entities cannot be told apart.
+    """
+
+    def __init__(
+        self,
+        entities: Iterable[type[Entity]],
+        schema: TableSchema,
+        control_prefix: str,
+        named: Iterable[type[Entity]] = (),
+    ) -> None:
+        make = partial(_Candidate.of, has_sort_key=schema.sk is not None)
+        candidates = [make(entity) for entity in dict.fromkeys(entities)]
+        for other in map(make, named):
+            if not any(_are_alike(other, one, schema) for one in candidates):
+                candidates.append(other)
+        if schema.type_attribute is None:
+            _refuse_equal_shapes(candidates)
+            by_keys = _by_keys(schema, candidates, control_prefix)
+            self.route: Callable[[Record], _Target | None] = by_keys
+        else:
+            types = _by_type(candidates)
+            by_keys = _by_keys(schema, _without_equal_shapes(candidates), control_prefix)
+            self.route = _by_type_attribute(schema.type_attribute, types, by_keys)
+
+
+def _are_alike(one: _Candidate, other: _Candidate, schema: TableSchema) -> bool:
+    """Return whether one entity is a view of the other's items, as far as can be told."""
+    if schema.type_attribute is None:
+        return one.shape == other.shape
+    return spec_of(one.entity).type == spec_of(other.entity).type
+
+
+def _by_type(candidates: Iterable[_Candidate]) -> dict[str, type[Entity]]:
+    types: dict[str, type[Entity]] = {}
+    for candidate in candidates:
+        entity = candidate.entity
+        other = types.setdefault(spec_of(entity).type, entity)
+        if other is not entity:
+            raise DeclarationError(
+                f"{spec_of(entity).declaration} and {spec_of(other).declaration} "
+                f"have the same type {spec_of(entity).type!r}"
+            )
+    return types
+
+
+def _refuse_equal_shapes(candidates: Iterable[_Candidate]) -> None:
+    seen: dict[tuple[object, ...], _Candidate] = {}
+    for candidate in candidates:
+        other = seen.setdefault(candidate.shape, candidate)
+        if other is not candidate:
+            raise DeclarationError(
+                f"{spec_of(candidate.entity).declaration} and "
+                f"{spec_of(other.entity).declaration} have keys of the same shape and the table "
+                f"has no type attribute, so that their items cannot be told apart"
+            )
+
+
+def _without_equal_shapes(candidates: list[_Candidate]) -> list[_Candidate]:
+    shapes = [candidate.shape for candidate in candidates]
+    return [candidate for candidate in candidates if shapes.count(candidate.shape) == 1]
+
+
+def _by_keys(
+    schema: TableSchema, candidates: list[_Candidate], control_prefix: str
+) -> Callable[[Record], _Target | None]:
+    """Route by the templates, control items first."""
+    pk_name, sk_name = schema.pk, schema.sk
+    width, claims_of, for_all = _dispatch_table(candidates, control_prefix)
+
+    def route(record: Record) -> _Target | None:
+        keys = record.dynamodb.keys
+        sk = None
+        try:
+            if sk_name is not None:
+                for first in keys:
+                    if first != pk_name:
+                        keys[first] = keys.pop(first)
+                    break
+                sk = keys[sk_name]["S"]
+            pk = keys[pk_name]["S"]
+        except KeyError:  # keys that are not strings are not built by templates
+            return None
+        if is_part(pk if sk is None else sk):  # a part belongs to the group's entity
+            pk, sk = (without_suffix(pk), None) if sk is None else (pk, without_suffix(sk))
+        for matches, target in claims_of.get(pk[:width], for_all):
+            if matches(pk, sk):
+                return target
+        return None
+
+    return route
+
+
+def _dispatch_table(
+    candidates: list[_Candidate], control_prefix: str
+) -> tuple[int, dict[str, tuple[_Claim, ...]], tuple[_Claim, ...]]:
+    """Return which entities may claim a key, by as many first characters as every prefix has.
+
+    An entity whose template begins with a field may claim every key that is not a control item's.
+    """
+    ordered = sorted(candidates, key=lambda c: c.specificity, reverse=True)
+    claims: list[tuple[str, _Claim]] = [
+        (control_prefix, (lambda pk, _: pk.startswith(control_prefix), CONTROL)),
+        *((c.pk.prefix, (c.matcher(), c.entity)) for c in ordered),
+    ]
+    width = min(len(prefix) for prefix, _ in claims if prefix)
+    heads = {prefix[:width] for prefix, _ in claims if prefix}
+    table = {
+        head: tuple(claim for prefix, claim in claims if not prefix or prefix[:width] == head)
+        for head in heads
+    }
+    return width, table, tuple(claim for prefix, claim in claims if not prefix)
+
+
+def _by_type_attribute(
+    attribute: str,
+    types: dict[str, type[Entity]],
+    by_keys: Callable[[Record], _Target | None],
+) -> Callable[[Record], _Target | None]:
+    """Route by the type attribute, read alone out of an image; by keys if it is missing."""
+    typed = msgspec.defstruct(
+        "Typed", [("type", dict[str, Any] | None, None)], rename={"type": attribute}, gc=False
+    )
+    parse: Callable[[Raw], Any] = msgspec.json.Decoder(typed).decode
+
+    def route(record: Record) -> _Target | None:
+        target = by_keys(record)
+        image = record.new_image or record.old_image
+        if target is CONTROL or image is None:
+            return target
+        try:
+            value = parse(image).type
+        except msgspec.MsgspecError:
+            return target
+        name = None if value is None else value.get("S")
+        return types.get(name) if isinstance(name, str) else target
+
+    return route

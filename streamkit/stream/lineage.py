@@ -1,0 +1,98 @@
+"""Lineage: which shards may get a cursor now. Pure.
+
+A stream's shards form a forest. A child may be read only after its parent is finished, whatever
+`DescribeStream` says: it may list a parent as open while it has children, list children late, or
+omit a parent that is still readable. So the truth about a parent is its *cursor*:
+
+    parent's cursor      finished            -> the child gets a cursor, inheriting from it
+                         not finished        -> the child waits, also when the parent is unlisted
+                         none, but listed    -> the parent gets its own cursor first
+                         none, not listed    -> ask for an iterator: only if the service says that
+                                                the parent is gone does the child begin a new tree
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from streamkit.progress.control import Cursor, child_of
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A shard as `DescribeStream` lists it; the sequence numbers as sent, or None."""
+
+    id: str
+    parent: str | None = None
+    starting: str | None = None
+    ending: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the lister may do now: create these cursors, and ask about these parents."""
+
+    create: tuple[Cursor, ...]
+    probe: frozenset[str]
+
+
+def next_step(
+    listed: Iterable[Shard],
+    cursors: Mapping[str, Cursor],
+    *,
+    gone: frozenset[str],
+    generation: int,
+    since: int = 0,
+) -> Step:
+    """Return which listed shards get a cursor now.
+
+    Args:
+        listed: the shards of one complete listing, in any order.
+        cursors: every cursor of the consumer, including finished ones.
+        gone: unlisted parents that do not exist any more, as the service has said.
+        generation: the generation in which a cursor without a parent's cursor starts.
+        since: from when on changes count for such a cursor, in epoch seconds.
+    """
+    with_heir = {cursor.parent for cursor in cursors.values()}
+    shards = {shard.id: shard for shard in listed}
+    create: list[Cursor] = []
+    probe: set[str] = set()
+    for shard in shards.values():
+        if shard.id in cursors:
+            continue
+        parent = None if shard.parent is None else cursors.get(shard.parent)
+        if parent is None and shard.parent is not None:
+            if shard.parent in shards:
+                continue
+            if shard.parent not in gone:
+                probe.add(shard.parent)
+                continue
+        if parent is not None and not parent.finished:
+            continue
+        heir = parent is not None and not parent.children and shard.parent not in with_heir
+        with_heir.add(shard.parent)
+        child = child_of(
+            shard.id,
+            parent,
+            generation=generation,
+            parent_name=shard.parent,
+            since=since,
+            heir=heir,
+        )
+        create.append(child)
+    return Step(tuple(create), frozenset(probe))
+
+
+def forgotten(
+    listed: Iterable[Shard], cursors: Mapping[str, Cursor], *, now: float, keep_seconds: float
+) -> tuple[Cursor, ...]:
+    """Return the finished cursors to delete: their shards can never be listed again.
+
+    A finished cursor proves that its shard was read. If it were deleted while the shard is still
+    listed, the shard would be read a second time.
+    """
+    ids = {shard.id for shard in listed}
+    return tuple(
+        cursor
+        for cursor in cursors.values()
+        if cursor.finished and cursor.name not in ids and now - cursor.ended > keep_seconds
+    )

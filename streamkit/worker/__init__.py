@@ -1,0 +1,1 @@
+"""The worker: pipelines of shards, the retries beside them, and what starts and stops them."""

@@ -1,0 +1,353 @@
+"""Automatic retries: a worker's parked changes are tried again when they are due.
+
+In: the parked queues (called lanes in the code) of the worker's shards. Out: queues that are
+emptied; their shards are told when one is empty. A queue's item says when it is due, in epoch
+seconds: a wrong clock tries too early or too late, which does no harm. This module only remembers
+that time. It reads a queue when it is new, when it is due, and, if it is stuck, now and then,
+because a person may have redriven it. Two workers that hold one queue, as after a split, may both
+try it; one of them wins.
+
+On failure: a table that throttles or does not answer only slows this down. Missing permissions end
+the worker.
+"""
+
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from streamkit.app import App
+from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.parked.queues import read_lanes
+from streamkit.core.tables import Surroundings
+from streamkit.errors import InvariantError, RetryableError
+from streamkit.observe.logger import get_logger
+from streamkit.progress.control import Hold
+from streamkit.progress.machine import Machine
+from streamkit.worker.redriver import LaneReport, Redriver
+
+log = get_logger("streamkit.retrying")
+
+AT_ONCE = 8
+"""The most queues of one handler that are tried at the same time: a downstream that recovers is not
+overloaded, and a slow one does not delay the queues of other handlers."""
+LOOK_SECONDS = 5.0
+"""How late a new parked queue may be noticed."""
+STUCK_SECONDS = 900.0
+"""The pause between looks at a stuck queue."""
+_DELAY_SECONDS = 30.0
+"""The pause until a queue that could not be tried is tried again."""
+_NEW_MAX = 1000
+"""New queues that are read in one round, so that due ones do not wait for all of them."""
+_TOLD = 10.0
+"""The least seconds between two log lines about the queues of a handler."""
+_SHORTEST_SECONDS = 1.0
+"""The least pause between two rounds: each looks at every parked queue, in memory."""
+PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
+"""Troubles of the table that pass, and are not the fault of a parked queue."""
+
+Lanes = Callable[[], Mapping[str, Hold]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A shard of this worker: its parked queues, and callbacks for emptied and new ones."""
+
+    lanes: Lanes
+    emptied: Callable[[str], object]
+    begun: Callable[[Mapping[str, Hold]], object]
+
+
+class Holders:
+    """The shards of one worker that have parked queues."""
+
+    def __init__(self) -> None:
+        self._shards: dict[str, _Holder] = {}
+
+    def add(self, shard: str, holder: _Holder) -> None:
+        """Add a shard."""
+        self._shards[shard] = holder
+
+    def remove(self, shard: str) -> None:
+        """Remove a shard."""
+        self._shards.pop(shard, None)
+
+    def get(self, shard: str) -> _Holder | None:
+        """Return a shard; None if it is not held here any more."""
+        return self._shards.get(shard)
+
+    @property
+    def lanes(self) -> set[str]:
+        """Return the parked queues of all shards."""
+        return {name for holder in self._shards.values() for name in holder.lanes()}
+
+    def holds(self, lane: str) -> dict[str, tuple[_Holder, Hold]]:
+        """Return the entries of a parked queue in each shard, at this moment."""
+        held = [(shard, one, one.lanes().get(lane)) for shard, one in self._shards.items()]
+        return {shard: (holder, hold) for shard, holder, hold in held if hold is not None}
+
+    def begin(self, fan_out: str, lanes: Mapping[str, Hold]) -> None:
+        """Add queues of recipients that a fan-out parked to the shards that list its own."""
+        for holder, _ in self.holds(fan_out).values():
+            holder.begun(lanes)
+
+
+class LaneRetries:
+    """Retries the parked changes of one app on one worker; `run_for_ever` may be called once.
+
+    Args:
+        redriver: redrives a queue; it tells the holders about the queues that a fan-out begins.
+        holders: the shards that have parked queues.
+        wrote: is called when a parked change has been committed.
+    """
+
+    def __init__(
+        self, redriver: Redriver, holders: Holders, wrote: Callable[[], object] = lambda: None
+    ) -> None:
+        self._redriver, self._holders, self._wrote = redriver, holders, wrote
+        self._clock = redriver.clock
+        self._due: dict[str, float] = {}
+        self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._handlers: dict[str, str] = {}
+        self._busy: set[str] = set()
+        self._serving: set[str] = set()
+        self._stuck: set[str] = set()
+        self._foreign: set[tuple[str, str]] = set()
+        self._heard = self._learnt = 0
+        self._runners: Counter[str] = Counter()
+        self._paused = False
+        self._woken = anyio.Event()
+
+    @classmethod
+    def of(
+        cls,
+        app: App,
+        machine: Machine,
+        around: Surroundings,
+        like: Dispatcher,
+        *,
+        wrote: Callable[[], object] = lambda: None,
+    ) -> "LaneRetries":
+        """Return one for an app; it reads, sends and counts as the dispatcher `like` does."""
+        holders = Holders()
+        redriver = Redriver(
+            app,
+            machine,
+            around,
+            like.tools,
+            like.channels,
+            automatic=True,
+            set_aside=holders.begin,
+        )
+        return cls(redriver, holders, wrote)
+
+    def watch(
+        self,
+        shard: str,
+        lanes: Lanes,
+        emptied: Callable[[str], object],
+        begun: Callable[[Mapping[str, Hold]], object],
+    ) -> None:
+        """Retry a shard's parked changes from now on.
+
+        Args:
+            shard: its name.
+            lanes: returns its parked queues now. A queue that begins again has a new `Hold` object.
+            emptied: is called with a queue that is not in the table any more; only while the
+                shard's `Hold` is the same as before that was found out, so the shard may forget it.
+            begun: is called with new queues of the shard: those of recipients for whom a fan-out
+                has parked its change.
+        """
+        self._holders.add(shard, _Holder(lanes, emptied, begun))
+        self.wake()
+
+    def wake(self) -> None:
+        """Look at once, because a new parked queue may be due."""
+        self._heard += 1
+        self._woken.set()
+
+    @property
+    def busy(self) -> bool:
+        """Return whether something is due or under way; failed changes that wait do not count."""
+        if self._paused:
+            return self._runners.total() > 0
+        return self._heard > self._learnt or bool(self._busy or self._serving)
+
+    @property
+    def parked(self) -> int:
+        """Return how many parked queues there are, without fan-outs that are being served."""
+        return len(self._holders.lanes - self._serving)
+
+    @property
+    def stuck(self) -> int:
+        """Return how many of them wait for a person, as far as this worker knows."""
+        return len(self._holders.lanes & self._stuck)
+
+    def unwatch(self, shard: str) -> None:
+        """Leave a shard's queues to its next owner; one that is being tried is finished."""
+        self._holders.remove(shard)
+
+    def pause(self, *, paused: bool) -> None:
+        """Begin no more queues; or continue."""
+        self._paused = paused
+        self._woken.set()
+
+    async def run_for_ever(self) -> None:
+        """Retry what is due, until cancelled.
+
+        Raises:
+            ConfigurationError: the credentials may not write.
+            ClientError: they may not read.
+        """
+        async with anyio.create_task_group() as group:
+            while True:
+                if not self._paused:
+                    await self._round(group)
+                with anyio.move_on_after(self._rest()):
+                    await self._woken.wait()
+                self._woken = anyio.Event()
+
+    async def _round(self, group: anyio.abc.TaskGroup) -> None:
+        """Read new queues, and begin with those that are due, the longest due first."""
+        heard = self._heard
+        if self._foreign:
+            await self._look_again()
+        held = self._holders.lanes
+        self._due = {name: due for name, due in self._due.items() if name in held}
+        self._handlers = {name: self._handlers[name] for name in self._due.keys() & self._handlers}
+        self._serving &= held
+        self._stuck &= held
+        await self._learn(name for name in held if name not in self._due)
+        now = self._clock.time()
+        due = [name for name, at in self._due.items() if at <= now and name not in self._busy]
+        for name in sorted(due, key=lambda name: (self._due[name], name)):
+            self._waiting[self._handlers.get(name, "")].append(name)
+        self._busy.update(due)
+        for handler, waiting in self._waiting.items():
+            for _ in range(min(AT_ONCE - self._runners[handler], len(waiting))):
+                self._runners[handler] += 1
+                group.start_soon(self._run, handler, waiting)
+        self._learnt = heard
+
+    def _rest(self) -> float:
+        """Return the seconds until the next round."""
+        soonest = min((at for name, at in self._due.items() if name not in self._busy), default=0.0)
+        wait = soonest - self._clock.time() if soonest else LOOK_SECONDS
+        return min(max(wait, _SHORTEST_SECONDS), LOOK_SECONDS)
+
+    async def _learn(self, unknown: Iterator[str]) -> None:
+        """Read when new queues are due."""
+        began = {name: self._holders.holds(name) for name in islice(unknown, _NEW_MAX)}
+        if not began:
+            return
+        found = {lane.name: lane for lane in await read_lanes(self._redriver.store, sorted(began))}
+        for name, holds in began.items():
+            lane = found.get(name)
+            if lane is None:
+                self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
+                self._emptied(name, holds)
+            else:
+                stuck = self._clock.time() + STUCK_SECONDS
+                self._due[name] = stuck if lane.stuck else float(lane.due)
+                self._handlers[name] = lane.handler
+                if lane.stuck:
+                    self._stuck.add(name)
+
+    async def _run(self, handler: str, waiting: deque[str]) -> None:
+        """Try queues of a handler until none waits."""
+        try:
+            while waiting and not self._paused:
+                lane = waiting.popleft()
+                holds = self._holders.holds(lane)
+                if holds:
+                    await self._try(lane, holds)
+                if holds and lane in self._serving and self._is_next(lane):
+                    waiting.append(lane)  # behind all other queues that are due
+                else:
+                    self._busy.discard(lane)
+        finally:
+            self._runners[handler] -= 1
+
+    def _is_next(self, lane: str) -> bool:
+        """Return whether a queue is due again before the next round."""
+        return self._due.get(lane, math.inf) < self._clock.time() + _SHORTEST_SECONDS
+
+    async def _try(self, lane: str, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
+        now = self._clock.time()
+        try:
+            report = await self._redriver.redrive(lane)
+        except InvariantError:
+            log.exception("lane.broken", lane=lane)
+            self._due[lane] = now + STUCK_SECONDS
+        except (*AwsError, RetryableError) as error:
+            if isinstance(error, AwsError) and trouble_of(error) not in PASSING:
+                raise
+            code = code_of(error)
+            log.often("lane.delayed", level="warning", by=code, every=_TOLD, lane=lane, code=code)
+            self._serving.discard(lane)
+            self._due[lane] = self._clock.time() + _DELAY_SECONDS
+        else:
+            self._note(report, holds)
+
+    def _note(self, report: LaneReport, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
+        """Record what became of a queue, and report it to the shards and the log."""
+        self._serving.discard(report.lane)
+        if report.done or report.serving:
+            self._wrote()
+        known: dict[str, Any] = {
+            "lane": report.lane,
+            "handler": report.handler,
+            "done": report.done,
+        }
+        if report.failure is not None:
+            known["error"] = report.failure.kind
+        if report.empty:
+            if report.done:
+                log.often("lane.lifted", by=report.handler, every=_TOLD, **known)
+            else:
+                self._foreign |= {(shard, hold.chunk) for shard, (_, hold) in holds.items()}
+            self._emptied(report.lane, holds)
+            return
+        if report.serving:
+            self._serving.add(report.lane)
+        self._stuck.discard(report.lane)
+        if report.stuck:
+            self._stuck.add(report.lane)
+            self._due[report.lane] = self._clock.time() + STUCK_SECONDS
+        else:
+            self._due[report.lane] = float(report.due or 0)
+        if report.failed and report.stuck:
+            log.often("lane.stuck", level="error", by=report.handler, every=_TOLD, **known)
+        elif report.failed:
+            by = report.handler
+            log.often("lane.retried", by=by, every=_TOLD, **known, due=report.due)
+
+    async def _look_again(self) -> None:
+        """Read the queues listed beside one that another process has emptied.
+
+        If that was a fan-out's, it may have parked recipients that this worker does not know.
+        """
+        chunks, self._foreign = self._foreign, set()
+        items = [("holds", chunk) for chunk in sorted({chunk for _, chunk in chunks})]
+        found = {item["chunk"]["S"]: item for item in await self._redriver.store.items(items)}
+        for shard, chunk in sorted(chunks):
+            holder, item = self._holders.get(shard), found.get(chunk)
+            if holder is None or item is None or "lanes" not in item:
+                continue
+            known = holder.lanes()
+            new = {name: Hold(chunk) for name in item["lanes"]["SS"] if name not in known}
+            if new:
+                holder.begun(new)
+
+    def _emptied(self, lane: str, before: Mapping[str, tuple[_Holder, Hold]]) -> None:
+        """Tell the shards of a queue that it is gone. Skip shards whose queue is newer."""
+        self._due.pop(lane, None)
+        for shard, (holder, hold) in before.items():
+            if self._holders.get(shard) is holder and holder.lanes().get(lane) is hold:
+                holder.emptied(lane)

@@ -1,0 +1,72 @@
+"""Going live: how one shard counts the aggregates that are being built, and when that changes.
+
+In: the builds of the worker's generation, the cursor's marks, records. Out: the handler that runs
+for a record, and the marks that the cursor may take. A shard goes *live* for good once everything
+that it has read and committed is much younger than the end of the scan. A live shard that then
+meets an older change marks the aggregate *needs rebuild*: the scan may have counted that change.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from streamkit.core.handler import Handler
+from streamkit.model.builds import GUARD_SECONDS, Build, due_to_turn, mode_of
+from streamkit.observe.logger import get_logger
+from streamkit.progress.control import Cursor
+from streamkit.progress.cursor import CursorStore
+from streamkit.stream.decode import Record
+from streamkit.stream.loss import mark_rebuild
+
+log = get_logger("streamkit.shard")
+
+
+@dataclass
+class Turning:
+    """How one shard counts; `builds` returns the builds of the worker's generation as known now."""
+
+    builds: Callable[[], Mapping[str, Build]]
+    cursor: Callable[[], Cursor]
+    store: CursorStore
+    late: set[str] = field(default_factory=set)
+    _in_builds: dict[tuple[str, Build], Handler] = field(default_factory=dict)
+
+    def as_run(self, handler: Handler, record: Record) -> Handler | None:
+        """Return the handler that runs instead for a record; None if the record does not count."""
+        if handler.in_build is None:
+            return handler
+        build = self.builds().get(handler.name)
+        if build is None:
+            return handler
+        mode = mode_of(handler.name, build, self.cursor().live)
+        if mode == "off":
+            return None
+        if mode == "live":
+            if record.created_at <= build.scanned + GUARD_SECONDS:
+                self.late.add(handler.name)
+            return handler
+        place = (handler.name, build)
+        if place not in self._in_builds:
+            self._in_builds[place] = handler.in_build(build)
+        return self._in_builds[place]
+
+    def due(self, seen: float) -> frozenset[str]:
+        """Return the marks that the cursor may take, once all that was read is committed.
+
+        Args:
+            seen: every record created before this (epoch seconds) was read.
+        """
+        builds = self.builds()
+        return due_to_turn(builds, self.cursor().live, seen) if builds else frozenset()
+
+    def marks_with(self, due: frozenset[str]) -> frozenset[str]:
+        """Return the cursor's marks with these, and without those of earlier builds."""
+        counted = {mark.partition(":")[0] for mark in due}
+        kept = {mark for mark in self.cursor().live if mark.partition(":")[0] not in counted}
+        return due | kept
+
+    async def settle(self) -> None:
+        """Mark aggregates *needs rebuild* that met too old a change, before it is committed."""
+        if self.late:
+            late, self.late = frozenset(self.late), set()
+            await mark_rebuild(self.store, late)
+            log.error("aggregate.overtaken", shard=self.cursor().name, aggregates=sorted(late))

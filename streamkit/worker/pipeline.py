@@ -1,0 +1,370 @@
+"""The pipeline of one shard: pages in, commits out, until the shard ends or the lease does.
+
+        poll ──page──► dispatch ──works──► commit
+          ▲               │                  │
+     when it is due    pure handlers run   one in flight; meanwhile the next
+     by the pool,      ahead; async ones   page is read and dispatched
+     bounded by bytes  wait for a quiet
+                       commit stage
+
+A quiet shard has no coroutine: it is an entry in the polling pool. Its occasional tasks run in its
+`Activity`. When that rests and the shard has ended, or must be given up, the pipeline closes.
+
+In: a leased cursor. Out: the word `ended` (read to its end, all committed) or `released`. On
+failure: `LeaseLost` (drop everything, nothing is lost), `RetentionLost`, or what the table refuses,
+all through the activity.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+import anyio.abc
+
+from streamkit.core.dispatch import Dispatcher, Run
+from streamkit.core.outcome import Work
+from streamkit.core.parking import Failure
+from streamkit.core.stage import CommitStage
+from streamkit.errors import RetentionLost
+from streamkit.fleet.lag import Behind
+from streamkit.observe.logger import get_logger
+from streamkit.progress.activity import Activity
+from streamkit.progress.control import Cursor
+from streamkit.stream.decode import Page, Record
+from streamkit.stream.reader import ShardReader
+from streamkit.stream.sharing import SharedReader
+from streamkit.worker.go_live import Turning
+from streamkit.worker.reading import Reading
+
+log = get_logger("streamkit.shard")
+
+_FULL_BYTES = 500_000
+"""The size from which a page is likely to be followed by another."""
+_FULL_SECONDS = 0.05
+"""The pause until a shard checks again whether there is room for another of its pages."""
+_TAKES_MAX = 3
+"""Owners in a row that vanished with nothing committed, before changes are taken one by one."""
+_TRIES_MAX = 2
+"""Owners that vanished while they ran the same change, before it is parked without being run."""
+
+
+class Closing(Protocol):
+    """Is told of a shard's pages, and how its pipeline closed."""
+
+    def note_read(self) -> None:
+        """Record that a page was read."""
+
+    async def ended(self, pipeline: "ShardPipeline") -> None:
+        """Handle that the shard was read to its end, and everything is committed."""
+
+    async def released(self, pipeline: "ShardPipeline") -> None:
+        """Handle that the shard was given up; its dispatched changes are committed."""
+
+    def failed(self, pipeline: "ShardPipeline", error: Exception) -> bool:
+        """Return whether an error ends only this shard, which is then dropped."""
+
+
+@dataclass
+class ShardPipeline:
+    """Runs one shard for one owner; `shared` is its reader if other consumers read it, too."""
+
+    reader: ShardReader
+    stage: CommitStage
+    turning: Turning
+    reading: Reading
+    closing: Closing
+    group: anyio.abc.TaskGroup
+    shared: SharedReader | None = None
+    _quiet_pages: int = 0
+    _quiet_since: int = 0
+    _cautious: bool = False
+    _processing: bool = False
+    _committing: bool = False
+    _broken_off: bool = False
+    _closed: bool = False
+    _reading: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    def __post_init__(self) -> None:
+        """Create the activity, with no task yet."""
+        self.activity = Activity(self.group, self._failed, self.rested)
+        self.behind = Behind(self.reader.clock, self.cursor.seen)
+
+    @property
+    def shard(self) -> str:
+        """Return the shard's name."""
+        return self.stage.shard
+
+    @property
+    def cursor(self) -> Cursor:
+        """Return the cursor as it is in the table."""
+        return self.stage.cursor
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Return the dispatcher, which runs the handlers."""
+        return self.stage.dispatcher
+
+    @property
+    def quiet_pages(self) -> int:
+        """Return how many pages in a row had no change since something was written here."""
+        return self._quiet_pages if self._quiet_since == self.reading.writes.number else 0
+
+    @property
+    def waits(self) -> bool:
+        """Return whether nothing is under way except the next poll."""
+        return not (self.stage.works or self._processing or self.reader.ended)
+
+    @property
+    def reads(self) -> bool:
+        """Return whether its next page must be read, now or when it is due."""
+        return not (self._processing or self.reader.ended)
+
+    @property
+    def lag(self) -> float:
+        """Return how far the shard is behind, in seconds; NaN if that is not known yet."""
+        waiting = (work.record for work in self.stage.works if work.record is not None)
+        oldest = next(waiting, None)
+        return self.behind.lag(None if oldest is None else oldest.created_at)
+
+    async def begin(self) -> None:
+        """Load the queued keys, and begin to poll."""
+        cursor = self.cursor
+        await self.stage.held.load(cursor.holds)
+        self._cautious = cursor.takes >= _TAKES_MAX or bool(cursor.trying)
+        if self._cautious:
+            log.warning("shard.suspected", shard=self.shard, takes=cursor.takes, tries=cursor.tries)
+        self.reading.pool.add(self.poll)
+
+    def stop(self) -> None:
+        """Begin a graceful end: dispatched changes are committed, then the shard is released.
+
+        A change that cannot be handled now, and all behind it, is left to the next owner.
+        """
+        self.stage.stopping.set()
+        self._reading.cancel()
+        if not self.activity.busy:
+            self.rested()
+
+    def end(self) -> None:
+        """Cancel every task of this shard at once, and stop reading."""
+        self.activity.cancel()
+        self.leave()
+
+    def leave(self) -> None:
+        """Release what is kept for it to share with other consumers of this process."""
+        if self.shared is not None:
+            self.shared.close()
+
+    def _failed(self, error: Exception) -> bool:
+        return self.closing.failed(self, error)
+
+    def rested(self) -> None:
+        """Close, when there is nothing left to do here."""
+        stage = self.stage
+        done = stage.stopping.is_set() or stage.left or (self.reader.ended and not stage.works)
+        if done and not self._closed:
+            self._closed = True
+            self.activity.start(self._close)
+
+    async def _close(self) -> None:
+        if self.reader.ended and not (self.stage.works or self._broken_off):
+            await self.closing.ended(self)
+            return
+        if not self.stage.persisted:
+            await self.stage.persist()
+        await self.closing.released(self)
+
+    def write_down(self) -> None:
+        """Write the position soon, once all dispatched changes are committed."""
+        if not self.stage.persisted:
+            self.stage.persist_soon()
+            self._commit_soon()
+
+    # -- read and dispatch ---------------------------------------------------------------------
+
+    async def poll(self) -> float | None:
+        """Read one page and dispatch it; return in how many seconds to poll again."""
+        return await self.activity.within(self._poll)
+
+    async def _poll(self) -> float | None:
+        if self._closed or self._processing or self.reader.ended or self.stage.stopping.is_set():
+            return None
+        if not self.reading.budget.has_room(self.shard):
+            return _FULL_SECONDS
+        if self.turning.due(self.reader.seen):
+            self._apart(self._turn)
+            return None
+        try:
+            with anyio.CancelScope() as self._reading:
+                page = await self.reader.read()
+            if self._reading.cancelled_caught:
+                return None
+        except RetentionLost as lost:
+            self._apart(self._settle, lost)
+            return None
+        if page is None:
+            return self.reader.wait
+        self.closing.note_read()
+        self.behind.note(page.records)
+        if page.flawed:
+            self._apart(self._process_flawed, page)
+            return None
+        if self._cautious and page.records:
+            self._apart(self._process_singly, page)
+            return None
+        works, later, business = await self._dispatch(page)
+        self._note_traffic(page, business)
+        pause = self.stage.pacing.pause(business, len(page.records))
+        if later or self.turning.late:
+            self._apart(self._process, page, works, later, business, pause)
+            return None
+        self._hand_over(page, works, business)
+        return None if self.reader.ended else self._rest(pause)
+
+    async def _dispatch(self, page: Page) -> tuple[list[Work], list[Run], int]:
+        """Run the pure handlers of a page; the shard counts as busy while they run."""
+        self._processing = True
+        try:
+            return await self.dispatcher.works(page, self.shard, self.turning.as_run)
+        finally:
+            self._processing = False
+
+    def _rest(self, pause: float) -> float:
+        """Return the pause; 0 if another consumer has read the next page already."""
+        return 0.0 if self.shared is not None and self.shared.ready else pause
+
+    def _note_traffic(self, page: Page, business: int) -> None:
+        busy = business > 0 or page.size > _FULL_BYTES or len(page.records) >= 100
+        self._quiet_pages = 0 if busy else self.quiet_pages + 1
+        self._quiet_since = self.reading.writes.number
+
+    def _apart(self, process: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Continue in a task, so that a slow handler does not take a place in the pool."""
+        self._processing = True
+        self.activity.start(process, *arguments)
+
+    async def _process(
+        self, page: Page, works: list[Work], later: list[Run], business: int, pause: float
+    ) -> None:
+        """Run async handlers once everything before this page is committed.
+
+        So they see the earlier changes, know which keys are queued, and run at most once per
+        commit.
+        """
+        await self.stage.quiet.wait()
+        await self.turning.settle()
+        await self._run_lanes(later, works)
+        self._hand_over(page, works, business)
+        self._go_on(self._rest(pause))
+
+    async def _process_flawed(self, page: Page) -> None:
+        """Set aside the records that cannot be read, and process the others of the page."""
+        await self.stage.set_aside(page.records)
+        if self._cautious:
+            await self._process_singly(page)
+            return
+        works, later, business = await self.dispatcher.works(page, self.shard, self.turning.as_run)
+        self._note_traffic(page, business)
+        pause = self.stage.pacing.pause(business, len(page.records))
+        await self._process(page, works, later, business, pause)
+
+    async def _run_lanes(self, later: list[Run], works: list[Work]) -> None:
+        if later and not self.stage.left:
+            await self.dispatcher.run_lanes(
+                later, works, self.shard, held=self.stage.held.holds, until=self.stage.stopping
+            )
+
+    def _go_on(self, pause: float) -> None:
+        self._processing = False
+        if not self.reader.ended:
+            self.reading.pool.add(self.poll, pause)
+
+    def _hand_over(self, page: Page, works: list[Work], business: int) -> None:
+        stage = self.stage
+        stage.note_seen(int(self.reader.seen))
+        if page.records:
+            self.reading.budget.take(self.shard, page.size)
+            works.append(Work(self.reader.position, self.reader.dated, page_bytes=page.size))
+            stage.enqueue(works, business=business > 0)
+        if stage.works or stage.persist_due <= 0:
+            self._commit_soon()
+
+    async def _settle(self, lost: RetentionLost) -> None:
+        """Apply the app's policy for losses, once all earlier changes are committed; then go on."""
+        await self.stage.quiet.wait()
+        pause = await self.reading.losses.settle(lost)
+        if pause is None:
+            self.reader.resume(lost)
+            await self.stage.note_loss(int(self.reader.seen))
+        self._go_on(pause or 0.0)
+
+    async def _turn(self) -> None:
+        """Go live for some builds: count their aggregates without ledgers from now on."""
+        await self.stage.quiet.wait()
+        due = self.turning.due(self.reader.seen)
+        if due and not self.stage.works:
+            await self.stage.turn(self.turning.marks_with(due))
+            log.info("shard.turned", shard=self.shard, builds=sorted(due))
+        self._go_on(0.0)
+
+    # -- one by one ----------------------------------------------------------------------------
+
+    async def _process_singly(self, page: Page) -> None:
+        """Run changes one by one, each recorded first, to find the one that kills workers."""
+        await self.stage.quiet.wait()
+        wanted = 0
+        for record in page.records:
+            if self.stage.stopping.is_set():
+                self._broken_off = True
+                return
+            works: list[Work] = []
+            # One change at a time in all shards of the worker: if it dies, this was the change.
+            async with self.reading.alone:
+                if self.dispatcher.wants(record):
+                    wanted += 1
+                    works = await self._try(record)
+                done = Work(record.position, record.created_at)
+                self.stage.enqueue([*works, done], business=bool(works))
+                await self.stage.run()
+            if self.stage.left:
+                return
+        if wanted:
+            self._cautious = False
+        self._note_traffic(page, wanted)
+        self._hand_over(page, [], wanted)
+        self._go_on(0.0)
+
+    async def _try(self, record: Record) -> list[Work]:
+        # Written before the run: if the change kills this process, the next owner can count it.
+        tries = await self.stage.note_trying(record.position)
+        if tries > _TRIES_MAX:
+            log.error("change.suspected", shard=self.shard, tries=tries - 1)
+            text = f"{tries - 1} workers in a row ended while they ran this change"
+            failure = Failure("WorkerKilled", text, tries - 1, heals=False)
+            return self.dispatcher.unrun(record, failure, self.turning.as_run)
+        page = Page((record,))
+        works, later, _ = await self.dispatcher.works(page, self.shard, self.turning.as_run)
+        await self.turning.settle()
+        await self._run_lanes(later, works)
+        return works
+
+    # -- commit --------------------------------------------------------------------------------
+
+    def _commit_soon(self) -> None:
+        if not self._committing:
+            self._committing = True
+            self.activity.start(self._commit)
+
+    async def _commit(self) -> None:
+        stage = self.stage
+        try:
+            while True:  # changes that come during the last write are committed before this ends
+                if stage.works and not stage.left:
+                    await stage.run()
+                elif not stage.works and stage.persist_due <= 0:
+                    await stage.persist()
+                else:
+                    return
+        finally:
+            self._committing = False

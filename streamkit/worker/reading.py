@@ -1,0 +1,42 @@
+"""What the shards of one worker share to be read."""
+
+from dataclasses import dataclass, field
+
+import anyio
+
+from streamkit.progress.pacing import ByteBudget, Pace
+from streamkit.stream.asking import AskRate
+from streamkit.stream.loss import Losses
+from streamkit.stream.polling import PollingPool
+from streamkit.stream.sharing import SharedReads
+
+
+@dataclass
+class Writes:
+    """Counts the writes that return as changes, perhaps in another shard of this worker."""
+
+    number: int = 0
+
+    def note(self) -> None:
+        """Count a write: a shard that was quiet until now must be seen to be quiet again."""
+        self.number += 1
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The means of reading, one for all shards of a worker.
+
+    `pool` has places for some shards at a time, `budget` bytes for all together. `pace` says how
+    often to read, `asks` how often their lineage may be asked for. `alone` is held for a change
+    that may kill its worker. `reads` is set if other consumers of this process read the same
+    shards.
+    """
+
+    pool: PollingPool
+    budget: ByteBudget
+    pace: Pace
+    asks: AskRate
+    losses: Losses
+    reads: SharedReads | None = None
+    writes: Writes = field(default_factory=Writes)
+    alone: anyio.Lock = field(default_factory=anyio.Lock)

@@ -1,0 +1,107 @@
+"""Standing: a worker's state from its own memory, for gauges, probes and the status page.
+
+In: a worker's coordinator and shards. Out: one `Standing`. Nothing is asked of AWS, so callers may
+ask as often as they like. `status` shows the fleet as a whole.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from streamkit.fleet.lag import Lag, bound, time_to_loss
+from streamkit.fleet.leadership import Leadership
+from streamkit.observe.meters import Meters
+from streamkit.worker.shardset import ShardSet
+
+SAMPLE_SECONDS = 5.0
+"""The pause between two updates of the gauges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state of one worker of this process.
+
+    `state` is `starting`, what the worker tells the other workers (`joining`, `waiting`: it stands
+    by for a newer roll-out, `active`, `unfit`: the stream does not answer it, `leaving`), or
+    `ended`. `lags` are those of the shards that it reads, in seconds, NaN where nothing is known
+    yet. `paused` is since when it reads nothing, in epoch seconds. Only the leader knows which
+    shards no worker reads: `unread` counts them, and `unread_lag` is at most how far the oldest one
+    is behind.
+    """
+
+    consumer: str
+    state: str
+    lags: Mapping[str, float] = field(default_factory=dict)
+    parked: int = 0
+    stuck: int = 0
+    unread: int = 0
+    unread_lag: float = 0.0
+    paused: int = 0
+    leads: bool = False
+
+    @property
+    def lag(self) -> float:
+        """Return the largest lag that is known, 0 without shards; NaN if none is known."""
+        lags = [*self.lags.values(), *([self.unread_lag] if self.unread else [])]
+        known = [lag for lag in lags if not math.isnan(lag)]
+        return max(known) if known else (math.nan if lags else 0.0)
+
+    @property
+    def time_to_loss(self) -> float:
+        """Return the seconds until the oldest unread change is trimmed; NaN if unknown."""
+        left = time_to_loss(Lag(self.lag, "measured"))
+        return math.nan if left is None or math.isnan(self.lag) else left
+
+
+class Stands(Protocol):
+    """The parts of a worker that are read here."""
+
+    @property
+    def meters(self) -> Meters:
+        """Return its instruments."""
+
+    @property
+    def standing(self) -> Standing:
+        """Return its state."""
+
+
+def standing_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Standing:
+    """Return the state of a worker that is running; it has a lister if it leads."""
+    coordinator, lister = leadership.coordinator, leadership.lister
+    me, joined = coordinator.me, coordinator.rollout.joined
+    unread = coordinator.sharing.unread if lister else ()
+    now, founded = coordinator.clock.time(), joined.founded if joined else 0
+    ages = [bound(cursor, now, founded).seconds for cursor in unread]
+    return Standing(
+        consumer=consumer,
+        state=me.state if coordinator.looked else "starting",
+        lags={name: pipeline.lag for name, pipeline in sorted(shards.running.items())},
+        parked=shards.retries.parked,
+        stuck=shards.retries.stuck,
+        unread=len(unread) + (len(lister.waiting) if lister else 0),
+        unread_lag=max((age for age in ages if age is not None), default=math.nan),
+        paused=coordinator.paused,
+        leads=me.leads,
+    )
+
+
+def sample(workers: Iterable[Stands]) -> None:
+    """Set every worker's gauges to the current values."""
+    for worker in workers:
+        standing, meters = worker.standing, worker.meters
+        meters.lag.set(standing.lag)
+        meters.time_to_loss.set(standing.time_to_loss)
+        meters.parked.set(standing.parked)
+        meters.stuck.set(standing.stuck)
+        meters.shards.set(len(standing.lags))
+        meters.unread.set(standing.unread)
+
+
+async def sample_for_ever(workers: Iterable[Stands]) -> None:
+    """Set the gauges every few seconds, for hooks that are told instead of asking."""
+    while True:
+        sample(workers)
+        await anyio.sleep(SAMPLE_SECONDS)
