@@ -2,9 +2,10 @@
 
 In: a client whose HTTP session is of `transport`. Out: the same client. Its calls send the same
 bytes and return the same replies for a sixth of the processor time; a simulation makes hundreds of
-thousands of calls. Parameters that botocore may refuse take botocore's own path. So do refusals and
-exceptions, with the answer that is already there, so that retries, their budget and the errors
-raised are botocore's. Of botocore's events only those of the request and the reply are emitted.
+thousands of calls. Parameters that botocore may refuse take botocore's own path. So do exceptions,
+and refusals that botocore may retry, with the answer that is already there, so that retries, their
+budget and the errors raised are botocore's. Of botocore's events only those of the request and the
+reply are emitted.
 """
 
 import json
@@ -30,6 +31,9 @@ _encode = json.JSONEncoder(default=_base64).encode
 _decode = msgspec.json.Decoder().decode
 
 Payload: TypeAlias = dict[str, Any]
+
+_FINAL = {"ConditionalCheckFailedException", "TransactionCanceledException"}
+"""Refusals that botocore never retries; a simulation meets thousands of them."""
 
 _first: ContextVar[Response | Exception | None] = ContextVar("first", default=None)
 """The answer that a call on botocore's path already has."""
@@ -70,6 +74,7 @@ class _Way:
 
     def __init__(self, client: Any, session: Any) -> None:
         self._long: Callable[[str, Payload], Awaitable[Payload]] = client._make_api_call  # noqa: SLF001
+        self._client = client
         self._events = client.meta.events
         self._service = client.meta.service_model
         self._url = f"{client.meta.endpoint_url}/"
@@ -101,7 +106,7 @@ class _Way:
             )
         except Exception as error:  # noqa: BLE001  # botocore decides what to do with it
             return await self._go_on(name, params, error)
-        if response.status >= 300:
+        if response.status >= 300 and not _is_final(response):
             return await self._go_on(name, params, response)
         return await self._returned(operation, response)
 
@@ -115,20 +120,18 @@ class _Way:
 
     async def _returned(self, operation: _Operation, response: Response) -> Payload:
         headers = self._session.headers(response)
-        metadata: Payload = {
-            "RequestId": headers["x-amzn-requestid"],
-            "HTTPStatusCode": response.status,
-            "HTTPHeaders": headers,
-        }
         context = {"operation_name": operation.model.name}
         raw = {"headers": headers, "status_code": response.status, "body": response.body}
-        if operation.read is None:
-            raw["context"] = context
-            reply: Payload = await self._parser.parse(raw, operation.model.output_shape)
-            metadata = reply["ResponseMetadata"]
-        else:
+        if response.status < 300 and operation.read is not None:
             reply = operation.read(response.body)
-            reply["ResponseMetadata"] = metadata
+            reply["ResponseMetadata"] = {
+                "RequestId": headers["x-amzn-requestid"],
+                "HTTPStatusCode": response.status,
+                "HTTPHeaders": headers,
+            }
+        else:
+            raw["context"] = context
+            reply = await self._parsed(operation, raw)
         await self._events.emit(
             f"response-received{operation.events}",
             response_dict=raw,
@@ -136,7 +139,7 @@ class _Way:
             context=context,
             exception=None,
         )
-        metadata["RetryAttempts"] = 0
+        reply["ResponseMetadata"]["RetryAttempts"] = 0
         await self._events.emit(
             f"after-call{operation.events}",
             http_response=_Accepted(response.status),
@@ -144,7 +147,24 @@ class _Way:
             model=operation.model,
             context={},
         )
+        if response.status >= 300:
+            error = self._client.exceptions.from_code(reply["Error"]["Code"])
+            raise error(reply, operation.model.name)
         return reply
+
+    async def _parsed(self, operation: _Operation, raw: Payload) -> Payload:
+        """Return what botocore's parser makes of a response; a refusal has its modelled fields."""
+        reply: Payload = await self._parser.parse(raw, operation.model.output_shape)
+        if "Error" in reply:
+            shape = self._service.shape_for_error_code(reply["Error"]["Code"])
+            reply |= await self._parser.parse(raw, shape)
+        return reply
+
+
+def _is_final(response: Response) -> bool:
+    """Return whether a refusal is the answer, however often botocore may try."""
+    kind: str = _decode(response.body).get("__type", "") if response.status == 400 else ""
+    return kind.rpartition("#")[2] in _FINAL
 
 
 def _operation(service: Any, name: str, parser: Any) -> _Operation:

@@ -282,4 +282,7 @@ async def test_the_short_way_is_taken():
         await aws.dynamodb.get_item(TableName="before", Key=KEY)
         write = {"Put": {"TableName": "before", "Item": KEY | BINARY}}
         await aws.dynamodb.transact_write_items(TransactItems=[write])
-    assert len(network.seen) == 2
+        write["Put"]["ConditionExpression"] = "attribute_not_exists(pk)"
+        with pytest.raises(aws.dynamodb.exceptions.TransactionCanceledException):
+            await aws.dynamodb.transact_write_items(TransactItems=[write])
+    assert len(network.seen) == 3
