@@ -22,6 +22,7 @@ from tests.simulation.rebuilds import (
     Gate,
     Operator,
     Sale,
+    Sales,
     Session,
     app_of,
     is_exact,
@@ -295,6 +296,23 @@ def test_who_rebuilds_and_thaws_when_others_have_rebuilt_changes_nothing(harness
     assert is_exact(harness)
     current = f".Sales.{build_number(harness, 'Sales')}."
     assert all(current in i["_sk_name"]["S"] for i in entries(harness) if "_sk_name" in i)
+
+
+def deletes_segments_of_before(call):
+    return deletes_segments(call) and b'"Delete"' in call.payload
+
+
+def test_a_rebuild_goes_on_when_another_begins_while_it_deletes_segments_of_before(harness_of):
+    harness = harness_of(app_of(Sales, Best), settings=FAST)
+    open_existing(harness)
+    rebuild(harness, name="before")
+    gate = Gate(deletes_segments_of_before)
+    again = Operator(harness, "again", gate=gate)
+    until(harness, gate.met)
+    rebuild(harness, name="another", aggregate="Best")
+    gate.open.set()
+    assert again.wait().done
+    assert is_exact(harness)
 
 
 def test_who_drops_what_is_parked_and_thaws_later_drops_nothing_that_was_parked_since(harness_of):

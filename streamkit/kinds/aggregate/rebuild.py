@@ -290,11 +290,15 @@ class _Rebuild:
 
     async def _empty(self, generation: Generation, build: Build) -> None:
         """Delete what is stored and parked, and the segments of builds before this one."""
-        async with anyio.create_task_group() as group:
-            for number, segments in build.past:
-                for naming in (pass_name, clearing_name):
-                    past = self._table_scan(generation, naming(self.name, number), segments)
-                    group.start_soon(past.delete)
+        try:
+            async with anyio.create_task_group() as group:
+                for number, segments in build.past:
+                    for naming in (pass_name, clearing_name):
+                        past = self._table_scan(generation, naming(self.name, number), segments)
+                        group.start_soon(past.delete)
+        except BaseExceptionGroup as errors:
+            # Another aggregate's rebuild took a step: the operation reads again, and comes back.
+            raise first_error(errors) from None
         place = (
             self.machine.aws,
             self.store,
