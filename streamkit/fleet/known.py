@@ -6,8 +6,9 @@ finished one leads to its children.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from streamkit.model.dataclass import dataclass
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 

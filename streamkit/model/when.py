@@ -6,13 +6,14 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
 from pydantic import BaseModel
 
 from streamkit.errors import DeclarationError
+from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 

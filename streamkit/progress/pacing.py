@@ -6,10 +6,11 @@ otherwise every heartbeat would keep a shard awake.
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio.lowlevel
 
+from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 
 _BUSY_RECORDS = 100
