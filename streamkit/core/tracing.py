@@ -92,8 +92,8 @@ class Tracing:
         assert self.tracer is not None  # noqa: S101 - looked at by the caller
         name = outcome.handler.name
         known = {
-            "streamkit.core.consumer": self.consumer,
-            "streamkit.core.handler": name,
+            "streamkit.consumer": self.consumer,
+            "streamkit.handler": name,
             "streamkit.entity": outcome.handler.entity.__name__,
         }
         with self.tracer.span(f"handle {name}", parent=work.trace, attributes=known) as trace:
@@ -117,7 +117,7 @@ class Tracing:
         links = list(dict.fromkeys(trace for trace in traces if trace))
         if not links:
             return UNTRACED
-        known = {"streamkit.core.consumer": self.consumer, "streamkit.shard": shard}
+        known = {"streamkit.consumer": self.consumer, "streamkit.shard": shard}
         return self.tracer.span("commit", links=links[:_LINKS_MAX], attributes=known)
 
 

@@ -282,8 +282,8 @@ def test_a_writers_trace_goes_on_through_handlers_effects_and_sinks(harness_of):
     ((_, parent, _, attributes, confirmed),) = shop.spans.named("handle confirm")
     assert parent == WRITER
     assert attributes == {
-        "streamkit.core.consumer": "shop",
-        "streamkit.core.handler": "confirm",
+        "streamkit.consumer": "shop",
+        "streamkit.handler": "confirm",
         "streamkit.entity": "Order",
     }
     ((_, parent, _, _, mailed),) = shop.spans.named("handle mail")

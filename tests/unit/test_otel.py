@@ -35,7 +35,7 @@ def spans():
 def test_a_span_continues_the_writers_trace_and_is_current_within_the_run(spans):
     tracer, finished = spans
     with tracer.span(
-        "handle mail", parent=WRITER, attributes={"streamkit.core.handler": "mail"}
+        "handle mail", parent=WRITER, attributes={"streamkit.handler": "mail"}
     ) as own:
         assert get_current_span().get_span_context().span_id == ids_of(own)[1]
     assert not get_current_span().get_span_context().is_valid
@@ -43,7 +43,7 @@ def test_a_span_continues_the_writers_trace_and_is_current_within_the_run(spans)
     assert (span.name, span.kind) == ("handle mail", SpanKind.CONSUMER)
     assert f"{span.context.trace_id:032x}" == TRACE
     assert f"{span.parent.span_id:016x}" == "00f067aa0ba902b7"
-    assert span.attributes == {"streamkit.core.handler": "mail"}
+    assert span.attributes == {"streamkit.handler": "mail"}
     assert valid_parent(own) == own == f"00-{TRACE}-{span.context.span_id:016x}-01"
 
 
