@@ -6,7 +6,7 @@ A handler's annotation says which changes it wants: `Inserted[Deal]`, a union of
 
 import types
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
@@ -28,7 +28,6 @@ from typing import (
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.model.codec import key_digest
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.origin import UNMARKED, Mark, Origin
 

@@ -14,7 +14,7 @@ were before the result.
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args
@@ -23,7 +23,6 @@ from streamkit.changes import Change
 from streamkit.entity import Entity, Key
 from streamkit.model.codec import AttributeValue
 from streamkit.model.conditions import Condition
-from streamkit.model.dataclass import dataclass
 
 E_co = TypeVar("E_co", bound=Entity, covariant=True)
 

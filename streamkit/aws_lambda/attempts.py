@@ -9,10 +9,10 @@ Nothing is written for young records: a mapping that keeps up costs nothing extr
 is delivered again for ever grows old.
 """
 
+from dataclasses import dataclass
 from decimal import Decimal
 
 from streamkit.core.high_water_mark import KEPT_SECONDS
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore

@@ -11,7 +11,7 @@ record left. A parked queue is called lane in the code.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
@@ -24,7 +24,6 @@ from streamkit.core.outcome import Work
 from streamkit.core.parking import Failure, lane_name
 from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import HeldLanes
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import MARK_GUARD
 from streamkit.progress.commit import Applied, Batch, Verdict
 from streamkit.progress.control import Cursor, Hold

@@ -15,12 +15,11 @@ have counted it, and the aggregate *needs rebuild*.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import Handler
 from streamkit.model.builds import OUTLASTED_SECONDS, Build
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.cursor import CursorStore
 from streamkit.stream.decode import Record

@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from functools import cached_property
 
 from streamkit.app import App
@@ -24,7 +25,6 @@ from streamkit.fleet.hosting import LAMBDA, Hosted, claim
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.kinds.injection import injector
 from streamkit.kinds.preflight import findings, require
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.emf import EmfMetrics
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import Meters

@@ -8,12 +8,12 @@ A record that cannot be read has a `flaw`; the other records are read as usual.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from streamkit.errors import ConfigurationError
-from streamkit.model.dataclass import dataclass
 from streamkit.stream.decode import Record, are_sound, is_marked, read_record
 
 _RECORDS = msgspec.json.Decoder(tuple[Record, ...])

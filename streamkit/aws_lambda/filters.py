@@ -11,12 +11,11 @@ array are alternatives, fields of a pattern must all hold, and patterns are alte
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamkit.app import App
 from streamkit.entity import Entity, spec_of
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX
 

@@ -10,14 +10,13 @@ week after its last change, and as long as it names a parked queue (called lane 
 """
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamkit.changes import ItemKey
 from streamkit.core.high_water_mark import Mark, expiry, mark_name, mark_path, read_mark
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import (
     MARK_GUARD,

@@ -13,6 +13,7 @@ that have to be delivered again.
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.aws import Aws
@@ -35,7 +36,6 @@ from streamkit.core.parking import (
 )
 from streamkit.errors import ConfigurationError, RetryableError
 from streamkit.model.builds import Build
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.transaction import transact
 from streamkit.stream.decode import Record

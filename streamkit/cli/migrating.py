@@ -6,7 +6,7 @@ once. In both cases nothing is lost: the same command continues the migration.
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 import anyio
@@ -27,7 +27,6 @@ from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.slices import prompt
 from streamkit.migrate.state import RESTING, State
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import SystemClock, utc
 from streamkit.settings import Settings

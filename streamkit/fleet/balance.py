@@ -8,9 +8,9 @@ share and no more, and no shard moves for a small imbalance.
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from streamkit.fleet.assignment import preference, share
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.control import Cursor
 
 _TOLERANCE = 20

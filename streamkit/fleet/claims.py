@@ -12,10 +12,9 @@ differently cannot pass a shard back and forth for ever.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from streamkit.fleet.members import Member
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.control import Cursor
 
 

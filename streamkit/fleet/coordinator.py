@@ -17,7 +17,7 @@ gives. On failure: `LeaseLost`, when this worker was swept as dead; it comes bac
 """
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -30,7 +30,6 @@ from streamkit.fleet.shards import Shards
 from streamkit.fleet.sharing import Anchor, Sharing, no_anchor
 from streamkit.fleet.starvation import Starvation
 from streamkit.fleet.view import FleetView
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.progress.lease import LeaseWatch

@@ -6,10 +6,9 @@ consumers are found without a scan, and a consumer whose stream was replaced fin
 state.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action
 from streamkit.progress.control import ControlSpace

@@ -23,7 +23,7 @@ import json
 import random
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial, reduce
 from operator import and_
 from typing import Any
@@ -35,7 +35,6 @@ from streamkit.fleet.cursors import drop_cursors
 from streamkit.fleet.hosting import LAMBDA, TO_WORKERS
 from streamkit.model.builds import Build, builds_text, read_builds, retired
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import OURS, Action, Wire
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import Fenced

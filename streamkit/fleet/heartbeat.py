@@ -7,14 +7,13 @@ heartbeat item is gone, because another worker swept this worker as dead.
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
 
 from streamkit.fleet.members import Member, Roster
 from streamkit.fleet.starvation import LONGEST
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 
 _AWAITED_SECONDS = 300.0

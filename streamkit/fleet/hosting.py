@@ -12,6 +12,7 @@ In: a consumer's control items. Out: the name. On failure: `ConfigurationError` 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +20,6 @@ from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.model.builds import Build, read_builds
 from streamkit.model.conditions import Attr
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import OURS, Action
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Operation

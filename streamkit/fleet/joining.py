@@ -11,7 +11,7 @@ older roll-out, which must stand by. On failure: an error says what people must 
 import random
 import uuid
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -29,7 +29,6 @@ from streamkit.fleet.generation import (
     write_generation,
 )
 from streamkit.fleet.hosting import check_host
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact

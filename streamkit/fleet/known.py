@@ -6,9 +6,8 @@ finished one leads to its children.
 """
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
 

@@ -10,7 +10,7 @@ so it is for commands of people. A worker knows the lag of its own shards withou
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
@@ -21,7 +21,6 @@ from streamkit.core.handler import Handler
 from streamkit.core.typed import TypedChanges
 from streamkit.entity import Entity
 from streamkit.errors import RetentionLost
-from streamkit.model.dataclass import dataclass
 from streamkit.model.origin import read_mark
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX

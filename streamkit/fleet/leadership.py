@@ -6,6 +6,7 @@ A free lease is taken at once; a dead worker's lease as soon as that worker is k
 """
 
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 
 import anyio
 
@@ -14,7 +15,6 @@ from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.coordinator import Coordinator
 from streamkit.fleet.lister import NAME, Lister
 from streamkit.model.conditions import absent
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import OURS
 from streamkit.progress.control import Cursor, cursor_attributes

@@ -10,14 +10,13 @@ from child to parent.
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 
 from streamkit.aws import Aws
 from streamkit.errors import InvariantError, LeaseLost
 from streamkit.model.builds import read_builds
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import CHILD, Action
 from streamkit.progress.clock import Clock

@@ -18,12 +18,12 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamkit.aws import patiently
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, present
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref, own_attributes
 from streamkit.progress.cursor import CursorStore
 

@@ -13,6 +13,7 @@ workers it left running.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.core.handler import Handler
@@ -20,7 +21,6 @@ from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.joining import Founding, join_generation
 from streamkit.fleet.members import Member
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore

@@ -16,7 +16,7 @@ In: the members alive, what is known of the shards, the shards of this worker. O
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamkit.fleet.assignment import assign
@@ -27,7 +27,6 @@ from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member
 from streamkit.fleet.shards import Shards
 from streamkit.fleet.view import FleetView
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor

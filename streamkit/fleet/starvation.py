@@ -17,10 +17,9 @@ In: readings of the member list, on this process's own clock. Out: how many time
 """
 
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from streamkit.fleet.members import Member
-from streamkit.model.dataclass import dataclass
 
 LONGEST = 4
 """How many times longer a lease may be: a dead worker is replaced even in a starved fleet."""

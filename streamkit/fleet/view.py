@@ -4,7 +4,7 @@ The view is made before the worker's shards and its coordinator, which share it:
 what happened to them, and the coordinator reads that at its next look.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -12,7 +12,6 @@ from streamkit.fleet.heartbeat import Presence
 from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member
 from streamkit.fleet.rollout import Rollout
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.control import Cursor
 from streamkit.stream.asking import asks_a_second
 

@@ -20,7 +20,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_type_hints
 
 from streamkit.changes import Change, Kind
@@ -30,7 +30,6 @@ from streamkit.effects import Delete, Effect, Otherwise, Owned
 from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError, Unavailable, UnknownTable
 from streamkit.model.conditions import Attr, Condition, ConditionBase, absent, any_of, attribute
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key
 from streamkit.table import Table

@@ -26,6 +26,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
@@ -34,7 +35,6 @@ from streamkit.effects import Delete, Remove, Set
 from streamkit.entity import Entity, Index, attribute_names, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Key, Query
 

@@ -29,7 +29,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_type_hints
 
 from streamkit.changes import Change, Kind
@@ -42,7 +42,6 @@ from streamkit.kinds.fan_out.audience import AudiencePage, AudienceReader, Recip
 from streamkit.kinds.fan_out.fan_out import Inline
 from streamkit.kinds.on import names_of, needs_of
 from streamkit.model.codec import AttributeValue, encode
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Scan, wire_key
 from streamkit.model.schema import TableSchema

@@ -6,6 +6,7 @@ the first change.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -20,7 +21,6 @@ from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.mirror import CopyEntry
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_ATTRIBUTE
 from streamkit.stream.decode.keyed import key_reader

@@ -14,6 +14,7 @@ In: items as they were read. Out: transactions that check them completely. On fa
 import hashlib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +27,6 @@ from streamkit.migrate.writes import Key, WireItem, check, update, whole
 from streamkit.model.codec import NUMBERS
 from streamkit.model.conditions import Attr
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.model.dataclass import dataclass
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Wire

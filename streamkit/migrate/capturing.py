@@ -10,7 +10,7 @@ consumers, until they are stopped. On failure: `RetentionLost` if changes may be
 
 import random
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -23,7 +23,6 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.capture import Live, capture_app, target_app
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Schemas
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock

@@ -7,7 +7,7 @@ state, with an entry in its audit; the processes that run the migration follow i
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from streamkit.app import App
@@ -17,7 +17,6 @@ from streamkit.errors import ConfigurationError, NotBegun
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.state import Phase, State, StateBook
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import operator
 

@@ -5,11 +5,10 @@ the other fields of the state that change.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from streamkit.migrate.state import Phase, State
-from streamkit.model.dataclass import dataclass
 
 _NEXT: Final[Mapping[str, Phase]] = {
     "scanning": "catching up",

@@ -6,7 +6,7 @@ a difference, too.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamkit.kinds.migration import Migration
@@ -20,7 +20,6 @@ from streamkit.migrate.state import SWITCHED
 from streamkit.migrate.transform import alike, plain, visible
 from streamkit.migrate.work import Work
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_of
 

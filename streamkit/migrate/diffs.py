@@ -5,12 +5,12 @@ contain item data, and are only for the terminal of the operator that asked for 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from streamkit.migrate.dry_run import Trial
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.transform import plain, same, visible
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Wire
 
 Sign = Literal["-", "+", " "]

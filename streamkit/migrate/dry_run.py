@@ -9,7 +9,7 @@ written, and only the item is read.
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.entity import Entity
@@ -29,7 +29,6 @@ from streamkit.migrate.transform import (
     visible,
     wire,
 )
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire
 

@@ -9,6 +9,7 @@ show whether old code or the migration deleted it. In: items as they were read. 
 in a `Tally`. On failure: what old code wrote is an error; see `agreement`.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.migrate.agreement import Agreement, is_ours, key_of
@@ -17,7 +18,6 @@ from streamkit.migrate.pairs import Pairs
 from streamkit.migrate.transform import Rewrite, plain
 from streamkit.migrate.writes import Key, WireItem, check, delete, rewritten, whole
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.scan.places import place_of, place_text
 
 

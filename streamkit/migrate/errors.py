@@ -9,12 +9,12 @@ table itself.
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import OURS, Action, Verb, Wire
 from streamkit.progress.control import DIRECTORIES, ControlSpace
 from streamkit.progress.cursor import CursorStore

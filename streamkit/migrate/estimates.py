@@ -5,6 +5,7 @@ tables; a provisioned table pays for its capacity, and takes the time that the b
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.kinds.migration import Migration
@@ -18,7 +19,6 @@ from streamkit.migrate.expenses import (
     turning,
 )
 from streamkit.migrate.sampling import Estimate, Sample
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.pricing import DOLLARS, PRICED
 
 _TOGETHER: dict[Step, tuple[Step, ...]] = {

@@ -4,11 +4,10 @@ In: differences, one by one. Out: the first `KEPT_MAX` of them, how many there a
 report for people and programs.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamkit.migrate.differences import Difference
-from streamkit.model.dataclass import dataclass
 
 KEPT_MAX = 10_000
 """How many differing items are looked at again, named and perhaps repaired.

@@ -17,7 +17,7 @@ what DynamoDB finds invalid, is written down as an error of the item; other item
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import anyio
@@ -28,7 +28,6 @@ from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.transform import Image, Rewrite, Transform, plain, wire
 from streamkit.migrate.writes import delete, mark_text, unchanged, update
 from streamkit.model.conditions import Attr, Condition
-from streamkit.model.dataclass import dataclass
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger

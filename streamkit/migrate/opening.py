@@ -5,7 +5,7 @@ calls are charged to the rate, and the work of a phase. On failure: `Configurati
 table that is missing or may not be described.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamkit.app import App
@@ -19,7 +19,6 @@ from streamkit.migrate.sharing import Shares
 from streamkit.migrate.state import State, StateBook
 from streamkit.migrate.view import View
 from streamkit.migrate.work import Schemas, Work
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 
 

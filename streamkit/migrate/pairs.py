@@ -20,7 +20,7 @@ another item is in a target's place, and what old code wrote after the switch; s
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,6 @@ from streamkit.migrate.writes import (
 )
 from streamkit.model.conditions import Attr, absent, as_it_was
 from streamkit.model.copies import BASE, COPY, MOVED
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action, Verb, Wire, item_ref
 from streamkit.progress.clock import Clock

@@ -6,6 +6,7 @@ page. On failure: an item's failure is counted; too many failures end the pass.
 """
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -14,7 +15,6 @@ from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.work import Work
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.activity import first_error
 from streamkit.progress.scan.pages import Pages, Reply
 from streamkit.progress.scan.segment import LeasedSegment

@@ -10,7 +10,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -35,7 +35,6 @@ from streamkit.migrate.problems import Problem, Problems, problems_of_table, pro
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_sample
 from streamkit.migrate.work import Schemas
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.scan.places import place_text

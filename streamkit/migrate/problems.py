@@ -6,12 +6,11 @@ allow about the table becomes a warning.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from streamkit.aws import Aws, AwsError
 from streamkit.kinds.migration import Migration
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 
 Severity = Literal["error", "warning"]

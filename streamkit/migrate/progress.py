@@ -9,7 +9,7 @@ has changed lately; below one percent there is no estimate.
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from statistics import stdev
 from typing import Any
@@ -26,7 +26,6 @@ from streamkit.migrate.in_place import Tally
 from streamkit.migrate.reports import Look, Report, ReportBook, fresh, longest
 from streamkit.migrate.state import PASSES, State, StateBook
 from streamkit.migrate.tallies import TallyBook
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import START, ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore

@@ -12,14 +12,13 @@ migration's; `share` is the part of them that this process may use (see `sharing
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 import anyio
 
 from streamkit.aws import AwsError, Trouble, trouble_of
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 
 _SHRINK, _GROW = 0.7, 1.05

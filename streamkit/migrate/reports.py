@@ -11,7 +11,7 @@ ends the reports, not the migration.
 import json
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import anyio
@@ -19,7 +19,6 @@ import anyio
 from streamkit.aws import AwsError
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import PASSES
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.cursor import CursorStore
 

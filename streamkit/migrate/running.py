@@ -16,7 +16,7 @@ the stream ends the process, and the migration stays where it was.
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,6 @@ from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State
 from streamkit.migrate.tallies import TallyBook
 from streamkit.migrate.view import PhaseOver, Place, View
 from streamkit.migrate.work import Work
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock

@@ -11,12 +11,11 @@ import math
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from statistics import stdev
 from typing import Any
 
 from streamkit.errors import ConfigurationError
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.pages import Pages, Reply, patient
 from streamkit.progress.scan.segment import Segment

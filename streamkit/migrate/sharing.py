@@ -16,7 +16,7 @@ In: whether the process has something to do. Out: its share, 0 to 1, and until w
 
 import hashlib
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -25,7 +25,6 @@ from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.migrate.rate import Rate, Share
 from streamkit.model.conditions import Attr
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import OURS, Action, Wire
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore

@@ -5,7 +5,7 @@ there is more to do. Unfinished work continues in the next slice, on any machine
 at once. On failure: as a `Runner`; the next slice tries again.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,6 @@ from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.settings import Settings

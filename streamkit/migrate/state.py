@@ -26,14 +26,13 @@ In: an app and its migrations. Out: states, and the audit in them.
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.model.conditions import Attr, absent
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, Verb
 from streamkit.progress.control import ControlSpace

@@ -5,7 +5,7 @@ was never applied is `pending`; one that was done or rolled back is not listed.
 """
 
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
@@ -13,7 +13,6 @@ from streamkit.aws import Aws
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.discovery import DiscoveryError, files_of
 from streamkit.migrate.progress import Progress, ProgressReader
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 
 _LEFT_OUT = frozenset({"done", "rolled back"})

@@ -10,6 +10,7 @@ read. Out: what was done, in a `Tally`. On failure: what old code wrote is an er
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.core.matching import Matcher
@@ -38,7 +39,6 @@ from streamkit.migrate.writes import (
     whole,
 )
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Action, Verb, Wire
 from streamkit.progress.verdicts import Refused
 

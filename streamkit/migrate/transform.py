@@ -7,7 +7,7 @@ failure: any error of the function, or `TransformError` for an impossible result
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamkit.core.matching import Matcher
@@ -16,7 +16,6 @@ from streamkit.entity import Entity, attribute_names, built_key, spec_of
 from streamkit.errors import PoisonChange
 from streamkit.kinds.migration import Migration, read_migration
 from streamkit.model.codec import decode_item, encode
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 from streamkit.model.keys import wire_key

@@ -15,7 +15,7 @@ limit of `findings`, and nothing of items that are right (see `orphans`).
 
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -39,7 +39,6 @@ from streamkit.migrate.rate import Limits
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.state import State
 from streamkit.migrate.work import Schemas, Work
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.scan.pages import Pages, Reply

@@ -9,12 +9,12 @@ In: how to read the state. Out: permits to write under one. On failure: `PhaseOv
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import anyio
 
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.migrate.state import State
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
 

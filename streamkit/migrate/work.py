@@ -5,6 +5,7 @@ the phase decide which; this module itself writes only the marks of `touch`.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.changes import Change
@@ -24,7 +25,6 @@ from streamkit.migrate.transform import Transform, plain, reversed_migration, vi
 from streamkit.migrate.writes import update
 from streamkit.model.conditions import Attr, Condition, any_of, attribute, present
 from streamkit.model.copies import BASE, COPY, FROM
-from streamkit.model.dataclass import dataclass
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Wire

@@ -15,10 +15,8 @@ Out: how a shard, or an invocation, counts.
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Literal
-
-from streamkit.model.dataclass import dataclass
 
 BuildState = Literal["emptying", "building", "scanning", "counting", "live"]
 

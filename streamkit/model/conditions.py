@@ -7,6 +7,7 @@ need no other package to check users' code.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from operator import or_
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from boto3.dynamodb.conditions import ConditionExpressionBuilder
 
 from streamkit.model.codec import encode
-from streamkit.model.dataclass import dataclass
 
 if TYPE_CHECKING:
 

@@ -8,10 +8,9 @@ search for it. The line is the user's: frames of streamkit and pydantic are skip
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
-
-from streamkit.model.dataclass import dataclass
 
 _OWN_PACKAGES = frozenset({"streamkit", "pydantic", "abc", "functools", "dataclasses"})
 

@@ -6,13 +6,12 @@ knows how pydantic nests it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator, core_schema
-
-from streamkit.model.dataclass import dataclass
 
 Schema = dict[str, Any]
 """A pydantic core schema; its shape is pydantic's own."""

@@ -12,6 +12,7 @@ have them, by field name, of the fields that are unambiguous.
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -29,7 +30,6 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from streamkit.model.dataclass import dataclass
 from streamkit.model.fields import StoredAs
 from streamkit.model.spec import EntitySpec
 from streamkit.model.templates import Placeholder

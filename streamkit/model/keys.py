@@ -5,12 +5,11 @@ of the attributes come from a `TableSchema` only when a request is made.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from streamkit.errors import DeclarationError
 from streamkit.model.codec import AttributeValue, encode_key, key_digest
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 from streamkit.model.parts import suffix

@@ -10,6 +10,7 @@ that could carry a mark.
 A write that changes nothing but the mark is no change: without marks it would be none.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -17,7 +18,6 @@ from msgspec import Raw
 
 from streamkit.model.codec import decode
 from streamkit.model.copies import COPY
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.traces import valid_parent
 
 MARK: Final = "_sk_by"

@@ -9,12 +9,12 @@ In: items in wire form. On failure: a sum of more than 38 digits raises `Arithme
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
 from streamkit.model.codec import NUMBERS, encode
-from streamkit.model.dataclass import dataclass
 
 PARTS_MAX = 64
 """The most parts of one group: all are read at once, and deleted in one transaction."""

@@ -5,9 +5,8 @@ key attributes; the attribute names come from here.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Self
-
-from streamkit.model.dataclass import dataclass
 
 Projection = Literal["ALL", "KEYS_ONLY", "INCLUDE"]
 

@@ -6,7 +6,7 @@ that a wrong template, alias or keyword is found before the first change.
 
 import types
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from typing import Any, Union, get_args, get_origin
@@ -23,7 +23,6 @@ from pydantic import (
 )
 
 from streamkit.errors import DeclarationError
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.keys import Index
 from streamkit.model.templates import KeyTemplate, Placeholder

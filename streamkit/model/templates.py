@@ -9,7 +9,7 @@ declared.
 
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from enum import Enum
@@ -19,7 +19,6 @@ from typing import Any, Self
 from uuid import UUID
 
 from streamkit.errors import DeclarationError
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 
 _NUMBER_FORMAT = re.compile(r"(?P<descending>desc)?0?(?P<width>\d*)d")

@@ -6,14 +6,13 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from pydantic import BaseModel
 
 from streamkit.errors import DeclarationError
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.fields import validate_fields
 

@@ -9,7 +9,7 @@ a new consumer. A parked queue is called lane in the code.
 
 import random
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
@@ -36,7 +36,6 @@ from streamkit.fleet.pausing import set_paused
 from streamkit.kinds.aggregate.sweep import Broom
 from streamkit.kinds.preflight import Finding
 from streamkit.model.conditions import Attr, absent
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.control import DIRECTORIES, ControlSpace

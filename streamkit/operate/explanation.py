@@ -8,7 +8,7 @@ are named by hashes of their keys.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import msgspec
@@ -24,7 +24,6 @@ from streamkit.errors import ConfigurationError, DecodeError
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.aggregate.contributions import contributions
 from streamkit.model.codec import decode_item, encode_key
-from streamkit.model.dataclass import dataclass
 from streamkit.model.keys import Key
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema

@@ -7,14 +7,13 @@ is fanned out next.
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.parked.queues import HeldLane, held_lanes, list_parked, open_store
 from streamkit.core.parking import Parked
-from streamkit.model.dataclass import dataclass
 from streamkit.operate.redrive import discard_lane
 from streamkit.progress.clock import Clock, SystemClock
 

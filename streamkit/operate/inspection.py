@@ -6,7 +6,7 @@ conditions can never hold shows whether writing is allowed.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
@@ -18,7 +18,6 @@ from streamkit.errors import ConfigurationError
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.preflight import Finding, findings
 from streamkit.model.conditions import present
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.operate.consumers import start_findings
 from streamkit.operate.permissions.place import Place

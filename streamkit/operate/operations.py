@@ -6,6 +6,7 @@ On failure: the errors of a read of the table.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from streamkit.app import App
@@ -14,7 +15,6 @@ from streamkit.core.tables import Surroundings
 from streamkit.fleet.generation import Generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, TO_LAMBDA, TO_WORKERS
 from streamkit.migrate.state import StateBook
-from streamkit.model.dataclass import dataclass
 
 Kind = Literal["migration", "rebuild", "move", "rewind", "deletion"]
 

@@ -4,12 +4,13 @@ In: an app and clients. Out: how many changes are parked, whether the consumer i
 worker of it sends heartbeats. All is read from the table, whichever process parked or paused.
 """
 
+from dataclasses import dataclass
+
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.parked.queues import held_lanes, list_parked, open_store
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import SystemClock
 
 

@@ -20,7 +20,7 @@ be paused for as long as an invocation may run.
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -44,7 +44,6 @@ from streamkit.fleet.generation import (
 )
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Refusal, said_of

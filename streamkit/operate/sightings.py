@@ -6,6 +6,7 @@ done by functions: those are looked up. What cannot be told is `unknown`.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from streamkit.app import App
@@ -19,7 +20,6 @@ from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.fleet.members import Roster
-from streamkit.model.dataclass import dataclass
 from streamkit.model.origin import read_mark as read_origin
 from streamkit.operate.status import waits_by_shard
 from streamkit.progress.control import Cursor

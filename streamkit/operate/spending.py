@@ -7,14 +7,13 @@ workers that have ended, and functions on Lambda.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App, consumers_of
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.fleet.members import Member, Roster
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.pricing import DOLLARS
 from streamkit.observe.usage import Usage
 from streamkit.progress.cursor import CursorStore

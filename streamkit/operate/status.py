@@ -11,7 +11,7 @@ them.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
@@ -24,7 +24,6 @@ from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.lag import Lag, listens, time_to_loss
 from streamkit.fleet.members import Member, Roster
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.usage import Usage
 from streamkit.operate.fan_outs import FanOutStatus, fan_outs
 from streamkit.operate.operations import OperationStatus, operations

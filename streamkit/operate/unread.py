@@ -9,14 +9,13 @@ callers of a stream together may call ten times a second, is called only once fo
 """
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 
 from streamkit.aws import Aws, AwsError
 from streamkit.errors import StreamSilent
 from streamkit.fleet.lag import Lag, bound, measure
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor, child_of
 from streamkit.stream.decode import Record

@@ -6,7 +6,7 @@ makes one from an effect; control items are written with actions directly. `fold
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
@@ -29,7 +29,6 @@ from streamkit.effects import (
 from streamkit.entity import attribute_names
 from streamkit.model.codec import decode, encode
 from streamkit.model.conditions import all_of, check_condition, compile_condition
-from streamkit.model.dataclass import dataclass
 from streamkit.model.keys import Key
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema

@@ -6,14 +6,13 @@ whether it has handled it; otherwise the error goes on to the group and ends the
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import anyio
 import anyio.abc
 
 from streamkit.errors import LeaseLost
-from streamkit.model.dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -13,14 +13,13 @@ effect, an invalid action, a conflict and throttling are verdicts; the caller pl
 import random
 import uuid
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from streamkit.aws import AwsError, Trouble, code_of, patiently, trouble_of
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters

@@ -21,11 +21,10 @@ restored table brings the control items of another stream. None has an attribute
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamkit.errors import ConfigurationError, InvariantError
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import CONTROL_PREFIX, Action, ItemRef, Verb, Wire, item_ref
 

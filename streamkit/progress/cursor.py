@@ -7,6 +7,7 @@ they carry the same owner and epoch in their condition.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -15,7 +16,6 @@ from streamkit.aws import AwsError, Trouble, fetch_all, patiently, service_time,
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr, absent
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import (
     CHILD,
     OURS,

@@ -8,13 +8,13 @@ nothing was done.
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.aws import fetch_all
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Condition
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact

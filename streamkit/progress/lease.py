@@ -9,9 +9,7 @@ In: readings of counters, with the times before and after each. Out: how long ea
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import field
-
-from streamkit.model.dataclass import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass

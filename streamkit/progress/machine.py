@@ -1,9 +1,9 @@
 """The machine that a process runs on, as far as streamkit uses it; simulations have one, too."""
 
 import random
+from dataclasses import dataclass
 
 from streamkit.aws import Aws
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 
 

@@ -21,10 +21,10 @@ import getpass
 import random
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import Action
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore

@@ -6,11 +6,10 @@ otherwise every heartbeat would keep a shard awake.
 """
 
 import random
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import anyio.lowlevel
 
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 
 _BUSY_RECORDS = 100

@@ -6,11 +6,10 @@ action and gives no reason for the others, so nothing may be concluded from the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamkit.aws import Trouble, code_of, is_throttled, trouble_of
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import GuardSource, Wire
 
 _INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}

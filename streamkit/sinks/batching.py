@@ -8,14 +8,13 @@ one group are never under way at once. On failure: each waiter gets the error of
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import anyio.abc
 
 from streamkit.errors import PoisonChange
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.sinks.body import to_text

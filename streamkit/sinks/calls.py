@@ -16,12 +16,11 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from streamkit.aws import AwsError, code_of, open_client
 from streamkit.errors import PoisonChange, RetryableError, StreamkitError
-from streamkit.model.dataclass import dataclass
 from streamkit.sinks.sink import Delivery, Limits
 
 READ_SECONDS = 10.0

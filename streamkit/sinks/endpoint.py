@@ -9,7 +9,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import anyio
 
 from streamkit.errors import DeclarationError, PoisonChange, RetryableError
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.sinks.extras import needs
 from streamkit.sinks.sink import Sender

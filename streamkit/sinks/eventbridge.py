@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streamkit.aws import AwsError, Trouble, code_of, trouble_of
 from streamkit.errors import ConfigurationError, DeclarationError
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.sinks.calls import BatchedSink, BatchSender, Capacity, Entry
 from streamkit.sinks.envelope import to_envelope, to_json

@@ -1,9 +1,9 @@
 """Firehose: deliveries become lines that Firehose collects and stores elsewhere."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.model.dataclass import dataclass
 from streamkit.sinks.calls import BatchedSink, Capacity, Entry
 from streamkit.sinks.envelope import to_line
 from streamkit.sinks.sink import Delivery

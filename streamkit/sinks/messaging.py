@@ -2,9 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.model.dataclass import dataclass
 from streamkit.sinks.calls import BatchedSink, Entry, failed_codes
 from streamkit.sinks.notes import attributes_of, size_of, text_of
 from streamkit.sinks.sink import Delivery

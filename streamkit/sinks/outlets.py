@@ -2,12 +2,11 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import anyio
 
 from streamkit.errors import PoisonChange
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.sinks.batching import Batcher
 from streamkit.sinks.sink import Delivery, Sink

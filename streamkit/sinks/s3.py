@@ -5,13 +5,13 @@ import hashlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, date
 from typing import Any
 
 import anyio.to_thread
 
 from streamkit.aws import AwsError, code_of, open_client
-from streamkit.model.dataclass import dataclass
 from streamkit.sinks.calls import READ_SECONDS, refusal, unsendable
 from streamkit.sinks.envelope import to_line
 from streamkit.sinks.sink import Delivery, Limits

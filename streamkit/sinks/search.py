@@ -15,13 +15,12 @@ request of a stopped worker may be late, such as an hour.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
 from streamkit.errors import ConfigurationError, PoisonChange
-from streamkit.model.dataclass import dataclass
 from streamkit.sinks.body import to_text
 from streamkit.sinks.endpoint import LATER, Answer, Endpoint, HttpSink, Refused, fate
 from streamkit.sinks.newest import Newest

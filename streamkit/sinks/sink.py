@@ -20,11 +20,9 @@ an older delivery may come again after a newer one; `sequence` shows this.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
-
-from streamkit.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

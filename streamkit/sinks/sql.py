@@ -14,14 +14,13 @@ import math
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from streamkit.errors import ConfigurationError, DeclarationError, PoisonChange, RetryableError
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock, SystemClock, utc
 from streamkit.sinks.extras import needs
 from streamkit.sinks.sink import Delivery, Limits

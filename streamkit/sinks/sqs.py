@@ -1,10 +1,10 @@
 """SQS: deliveries become entries of a queue, standard or FIFO."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streamkit.errors import DeclarationError
-from streamkit.model.dataclass import dataclass
 from streamkit.sinks.calls import Capacity
 from streamkit.sinks.messaging import MessagingSink
 

@@ -29,12 +29,11 @@ import json
 import math
 import string
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 from urllib.parse import quote
 
 from streamkit.errors import PoisonChange
-from streamkit.model.dataclass import dataclass
 from streamkit.sinks.body import to_text
 from streamkit.sinks.endpoint import Answer, Endpoint, HttpSink, Refused, fate
 from streamkit.sinks.envelope import to_envelope

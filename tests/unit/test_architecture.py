@@ -71,8 +71,6 @@ RECORDS = {
 own. Beside them, a module may set the fields of its own private classes, and nothing else."""
 
 SET_FROM_OUTSIDE = {
-    "init.__annotations__": "what a compiled method is called and takes, for signatures and errors",
-    "init.__qualname__": "the same",
     "info.default": "pydantic has no other way to let a field be left out later",
     "info.default_factory": "the same",
 }

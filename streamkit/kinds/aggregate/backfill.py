@@ -17,7 +17,7 @@ import random
 import uuid
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -38,7 +38,6 @@ from streamkit.model.builds import Build
 from streamkit.model.codec import decode
 from streamkit.model.conditions import absent
 from streamkit.model.copies import COPY
-from streamkit.model.dataclass import dataclass
 from streamkit.model.keys import Key
 from streamkit.progress.actions import (
     OURS,

@@ -15,11 +15,10 @@ In: moments with a time zone, and the name of a time zone: none is ever guessed.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo
-
-from streamkit.model.dataclass import dataclass
 
 Unit = Literal["year", "month", "week", "day", "hour", "minute"]
 """How long a bucket is; a week begins on Monday."""

@@ -11,12 +11,12 @@ themselves are in the attribute.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 from streamkit.model.codec import NUMBERS, AttributeValue, decode, encode
-from streamkit.model.dataclass import dataclass
 from streamkit.model.keys import Key
 
 Rank = Decimal | str

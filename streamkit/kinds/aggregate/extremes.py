@@ -11,7 +11,7 @@ smaller for `Min` and `First`. An item whose value (or `by`) is None is left out
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from streamkit.entity import Entity, attribute_names
@@ -20,7 +20,6 @@ from streamkit.kinds.aggregate.entries import Entry, Ranking, rank_of, read_entr
 from streamkit.kinds.aggregate.measures import Value, When
 from streamkit.kinds.aggregate.options import Options
 from streamkit.model.codec import AttributeValue
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 
 REVISION = "_rev"

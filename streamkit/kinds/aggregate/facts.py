@@ -4,7 +4,7 @@ In: an app and clients. Out: one `AggregateFacts` each: its measures, how it is 
 its values are reliable. Only the generation's item is read, and one for each build.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from streamkit.aws import Aws
@@ -15,7 +15,6 @@ from streamkit.fleet.generation import newest_generation
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.aggregate.backfill import left_out
 from streamkit.kinds.aggregate.recount import measure_names
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.cursor import CursorStore
 
 State = Literal["not started", "live", "building", "needs rebuild", "left out some", "approximate"]

@@ -11,12 +11,12 @@ not fit raises, and the change is parked.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
 from streamkit.model.codec import NUMBERS, encode
-from streamkit.model.dataclass import dataclass
 
 Value = str | Callable[[Any], Any]
 """A field's name, or a function of the item; None contributes nothing."""

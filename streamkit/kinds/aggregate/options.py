@@ -4,11 +4,11 @@ In: what a class statement gives. Out: `Options` that fit together, each keyword
 itself. On failure: `DeclarationError` with the class's line.
 """
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.parts import PARTS_MAX
 

@@ -21,7 +21,7 @@ again.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -46,7 +46,6 @@ from streamkit.kinds.aggregate.backfill import Census, Counts, left_out
 from streamkit.kinds.aggregate.facts import aggregate_named
 from streamkit.kinds.aggregate.reset import Clearing
 from streamkit.model.builds import Build, BuildState, clearing_name, next_build, pass_name
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action
 from streamkit.progress.activity import first_error

@@ -6,7 +6,7 @@ emptied group and a missing one are equal. On failure: what `group` or a measure
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import blake2b
@@ -19,7 +19,6 @@ from streamkit.kinds.aggregate.entries import Entry
 from streamkit.kinds.aggregate.extremes import entries_of, extremes_of, standing
 from streamkit.kinds.aggregate.measures import adds_up
 from streamkit.model.codec import NUMBERS, AttributeValue, decode
-from streamkit.model.dataclass import dataclass
 from streamkit.model.keys import Key
 from streamkit.model.schema import TableSchema
 

@@ -9,6 +9,7 @@ same, so that a process that froze in the middle deletes nothing that was counte
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streamkit.aws import Aws
@@ -22,7 +23,6 @@ from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.contributions import stored_as
 from streamkit.kinds.aggregate.measures import adds_up
 from streamkit.model.conditions import Attr, present
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import LEASE, OURS, Action, GuardSource, Verb, Wire, item_ref
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore

@@ -15,7 +15,7 @@ by a scan of the whole table, in segments, so that it continues where it was int
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -42,7 +42,6 @@ from streamkit.model.builds import (
     clearing_name,
     pass_name,
 )
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action

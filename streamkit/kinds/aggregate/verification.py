@@ -13,7 +13,7 @@ keeps changing and one whose parked changes will be retried leave their differen
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from streamkit.aws import Aws
@@ -29,7 +29,6 @@ from streamkit.kinds.aggregate.ranked import has_members, members_of
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.kinds.aggregate.recount import Facts, Place, Recount, differing, stored_facts
 from streamkit.model.copies import COPY
-from streamkit.model.dataclass import dataclass
 from streamkit.model.keys import Key
 from streamkit.model.parts import without_suffix
 from streamkit.progress.actions import item_ref

@@ -10,6 +10,7 @@ import inspect
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
 
 import anyio
@@ -18,7 +19,6 @@ from streamkit.changes import Change, ItemKey
 from streamkit.entity import Entity, Key, Query
 from streamkit.errors import DecodeError
 from streamkit.model.codec import decode
-from streamkit.model.dataclass import dataclass
 from streamkit.model.keys import Scan
 from streamkit.progress.actions import Wire
 from streamkit.table import Table

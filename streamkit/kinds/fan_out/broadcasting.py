@@ -11,7 +11,7 @@ again later. On failure: see `serving`; a fan-out that cannot go on says why, an
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import anyio
@@ -27,7 +27,6 @@ from streamkit.core.tables import Tables
 from streamkit.kinds.fan_out.audience import AudiencePage, Recipient
 from streamkit.kinds.fan_out.place import Place
 from streamkit.kinds.fan_out.serving import TOGETHER, FanOutChange, RecipientPlanner
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock

@@ -16,7 +16,7 @@ source item are fanned out one after the other.
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args, get_origin, get_type_hints
 
 from streamkit.changes import Change, read_annotation
@@ -26,7 +26,6 @@ from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError, PoisonChange
 from streamkit.kinds.fan_out.audience import AudiencePage, AudienceReader, Recipient
 from streamkit.kinds.on import names_of, needs_of, writes_of
-from streamkit.model.dataclass import dataclass
 from streamkit.model.declaration import Declaration
 from streamkit.model.when import When
 from streamkit.progress.actions import ItemRef, item_ref

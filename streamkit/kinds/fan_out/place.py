@@ -11,7 +11,7 @@ has served on.
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from streamkit.core.loop import Overtaken
 from streamkit.core.outcome import Work
@@ -20,7 +20,6 @@ from streamkit.core.parking import Parked
 from streamkit.effects import Guard
 from streamkit.kinds.fan_out.audience import Recipient
 from streamkit.model.conditions import Attr, ConditionBase
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import LANE, Action, GuardSource
 from streamkit.progress.commit import Applied, Batch, Verdict

@@ -10,7 +10,7 @@ succeeds. While most recipients fail, or too many are parked already, the fan-ou
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamkit.changes import Change, ItemKey
@@ -32,7 +32,6 @@ from streamkit.errors import InvariantError
 from streamkit.kinds.fan_out.audience import Recipient
 from streamkit.kinds.fan_out.fan_out import serving
 from streamkit.kinds.fan_out.place import Place
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.actions import ITEMS_MAX, Action
 from streamkit.progress.commit import Batch
 from streamkit.progress.control import Cursor, Hold

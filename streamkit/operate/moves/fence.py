@@ -14,7 +14,7 @@ In: a consumer's control items. Out: the condition, as an action. On failure: `M
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
@@ -25,7 +25,6 @@ from streamkit.effects import Guard
 from streamkit.fleet.generation import Generation, consumer_operation
 from streamkit.fleet.hosting import LAMBDA, WORKERS
 from streamkit.model.conditions import Attr, Condition
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.operate.moves.moved import OVERTAKEN, MoveRefused
 from streamkit.progress.actions import LEASE, Action, GuardSource, Verb

@@ -16,13 +16,12 @@ In: leases, and the stream's shards. Out: cursors, remarks, and reasons against 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
 from streamkit.errors import ConfigurationError
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.control import Cursor, child_of
 from streamkit.stream.decode.envelope import POSITION_DIGITS
 from streamkit.stream.lineage import Shard

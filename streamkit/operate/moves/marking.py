@@ -7,7 +7,7 @@ On failure: `MoveRefused` if a shard does not contain the records that its posit
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import anyio
 
@@ -19,7 +19,6 @@ from streamkit.core.high_water_mark import expiry, mark_name, mark_path
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.model.conditions import Attr, absent, any_of
-from streamkit.model.dataclass import dataclass
 from streamkit.operate.moves.fence import Fence
 from streamkit.operate.moves.moved import MoveRefused
 from streamkit.operate.moves.passage import TIP_PAGES, open_reader

@@ -1,12 +1,11 @@
 """Describe the result of a move: positions and marks, or the reasons why it was refused."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
 from streamkit.fleet.generation import Generation
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.operation import Refusal
 
 OVERTAKEN = "somebody else moves, rewinds or rebuilds this consumer; try again"

@@ -7,12 +7,11 @@ stream is trimmed faster than it is read, and any error of the function that tak
 
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import anyio
 
 from streamkit.aws import Aws
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.clock import Clock
 from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Record

@@ -7,6 +7,7 @@ same call again finishes the move.
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from streamkit.app import App
 from streamkit.aws import Aws
@@ -23,7 +24,6 @@ from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS
 from streamkit.fleet.lister import NAME as LISTER
 from streamkit.fleet.liveness import live_workers
 from streamkit.model.conditions import Attr, present
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.operate.moves.fence import Fence
 from streamkit.operate.moves.marking import Marking

@@ -7,7 +7,7 @@ crash, the same call finishes the move.
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import anyio
@@ -21,7 +21,6 @@ from streamkit.core.parking import LAMBDA_CHUNKS
 from streamkit.core.tables import survey
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, TO_WORKERS, WORKERS, claim
-from streamkit.model.dataclass import dataclass
 from streamkit.observe.logger import get_logger
 from streamkit.operate.moves.fence import Fence
 from streamkit.operate.moves.moved import Moved, MoveRefused, unfit

@@ -9,7 +9,7 @@ by.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from streamkit.app import App
@@ -30,7 +30,6 @@ from streamkit.effects import (
 from streamkit.entity import Entity, spec_of
 from streamkit.kinds.migration import Migration
 from streamkit.kinds.mirror import CopyEntry, Mirror
-from streamkit.model.dataclass import dataclass
 from streamkit.operate.permissions.document import literal
 from streamkit.operate.permissions.reach import Reach
 from streamkit.progress.actions import CONTROL_PREFIX

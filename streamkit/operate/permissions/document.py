@@ -5,12 +5,10 @@ shows them beside it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
-
-from streamkit.model.dataclass import dataclass
 
 MANAGED_MAX = 6144
 """Characters of a managed policy without white space (IAM quotas); a role's inline ones: 10,240."""

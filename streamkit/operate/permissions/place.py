@@ -5,10 +5,10 @@ known is `*`, which matches any value in IAM.
 """
 
 import re
+from dataclasses import dataclass
 from typing import Self
 
 from streamkit.errors import ConfigurationError
-from streamkit.model.dataclass import dataclass
 
 _TABLE_ARN = re.compile(r"arn:(aws[\w-]*):dynamodb:([\w-]+):(\d{12}):table/([\w.-]+)")
 _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}

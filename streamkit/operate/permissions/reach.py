@@ -10,13 +10,12 @@ import inspect
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from dataclasses import field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 from streamkit.app import App
 from streamkit.effects import Effect
 from streamkit.entity import Entity
-from streamkit.model.dataclass import dataclass
 from streamkit.model.keys import Scan
 
 _OWN = "streamkit"

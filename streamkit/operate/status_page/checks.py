@@ -9,9 +9,9 @@ it may stay paused.
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from streamkit.errors import RetentionLost
-from streamkit.model.dataclass import dataclass
 from streamkit.worker.report import Standing
 
 

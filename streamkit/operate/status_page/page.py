@@ -6,11 +6,11 @@ only how many. Everything is escaped. A browser reloads the page by itself.
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from streamkit.changes import Kind
 from streamkit.core.handler import Handler
 from streamkit.migrate.status import Line
-from streamkit.model.dataclass import dataclass
 from streamkit.operate.spending import Spending
 from streamkit.operate.status import ShardStatus, Status
 from streamkit.operate.status_page.checks import Verdict

@@ -6,14 +6,13 @@ On failure: an error of the call or of the visit ends the scan.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 
 from streamkit.aws import patiently
-from streamkit.model.dataclass import dataclass
 from streamkit.progress.activity import first_error
 from streamkit.progress.scan.segment import Segment
 

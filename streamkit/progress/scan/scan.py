@@ -24,7 +24,7 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
@@ -32,7 +32,6 @@ import anyio
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import absent
-from streamkit.model.dataclass import dataclass
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action, GuardSource
