@@ -21,7 +21,7 @@ from streamkit import (
 from streamkit.progress.clock import utc
 from streamkit.testing import Harness, every_crash, expired, inserted, modified, removed
 from streamkit.testing.harness import seconds_of
-from streamkit.testing.loop import EPOCH
+from streamkit.testing.loop import EPOCH, run_virtually
 
 
 class Like(Entity, pk="LIKE#{brand}#{username}", sk="LIKE"):
@@ -209,3 +209,19 @@ def test_a_handler_is_called_as_a_plain_function():
     assert shipped(change) == Put(Notice(number=7))
     assert change.changed("status")
     assert inserted(new).new is removed(new).old is expired(new).old is new
+
+
+class World:
+    """Holds so much that to render it takes seconds."""
+
+    def __repr__(self):
+        raise AssertionError("rendered")
+
+
+def test_what_a_run_returns_is_not_rendered_when_the_loop_ends():
+    world = World()
+
+    async def main():
+        return world
+
+    assert run_virtually(main) is world
