@@ -177,6 +177,9 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="bring what differs into the new shape")
     ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="begin at the first page, whatever is under way")
+    ] = False,
     max_rcu: Annotated[
         float | None, typer.Option("--max-rcu", min=0.1, help="read units a second, at most")
     ] = None,
@@ -185,7 +188,8 @@ def verify(
     """Hold the table against a migration, item by item; exits with 5 if something is wrong.
 
     It reads the table strongly consistent: a unit for each 4 KB; of items that move or are derived
-    their targets, too. The table may be written to all the while.
+    their targets, too. The table may be written to all the while. Processes that run the same
+    command share the work, and one that is begun after others were stopped goes on where they were.
     """
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_options import app_with_migrations
@@ -203,7 +207,7 @@ def verify(
     wanted = None if sample is None else read_wanted(sample)
     found = with_aws(
         lambda aws: verify_migration(
-            loaded, aws, migration, sample=wanted, repair=repair, max_reads=max_rcu
+            loaded, aws, migration, sample=wanted, repair=repair, again=again, max_reads=max_rcu
         )
     )
     if json:

@@ -1,8 +1,8 @@
 """Find what is wrong with an item, from a migration's view.
 
-In: items of a table, as they are read. Out: a `Difference` each, or None; and, after a pass over
-everything, which copies may have no source: see `orphans`. On failure: what the function raises is
-a difference, too.
+In: items of a table, as they are read. Out: a `Difference` each, or None; and sums that say, once
+everything was read, which copies may have no source: see `orphans`. On failure: what the function
+raises is a difference, too.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,11 @@ class Difference:
     text: str
     key: Mapping[str, Wire] = field(repr=False)
     image: str = field(repr=False)
-    can_be_repaired: bool = True
+
+    @property
+    def can_be_repaired(self) -> bool:
+        """Whether a repair brings it into the new shape; else people decide what is right."""
+        return self.kind not in ("late", "deleted", "taken")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types, without item data."""
@@ -76,7 +80,7 @@ class Difference:
 
 
 class Inspection:
-    """Looks at items one by one; call `begin` before each pass over the table."""
+    """Looks at items one by one; `matching` and `balance` are of the items so far."""
 
     def __init__(self, migration: Migration, work: Work, calls: Calls) -> None:
         self.calls = calls
@@ -100,11 +104,6 @@ class Inspection:
     @property
     def _taken_back(self) -> bool:
         return self._work.state.phase in ("rolled back", "dropping")
-
-    def begin(self) -> None:
-        """Forget what an earlier pass has seen."""
-        self.matching = 0
-        self.balance = Balance()
 
     async def of(self, table: str, item: Mapping[str, Wire]) -> Difference | None:
         """Return what is wrong with an item, if anything is."""
@@ -204,6 +203,4 @@ class Inspection:
     def _difference(
         self, kind: Kind, key: Mapping[str, Wire], item: Mapping[str, Wire]
     ) -> Difference:
-        by_hand = kind in ("late", "deleted", "taken")
-        image = image_digest(item)
-        return Difference(error_id(key), kind, _TEXTS[kind], key, image, not by_hand)
+        return Difference(error_id(key), kind, _TEXTS[kind], key, image_digest(item))

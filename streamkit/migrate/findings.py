@@ -1,13 +1,18 @@
 """Keep the differences that a verification finds, and report them at the end. Pure.
 
-In: differences, one by one. Out: the first `KEPT_MAX` of them, how many there are beyond, and the
-report for people and programs.
+In: differences, one by one, or what the parts of a pass have found. Out: the first `KEPT_MAX` of
+them, how many there are beyond, and the report for people and programs. `Findings` are stored as
+lines of JSON.
 """
 
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from streamkit.migrate.differences import Difference
+from streamkit.migrate.orphans import Balance, Search
+from streamkit.progress.scan.places import place_of, place_text
 
 KEPT_MAX = 10_000
 """How many differing items are looked at again, named and perhaps repaired.
@@ -75,12 +80,54 @@ class Found:
         """Whether no more differences are kept."""
         return self._counted >= KEPT_MAX
 
-    def add(self, one: Difference) -> None:
-        """Keep a difference, or count it."""
-        if one.id in self.waived or one.id in self.kept:
-            self.kept[one.id] = one
-        elif self.is_full:
+    def add(self, one: Difference) -> bool:
+        """Keep a difference, or count it; return whether it is kept."""
+        known = one.id in self.waived or one.id in self.kept
+        if not known and self.is_full:
             self.beyond += 1
-        else:
-            self._counted += 1
-            self.kept[one.id] = one
+            return False
+        self._counted += not known
+        self.kept[one.id] = one
+        return True
+
+
+@dataclass
+class Findings:
+    """What was found on a page, in a segment, or in a whole pass.
+
+    The first pass finds what is `different`, and a `balance` of copies and sources; a `search`
+    finds copies without a source.
+    """
+
+    looked_at: int = 0
+    matching: int = 0
+    beyond: int = 0
+    balance: Balance = field(default_factory=Balance)
+    different: list[Difference] = field(default_factory=list)
+    search: Search[Difference] = field(default_factory=Search[Difference])
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was found one by one, a line each."""
+        yield from (json.dumps(_written(one)) for one in self.different)
+        for pair, one in self.search.left.items():
+            yield json.dumps([pair, _written(one)])
+        yield from map(str, self.search.ahead)
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Add the lines of one of its parts."""
+        for line in lines:
+            found = json.loads(line)
+            if isinstance(found, int):
+                self.search.led_to(found)
+            elif isinstance(found, list):
+                self.search.there(found[0], _read(found[1]))
+            else:
+                self.different.append(_read(found))
+
+
+def _written(one: Difference) -> dict[str, str]:
+    return {**one.to_dict(), "key": place_text(one.key), "image": one.image}
+
+
+def _read(found: dict[str, Any]) -> Difference:
+    return Difference(**{**found, "key": place_of(found["key"])})

@@ -6,6 +6,11 @@ strongly consistent. The table may be written to meanwhile: what differs is look
 the migration's own consumer, if it runs, has caught up; an item that still differs, and has not
 changed since, is wrong, and one that changes all the time is *unsettled*.
 
+Any number of processes share a verification, and each returns its report; if all of them stop,
+whoever verifies next continues at the pages that they have left: see `verification_book`. One that
+was begun in another phase of the migration is given up, and begun anew, because what is right in
+one phase may be wrong in the next.
+
 With `repair` what differs is brought into the new shape, as the migration itself would do it. In a
 sample, copies without a source are not looked for: their sources may be in another part.
 
@@ -14,49 +19,46 @@ limit of `findings`, and nothing of items that are right (see `orphans`).
 """
 
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
 
 import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.tables import Surroundings
 from streamkit.errors import ConfigurationError
+from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.agreement import image_digest
-from streamkit.migrate.capturing import Capturing
 from streamkit.migrate.differences import Difference, Inspection
-from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.findings import Found, Verified
-from streamkit.migrate.in_place import Tally
+from streamkit.migrate.expenses import PAGE_WRITES
+from streamkit.migrate.findings import Findings, Found, Verified
 from streamkit.migrate.mending import open_work
-from streamkit.migrate.orphans import BUCKETS, Search
+from streamkit.migrate.opening import Opened
+from streamkit.migrate.orphans import BUCKETS, Search, everything
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.rate import Limits
 from streamkit.migrate.sampling import Wanted
-from streamkit.migrate.state import State
-from streamkit.migrate.work import Schemas, Work
+from streamkit.migrate.settling import LOOKS, Settling, is_sure
+from streamkit.migrate.verification_book import Stage, Standing, VerificationBook
+from streamkit.migrate.work import Work
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.scan.pages import Pages, Reply
 from streamkit.progress.scan.places import strided
-from streamkit.progress.scan.segment import Segment
+from streamkit.progress.scan.segment import LeasedSegment
 
 _SEGMENTS = 16
-_SEGMENTS_AT_ONCE = 4
-_LOOKS = 3
-"""How often a difference is looked at again."""
-_PAUSE_SECONDS = 2.0
-_PATIENCE_SECONDS = 30.0
+_SEGMENTS_MAX = 64
+"""Segments of a large table: more processes can share it, and one transaction makes them all."""
 _READS_AT_ONCE = 16
 _PAGE = Pace().page
 
 Item = dict[str, Wire]
-Visit = Callable[[str, Item], Awaitable[None]]
-"""Looks at an item of a table."""
+Copies = dict[int, Difference]
+"""Copies without a source, by the digests of their pairs."""
+Wants = Callable[[int], bool]
+"""Says of a pair's digest whether a search looks for its copy and its source."""
 
 
 async def verify_migration(
@@ -66,11 +68,15 @@ async def verify_migration(
     *,
     sample: Wanted | None = None,
     repair: bool = False,
+    again: bool = False,
     max_reads: float | None = None,
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> Verified:
-    """Compare a table with a migration.
+    """Compare a table with a migration, together with all processes that do the same.
+
+    A verification with the same `sample` and `repair` that is under way is joined, or continued if
+    its processes have stopped.
 
     Args:
         app: the app that declares the migration.
@@ -78,6 +84,7 @@ async def verify_migration(
         migration: the migration to verify.
         sample: a share of the table, chosen at random; without it, all of it.
         repair: bring what differs into the new shape.
+        again: give up a verification that is under way, and begin at the first page.
         max_reads: read units a second that it uses at most, of the migration's limit, which it
             shares with the processes that run it.
         clock: time, for simulations.
@@ -86,229 +93,242 @@ async def verify_migration(
     Raises:
         ConfigurationError: it was never begun, or the sample is not a share.
     """
-    if sample is not None and sample.share is None:
+    share = None if sample is None else sample.share
+    if sample is not None and share is None:
         raise ConfigurationError("of a verification the sample is a share, as in 5%")
-    clock = clock or SystemClock()
-    most = Limits(reads=max_reads)
-    async with open_work(app, aws, migration, clock, most=most) as (opened, work):
-        checking = _Checking(
-            app,
-            opened.aws,
-            opened.around,
-            migration,
-            work,
-            opened.errors,
-            clock,
-            rng or random.Random(),
-        )
-        return await checking.run(sample.share if sample else None, repair=repair)
+    asked = [
+        migration.id,
+        *(("repair",) if repair else ()),
+        *(() if share is None else (f"{share:g}",)),
+    ]
+    clock, rng = clock or SystemClock(), rng or random.Random()
+    most, least = Limits(reads=max_reads), None
+    while True:
+        async with open_work(app, aws, migration, clock, most=most) as (opened, work):
+            parts = opened.book.store, "-".join(asked), opened.rate.paced, clock, rng
+            book = VerificationBook(*parts)
+            if least is None:
+                seen = await book.read()
+                least = seen.number + (again or not seen.is_under_way)
+            checking = _Checking(opened, work, book, share, repair, least)
+            if (found := await checking.run()) is not None:
+                return found
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the passes so far have found; the present one looks for what it `wants`, or everything.
+
+    Copies that are `orphans` have no source for sure; those in `doubt` are looked at again. `more`
+    are the buckets that are not searched yet.
+    """
+
+    first: Findings
+    found: Found
+    orphans: Copies
+    doubt: Copies
+    wants: Wants | None
+    more: Sequence[frozenset[int]]
 
 
 @dataclass
 class _Checking:
-    app: App
-    aws: Aws
-    around: Surroundings
-    migration: Migration
+    """One process's part of a verification, as long as the phase of the migration lasts.
+
+    It takes part in the verification with the number `least`, or a later one.
+    """
+
+    opened: Opened
     work: Work
-    book: ErrorBook
-    clock: Clock
-    rng: random.Random
-    looked_at: int = 0
-    all_orphans: bool = True
-    unsettled: dict[str, Difference] = field(default_factory=dict)
+    book: VerificationBook
+    share: float | None
+    repair: bool
+    least: int
+    owner: str = field(default_factory=new_worker_name)
+    found: Found = field(default_factory=lambda: Found(frozenset()))
+    verified: Verified | None = None
 
     def __post_init__(self) -> None:
-        self.inspection = Inspection(self.migration, self.work, self.work.calls)
+        """Look at items as the phase of the migration requires."""
+        self.settling = Settling(self.opened, self.work, self.book.clock)
 
-    @property
-    def state(self) -> State:
-        return self.work.state
+    async def run(self) -> Verified | None:
+        """Take step after step; return what was found, None if the migration is elsewhere now."""
+        self.found = Found(await self._waived())
+        await self.book.operation.run(self._act)
+        return self.verified
 
-    async def run(self, share: float | None, *, repair: bool) -> Verified:
-        total = _SEGMENTS if share is None else max(_SEGMENTS, round(_SEGMENTS / share))
+    async def _act(self, now: Standing) -> bool:
+        """Do what the state requires, and take the next step; return False if nothing is left."""
+        if await self._is_elsewhere():
+            return False
+        if now.is_under_way and (now.number < self.least or now.course != self.work.state.course):
+            await self.book.step(now, stage="over", report=None)
+        elif now.stage == "reading":
+            await self._pass(now)
+        elif now.stage == "mending":
+            await self._mend(now)
+        else:
+            await self.book.clear(now)
+            if now.number < self.least or now.report is None:
+                await self._begin(now)
+            else:
+                self.verified = await self.book.reported(now)
+                return self.verified is None
+        return True
+
+    async def _is_elsewhere(self) -> bool:
+        """Return whether the migration has left the phase for which items are looked at here."""
+        state = await self.opened.book.read(self.work.migration.id)
+        return state.course != self.work.state.course
+
+    async def _begin(self, last: Standing) -> None:
+        total = max(_SEGMENTS, min(self.work.state.segments, _SEGMENTS_MAX))
         chosen = strided(total)
-        if share is not None:
-            chosen = self.rng.sample(range(total), max(1, round(total * share)))
-        known = Found(frozenset(e.id for e in await self.book.all() if e.waived))
-        await self._scan(known, chosen, total, whole=share is None)
-        matching, looked_at = self.inspection.matching, self.looked_at
-        orphans = await self._orphans(known) if share is None else {}
-        found = await self._settle(known.kept, orphans)
-        waived = {error.id for error in await self.book.all() if error.waived}
-        different = [one for one in found.values() if one.id not in waived]
-        repaired = 0
-        if repair and different:
-            different, repaired = await self._repair(different)
-        return Verified(
-            migration=self.migration.id,
-            phase=self.state.phase,
-            sampled=len(chosen) / total,
-            looked_at=looked_at,
-            matching=matching,
-            different=tuple(different),
-            unsettled=tuple(self.unsettled.values()),
-            waived=len(found) - len([one for one in found.values() if one.id not in waived]),
-            repaired=repaired,
-            orphans=self.all_orphans and share is None if self.migration.is_pairs else None,
-            beyond=known.beyond,
+        if self.share is not None:
+            total = max(_SEGMENTS, round(_SEGMENTS / self.share))
+            chosen = self.book.rng.sample(range(total), max(1, round(total * self.share)))
+        await self.book.step(
+            last,
+            self.book.forgetting(last),
+            number=last.number + 1,
+            stage="reading",
+            course=self.work.state.course,
+            total=total,
+            chosen=tuple(chosen),
+            rounds=0,
+            looks=(),
+            report=None,
+            parts=0,
         )
 
-    # -- reading -------------------------------------------------------------------------------
+    # -- passes --------------------------------------------------------------------------------
 
-    async def _scan(self, found: Found, chosen: Iterable[int], total: int, *, whole: bool) -> None:
-        """Read segments, and find what differs."""
-        self.inspection.begin()
+    async def _pass(self, now: Standing) -> None:
+        """Read the table together with others; then decide on another pass, or settle."""
+        known = await self._known(now)
+        tables = [self.work.schema.name]
+        if self._looks_for_orphans and self.work.transform.target.name not in tables:
+            tables.append(self.work.transform.target.name)
+        for number, table in enumerate(tables):
+            visit = partial(self._visit, table, known.wants)
+            pages = Pages(self.work.calls.scan, table, _PAGE)
+            await self.book.scan(now, now.turn, number).run(pages, visit, self.owner)
+        known = await self._known(now)
+        if known.more and not known.found.is_full:
+            await self.book.step(now, rounds=now.rounds + 1)
+        elif known.doubt and len(now.looks) < LOOKS:
+            await self.book.step(now, looks=(*now.looks, await self.settling.catch_up()))
+        else:
+            await self._settle(now, known)
 
-        async def visit(table: str, item: Item) -> None:
-            difference = await self.inspection.of(table, item)
-            if difference is not None:
-                found.add(difference)
+    async def _visit(
+        self,
+        table: str,
+        wants: Wants | None,
+        segment: LeasedSegment,
+        reply: Reply,
+    ) -> None:
+        """Look at the items of a page, and move its segment together with what was found."""
+        inspection, limiter = self._inspection(), anyio.Semaphore(_READS_AT_ONCE)
+        search, different = Search[Difference](wants or everything), list[Difference]()
 
-        both = whole and self.inspection.knows_orphans
-        self.looked_at += await self._read(visit, chosen, total, both=both)
-
-    async def _orphans(self, found: Found) -> dict[int, Difference]:
-        """Read everything again as often as buckets are unequal; return copies without a source.
-
-        They are returned by the digests of their pairs; those that are kept are added to `found`.
-        """
-        orphans: dict[int, Difference] = {}
-        self.all_orphans = self.inspection.knows_orphans
-        for buckets in self.inspection.balance.rounds() if self.all_orphans else ():
-            if found.is_full:
-                self.all_orphans = False
-                break
-            for pair, one in (await self._search(partial(_falls_in, buckets))).items():
-                found.add(one)
-                if one.id in found.kept:
-                    orphans[pair] = one
-        return orphans
-
-    async def _search(self, wanted: Callable[[int], bool]) -> dict[int, Difference]:
-        """Read everything; return copies whose source was not read."""
-        search = Search[Difference](wanted)
-
-        async def visit(table: str, item: Item) -> None:
-            self.inspection.trace(table, item, search)
-
-        await self._read(visit, strided(_SEGMENTS), _SEGMENTS, both=True)
-        return search.left
-
-    async def _read(self, visit: Visit, chosen: Iterable[int], total: int, *, both: bool) -> int:
-        """Visit every item of these segments; return how many there are.
-
-        With `both`, the items of a target in another table are visited, too.
-        """
-        target, limiter = self.work.transform.target.name, anyio.Semaphore(_READS_AT_ONCE)
-        tables = dict.fromkeys((self.work.schema.name, *((target,) if both else ())))
-        read, numbers = 0, list(chosen)
-
-        async def one(table: str, item: Item) -> None:
+        async def one(item: Item) -> None:
             async with limiter:
-                await visit(table, item)
+                if wants is not None:
+                    inspection.trace(table, item, search)
+                elif (found := await inspection.of(table, item)) is not None:
+                    different.append(found)
 
-        for table in tables:
+        async with anyio.create_task_group() as group:
+            for item in reply["Items"]:
+                group.start_soon(one, item)
+        kept = [one for one in different if self.found.add(one)]
+        page = Findings(
+            int(reply["ScannedCount"]),
+            inspection.matching,
+            len(different) - len(kept),
+            inspection.balance,
+            kept,
+            search,
+        )
+        actions = await self.book.adding(segment.cursor.name, page)
+        async with self.work.calls.rate.paced(PAGE_WRITES):
+            await segment.advance(reply.get("LastEvaluatedKey"), actions)
 
-            async def page(segment: Segment, reply: Reply, table: str = table) -> None:
-                nonlocal read
-                read += int(reply["ScannedCount"])
-                async with anyio.create_task_group() as group:
-                    for item in reply["Items"]:
-                        group.start_soon(one, table, item)
-                await segment.advance(reply.get("LastEvaluatedKey"))
-
-            pages = Pages(self.inspection.calls.scan, table, _PAGE)
-            await pages.visit_all(numbers, total, page, at_once=_SEGMENTS_AT_ONCE)
-        return read
+    async def _known(self, now: Standing) -> _Known:
+        """Return what is known by now; what a pass wants depends only on the passes before it."""
+        first, *searches = await self.book.found(now)
+        found = Found(self.found.waived, beyond=first.beyond)
+        for one in first.different:
+            found.add(one)
+        buckets = list(first.balance.rounds()) if self._looks_for_orphans else []
+        doubt, orphans = Copies(), Copies()
+        wants: Wants | None = None
+        for number in range(now.rounds):
+            wants, left = partial(_falls_in, buckets[number]), searches[number].search.left
+            doubt |= left
+            for one in left.values():
+                found.add(one)
+        for number, stands in enumerate(now.looks, now.rounds):
+            wants = frozenset(doubt).__contains__
+            left = searches[number].search.left
+            sure = {p: one for p, one in left.items() if is_sure(one, doubt[p], stands)}
+            orphans |= sure
+            doubt = {p: one for p, one in left.items() if p not in sure}
+        return _Known(first, found, orphans, doubt, wants, buckets[now.rounds :])
 
     # -- settling ------------------------------------------------------------------------------
 
-    async def _settle(
-        self, found: Mapping[str, Difference], orphans: Mapping[int, Difference]
-    ) -> dict[str, Difference]:
-        """Look at what differs until it is right, or stays as it is."""
-        pairs = {one.id: pair for pair, one in orphans.items()}
-        open_, settled = dict(found), dict[str, Difference]()
-        for _ in range(_LOOKS):
-            if not open_:
-                break
-            captured = await self._catch_up()
-            again: dict[str, Difference] = {}
-            if wanted := {pairs[name] for name in open_.keys() & pairs.keys()}:
-                left = await self._search(wanted.__contains__)
-                again |= {one.id: one for one in left.values()}
-            for name in open_.keys() - pairs.keys():
-                now = await self._look(open_[name].key)
-                if now is not None:
-                    again[name] = now
-            for name, one in again.items():
-                certain = captured == "in step" or one.kind in ("late", "deleted")
-                unchanged = certain and one.image == open_[name].image
-                if captured == "nobody" or unchanged:
-                    settled[name] = one
-            open_ = {name: one for name, one in again.items() if name not in settled}
-        self.unsettled = open_
-        return settled
-
-    async def _look(self, key: Mapping[str, Wire]) -> Difference | None:
-        item = await self.inspection.calls.get(self.work.schema.name, key)
-        return None if item is None else await self.inspection.of(self.work.schema.name, item)
-
-    async def _catch_up(self) -> Literal["in step", "behind", "nobody"]:
-        """Let the migration's consumer catch up; return whether it has, or whether none runs."""
-
-        async def nothing(_change: Any) -> None: ...
-
-        capturing = Capturing(
-            self.app,
-            self.aws,
-            self.migration,
-            Schemas(self.around.table, self.work.transform.target),
-            self.around.control,
-            nothing,
-            nothing,
-            self.clock,
+    async def _settle(self, now: Standing, known: _Known) -> None:
+        """Look again at what differs, and write the report, unless the phase has changed."""
+        kept, copies = known.found.kept, {**known.orphans, **known.doubt}.values()
+        others = {name: kept[name] for name in kept.keys() - {one.id for one in copies}}
+        settled, unsettled = await self.settling.look_at(others)
+        settled += [one for one in known.orphans.values() if one.id in kept]
+        unsettled += [one for one in known.doubt.values() if one.id in kept]
+        waived = await self._waived()
+        different = tuple(one for one in settled if one.id not in waived)
+        whole = self._looks_for_orphans and not known.more
+        verified = Verified(
+            migration=self.work.migration.id,
+            phase=self.work.state.phase,
+            sampled=len(now.chosen) / now.total,
+            looked_at=known.first.looked_at,
+            matching=known.first.matching,
+            different=different,
+            unsettled=tuple(unsettled),
+            waived=len(settled) - len(different),
+            repaired=0,
+            orphans=whole if self.work.migration.is_pairs else None,
+            beyond=known.found.beyond,
         )
-        if self.around.table.stream_arn is None or not await capturing.processes(self.state):
-            await anyio.sleep(_PAUSE_SECONDS)
-            return "nobody"
-        if await capturing.caught_up(self.state, _PATIENCE_SECONDS):
-            return "in step"
-        # The heartbeat of a process that was killed after the end stays for a while.
-        return "nobody" if self.state.phase in ("done", "rolled back") else "behind"
+        if not await self._is_elsewhere():
+            stage: Stage = "mending" if self.repair and different else "over"
+            await self.book.report(now, verified, stage)
 
-    # -- repairing -----------------------------------------------------------------------------
+    async def _mend(self, now: Standing) -> None:
+        """Bring items into the new shape; report those that still differ, and how many do not."""
+        verified, known = await self.book.reported(now), await self._known(now)
+        if verified is None:
+            return
+        kept = known.found.kept
+        mended = [await self.settling.mend(one, kept.get(one.id)) for one in verified.different]
+        left = tuple(one for one in mended if one is not None)
+        verified = replace(verified, different=left, repaired=len(mended) - len(left))
+        await self.book.report(now, verified, "over")
 
-    async def _repair(self, different: list[Difference]) -> tuple[list[Difference], int]:
-        """Bring items into the new shape; return those that still differ, and how many do not."""
-        left: list[Difference] = []
-        for one in different:
-            if not one.can_be_repaired:
-                left.append(one)
-                continue
-            tally = Tally()
-            if one.kind == "orphan":
-                if not await self._drop(one, tally):
-                    left.append(one)
-                continue
-            await self.work.retry(one.key, tally)
-            still = await self._look(one.key)
-            if still is not None:
-                left.append(still)
-            else:
-                await self.book.clear(one.key)
-        return left, len(different) - len(left)
+    # -- small things --------------------------------------------------------------------------
 
-    async def _drop(self, orphan: Difference, tally: Tally) -> bool:
-        """Delete a copy that is still as it was found; return False if it is another by now."""
-        item = await self.inspection.calls.get(self.work.transform.target.name, orphan.key)
-        if item is None:
-            return True
-        if image_digest(item) != orphan.image:
-            return False
-        await self.work.switched.drop(item, tally)
-        return True
+    @property
+    def _looks_for_orphans(self) -> bool:
+        return self.share is None and self._inspection().knows_orphans
+
+    def _inspection(self) -> Inspection:
+        return Inspection(self.work.migration, self.work, self.work.calls)
+
+    async def _waived(self) -> frozenset[str]:
+        return frozenset(error.id for error in await self.opened.errors.all() if error.waived)
 
 
 def _falls_in(buckets: frozenset[int], pair: int) -> bool:

@@ -1,9 +1,9 @@
-"""Fenced writes: control items are made and deleted IF the consumer is still as it was read.
+"""Fenced writes: control items are made and deleted IF one of them is still as it was read.
 
 A process that looks and then acts may stand still in between. Meanwhile other processes may do the
 same, delete the consumer, and found another one of its name, whose items have the same keys. So
-each transaction is conditional on what the decision was based on. On failure: `LeaseLost`, and
-nothing was done.
+each transaction is conditional on what the decision was based on: the consumer's own item, or the
+state of an operation. On failure: `LeaseLost`, and nothing was done.
 """
 
 import random
@@ -26,20 +26,24 @@ TOGETHER = 99
 
 @dataclass(frozen=True)
 class Fenced:
-    """Writes control items of one consumer IF its own item is `still` the same."""
+    """Writes control items of one consumer IF one of them is `still` the same.
+
+    `names` are the kind and the names of that one; it is the consumer's own item by default.
+    """
 
     store: CursorStore
     still: Condition
     rng: random.Random
+    names: Sequence[str] = ("consumer",)
 
     async def apply(self, actions: Sequence[Action]) -> bool:
-        """Apply up to 99 actions, or none; one of them may be on the consumer's item.
+        """Apply up to 99 actions, or none; one of them may be on the item itself.
 
         Returns:
             Whether they were applied: False if one of their own conditions did not hold.
 
         Raises:
-            LeaseLost: the consumer has changed.
+            LeaseLost: the item has changed.
         """
         return await self.send(actions, self.rng) is None
 
@@ -47,24 +51,24 @@ class Fenced:
         """Apply actions like `apply`, and return which of their own conditions did not hold.
 
         Raises:
-            LeaseLost: the consumer has changed.
+            LeaseLost: the item has changed.
         """
-        consumer = self.store.space.ref("consumer")
-        mine = [action for action in actions if action.ref == consumer]
-        fence = mine[0] if mine else Action(consumer, Verb.CHECK)
+        item = self.store.space.ref(*self.names)
+        mine = [action for action in actions if action.ref == item]
+        fence = mine[0] if mine else Action(item, Verb.CHECK)
         fence.guards.append((Guard(self.still), OURS))
         everything = actions if mine else [*actions, fence]
         schemas = {self.store.space.schema.name: self.store.space.schema}
         sent = await transact(self.store.dynamodb, schemas, everything, rng)
         if sent is not None and (isinstance(sent, Invalid) or OURS in sent.sources):
-            raise LeaseLost(f"consumer {self.store.space.consumer} was changed meanwhile")
+            raise LeaseLost(f"{item.pk[1]} was changed meanwhile")
         return sent
 
     async def delete(self, keys: Sequence[dict[str, Wire]]) -> int:
         """Delete items by their keys, at most `TOGETHER` per transaction.
 
         Raises:
-            LeaseLost: the consumer has changed.
+            LeaseLost: the item has changed.
         """
         schema = self.store.space.schema
         for start in range(0, len(keys), TOGETHER):
@@ -76,7 +80,7 @@ class Fenced:
         """Delete those of these items that exist; return how many they are.
 
         Raises:
-            LeaseLost: the consumer has changed.
+            LeaseLost: the item has changed.
         """
         schema: Any = self.store.space.schema
         found = await fetch_all(self.store.dynamodb, schema.name, keys) if keys else []

@@ -4,8 +4,9 @@ A frozen process holds what it has read and what it was about to write. Another 
 place meanwhile. Then the first one thaws, and runs the rest of its code on what it still believes:
 
     lease   after its lease, while its successor works
-    phase   with the next step of the work that both do: a write of the consumer's item or of a
-            migration's by another process; at the latest when the successor is done
+    phase   with the next step of the work that both do: a write of the consumer's item, of a
+            migration's or of a verification's by another process; at the latest when the
+            successor is done
     end     when all is done
 
 In: a world, and the frozen processes. Out: they go on at their time. On failure: a zombie's error
@@ -33,7 +34,7 @@ Thaw = Literal["lease", "phase", "end"]
 """When a frozen process thaws, see above."""
 
 THAWS: tuple[Thaw, ...] = get_args(Thaw)
-_PHASES = frozenset({"consumer", "migration"})
+_PHASES = frozenset({"consumer", "migration", "verification"})
 """Writes of these kinds of control items are steps."""
 
 

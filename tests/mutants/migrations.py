@@ -398,7 +398,7 @@ MUTANTS = (
     Mutant(
         "copies-unbalanced",
         "migrate/orphans.py",
-        "        self._sums[pair % BUCKETS] += pair\n",
+        "        self._add(pair % BUCKETS, pair // BUCKETS)\n",
         "",
         "verify finds copies without a source only beside others that are as they should be",
         test="tests/unit/migrate/test_migration_verification.py::test_a_copy_that_names_another_source_than_its_own_is_an_orphan",
@@ -406,8 +406,8 @@ MUTANTS = (
     Mutant(
         "later-buckets-unsearched",
         "migrate/orphans.py",
-        "                buckets, held = set(), 0\n",
-        "                return\n",
+        "            yield frozenset(unequal[start : start + at_once])\n",
+        "            yield frozenset(unequal[start : start + at_once])\n            return\n",
         "of many copies without a source verify finds those of the first pass alone",
         test="tests/unit/migrate/test_migration_verification.py::test_copies_without_a_source_are_found_however_many_passes_that_takes",
     ),
@@ -421,7 +421,7 @@ MUTANTS = (
     ),
     Mutant(
         "orphan-changed-since",
-        "migrate/verifying.py",
+        "migrate/settling.py",
         "        if image_digest(item) != orphan.image:\n            return False\n",
         "",
         "verify --repair deletes a copy that was made anew since it was found",

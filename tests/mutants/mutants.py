@@ -19,6 +19,7 @@ from tests.mutants import (
     replayed,
     shards,
     telemetry,
+    verifications,
 )
 
 MUTANTS = (
@@ -39,5 +40,6 @@ MUTANTS = (
     *pairs.MUTANTS,
     *replayed.MUTANTS,
     *telemetry.MUTANTS,
+    *verifications.MUTANTS,
     *engine.MUTANTS,
 )

@@ -18,6 +18,7 @@ from streamkit.migrate.aggregates import run_aggregate
 from streamkit.migrate.passing import Pace
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
+from streamkit.migrate.verifying import verify_migration
 from streamkit.operate.fan_outs import cancel_fan_out, list_fan_outs
 from streamkit.operate.moves import move_to_lambda, move_to_workers
 from streamkit.settings import Settings
@@ -242,6 +243,29 @@ def rolled_back(harness):
     join(harness)
     _is_over(harness, "rolled back")
     assert [order.status_day for order in harness.scan(migrating.Order)] == [None]
+
+
+def verified(harness):
+    """Find a copy that is missing and one without a source, and mend both."""
+    harness.put(*(migrating.OldOrder(user="u", order_id=f"{n}") for n in range(3)))
+    harness.advance(900)
+    operate(harness, begin)
+    join(harness)
+    harness.delete(migrating.Order.key(user="u", order_id="1"))
+    harness.delete(migrating.OldOrder.key(user="u", order_id="2"))
+
+    def verify(**options):
+        app, given = harness.app, {"clock": harness.world.clock, "rng": random.Random(1)}
+        one = app.migrations["0001"]
+        found = harness.operate(lambda aws: verify_migration(app, aws, one, **given, **options))
+        assert (found.matching, found.orphans, found.unsettled) == (2, True, ())
+        return sorted(one.kind for one in found.different), found.repaired
+
+    assert verify() == (["missing", "orphan"], 0)
+    assert verify(repair=True) in (([], 2), ([], 0)), "a stop after the end: all is right"
+    assert verify() == ([], 0)
+    for entity in (migrating.OldOrder, migrating.Order):
+        assert {order.order_id for order in harness.scan(entity)} == {"0", "1"}
 
 
 def _is_over(harness, phase):

@@ -35,6 +35,7 @@ from tests.simulation import (
     migrating,
     operators,
     test_kcl_import,
+    test_shared_verification,
     test_stops,
 )
 
@@ -278,13 +279,14 @@ COMMANDS = {
 }
 ELSEWHERE = {
     "consumers import-kcl": test_kcl_import,
+    "migrate verify": test_shared_verification,
     "worker": test_stops,
 }
 """Commands that write, and the tests in which they are killed and stand still at their calls."""
 READING = """
     aggregate list, aggregate verify, check, consumers list, cost, explain, fan-outs list, iam,
     lambda filter, migrate check, migrate errors list, migrate errors show, migrate history,
-    migrate new, migrate plan, migrate status, migrate verify, parked list, parked show, status
+    migrate new, migrate plan, migrate status, parked list, parked show, status
 """
 """They write nothing into a table. `demo` and `local` have no table but their own."""
 

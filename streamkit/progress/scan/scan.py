@@ -22,7 +22,7 @@ finished scan again, or delete those of a later scan with the same name.
 
 import math
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,7 +67,8 @@ class TableScan:
     """One scan; all processes that share it must give the same number of segments.
 
     `schemas` are those of the tables that commits write to, including the control items' own.
-    Creating, taking and deleting a segment waits for `paced`.
+    Creating, taking and deleting segments waits for `paced`. Of the segments only those in `chosen`
+    are read, where it is given.
     """
 
     store: CursorStore
@@ -79,6 +80,7 @@ class TableScan:
     lease_seconds: float = LEASE_SECONDS
     paced: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     fence: Fenced | None = None
+    chosen: Collection[int] | None = None
     _finished: set[str] = field(default_factory=set)
     _running: set[str] = field(default_factory=set)
     _filling: anyio.Lock = field(default_factory=anyio.Lock)
@@ -91,7 +93,8 @@ class TableScan:
     @property
     def names(self) -> list[str]:
         """Return the names of the cursors, in the order in which they are taken."""
-        return [f"{self.name}.{number}" for number in strided(self.total)]
+        chosen = strided(self.total) if self.chosen is None else self.chosen
+        return [f"{self.name}.{number}" for number in chosen]
 
     async def create(self) -> None:
         """Create the cursors that are not there yet.
@@ -109,7 +112,8 @@ class TableScan:
 
         while missing := await self._missing():
             if self.fence is not None:
-                await self.fence.apply([self._creation(name) for name in missing[:TOGETHER]])
+                async with self.paced():
+                    await self.fence.apply([self._creation(name) for name in missing[:TOGETHER]])
                 continue
             async with anyio.create_task_group() as group:
                 for name in missing:
@@ -153,24 +157,24 @@ class TableScan:
             LeaseLost: the scan is over, and has a fence.
         """
         serve = partial(pages.visit, visit=visit)
-        stopping = stopping or anyio.Event()
+        stopping, wanted = stopping or anyio.Event(), len(self.names)
         await self.create()
         try:
             async with anyio.create_task_group() as group:
                 pause = _PAUSE_SECONDS
                 while not stopping.is_set():
                     await self._fill(group, serve, owner, at_once, stopping)
-                    if len(self._finished) == self.total:
+                    if len(self._finished) == wanted:
                         break
                     pause = _PAUSE_SECONDS if self._running else min(2 * pause, _LOOK_SECONDS)
                     known = len(self._running) + len(self._finished)
-                    if len(self._running) == at_once or known == self.total:
+                    if len(self._running) == at_once or known == wanted:
                         await self._wait(stopping, math.inf)  # there is nothing to take
                     else:
                         await self._wait(stopping, _LOOK_SECONDS if self._running else pause)
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
-        return len(self._finished) == self.total
+        return len(self._finished) == wanted
 
     def deletions(self) -> list[Action]:
         """Return the actions that delete the pass's cursors, for a transaction with a fence."""
@@ -184,7 +188,8 @@ class TableScan:
         """
         if self.fence is not None:
             keys = [self.store.space.key("cursor", name) for name in self.names]
-            await self.fence.delete_there(keys)
+            async with self.paced():
+                await self.fence.delete_there(keys)
             return
         there = await self.cursors()
         limiter = anyio.Semaphore(_CREATED_AT_ONCE)

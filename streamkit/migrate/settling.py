@@ -1,0 +1,121 @@
+"""Look again at items that differ, until it is certain that they are wrong, and repair them.
+
+In: differences, as a verification has found them. Out: those that are wrong, and those that change
+all the time; after a repair, those that are left. An item is wrong if it differs again and has not
+changed, after the migration's consumer has processed all that was written until then. On failure:
+an item that is another one by now is left alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import anyio
+
+from streamkit.migrate.agreement import image_digest
+from streamkit.migrate.capturing import Capturing
+from streamkit.migrate.differences import Difference, Inspection
+from streamkit.migrate.in_place import Tally
+from streamkit.migrate.opening import Opened
+from streamkit.migrate.work import Schemas, Work
+from streamkit.progress.actions import Wire
+from streamkit.progress.clock import Clock
+
+LOOKS = 3
+"""How often a difference is looked at again."""
+_PAUSE_SECONDS = 2.0
+_PATIENCE_SECONDS = 30.0
+
+Stand = Literal["in step", "behind", "nobody"]
+"""How the migration's consumer stands: it has caught up, it has not, or none runs."""
+
+
+@dataclass(frozen=True)
+class Settling:
+    """Looks at single items as one phase of a migration requires."""
+
+    opened: Opened
+    work: Work
+    clock: Clock
+
+    async def look_at(
+        self, found: Mapping[str, Difference]
+    ) -> tuple[list[Difference], list[Difference]]:
+        """Look at items until they are right, or stay as they are; return what differs, and may."""
+        open_, settled = dict(found), list[Difference]()
+        for _ in range(LOOKS):
+            if not open_:
+                break
+            stands, again = await self.catch_up(), dict[str, Difference]()
+            for name, before in open_.items():
+                one = await self._look(before.key)
+                if one is not None and is_sure(one, before, stands):
+                    settled.append(one)
+                elif one is not None:
+                    again[name] = one
+            open_ = again
+        return settled, list(open_.values())
+
+    async def _look(self, key: Mapping[str, Wire]) -> Difference | None:
+        item = await self.work.calls.get(self.work.schema.name, key)
+        if item is None:
+            return None
+        inspection = Inspection(self.work.migration, self.work, self.work.calls)
+        return await inspection.of(self.work.schema.name, item)
+
+    async def catch_up(self) -> Stand:
+        """Let the migration's consumer catch up; return whether it has, or whether none runs."""
+
+        async def nothing(_change: Any) -> None: ...
+
+        opened, state = self.opened, self.work.state
+        capturing = Capturing(
+            opened.app,
+            opened.aws,
+            self.work.migration,
+            Schemas(opened.around.table, self.work.transform.target),
+            opened.around.control,
+            nothing,
+            nothing,
+            self.clock,
+        )
+        if opened.around.table.stream_arn is None or not await capturing.processes(state):
+            await anyio.sleep(_PAUSE_SECONDS)
+            return "nobody"
+        if await capturing.caught_up(state, _PATIENCE_SECONDS):
+            return "in step"
+        # The heartbeat of a process that was killed after the end stays for a while.
+        return "nobody" if state.phase in ("done", "rolled back") else "behind"
+
+    async def mend(self, one: Difference, found: Difference | None) -> Difference | None:
+        """Bring an item into the new shape; return what is wrong with it then.
+
+        Args:
+            one: what is wrong with it.
+            found: the same as it was found, with its key; None if that was not kept.
+        """
+        if found is None or not one.can_be_repaired:
+            return one
+        if one.kind == "orphan":
+            return None if await self._drop(found) else one
+        await self.work.retry(found.key, Tally())
+        still = await self._look(found.key)
+        if still is None:
+            await self.opened.errors.clear(found.key)
+        return still
+
+    async def _drop(self, orphan: Difference) -> bool:
+        """Delete a copy that is still as it was found; return False if it is another by now."""
+        item = await self.work.calls.get(self.work.transform.target.name, orphan.key)
+        if item is None:
+            return True
+        if image_digest(item) != orphan.image:
+            return False
+        await self.work.switched.drop(item, Tally())
+        return True
+
+
+def is_sure(one: Difference, before: Difference, stands: Stand) -> bool:
+    """Return whether an item that differs again is wrong, and not only on its way."""
+    by_hand = one.kind in ("late", "deleted")
+    return stands == "nobody" or (one.image == before.image and (stands == "in step" or by_hand))
