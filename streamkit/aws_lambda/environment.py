@@ -38,7 +38,6 @@ from streamkit.sinks.outlets import open_outlets
 from streamkit.stream.decode import Record
 from streamkit.stream.loss import Losses
 from streamkit.table import Table
-from streamkit.worker.redriver import Redriver
 
 log = get_logger("streamkit.lambda")
 
@@ -113,17 +112,6 @@ class Environment:
         if line is not None:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
-
-    def redriver(self) -> Redriver:
-        """Make the redriver that retries parked changes that are due."""
-        return Redriver(
-            self.app,
-            self.machine,
-            self.around,
-            self.dispatcher.tools,
-            self.dispatcher.channels,
-            automatic=True,
-        )
 
 
 @asynccontextmanager

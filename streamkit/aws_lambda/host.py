@@ -22,14 +22,12 @@ from streamkit.app import App
 from streamkit.aws_lambda.environment import Environment, become_host, check_stream
 from streamkit.aws_lambda.event import Event, read_event
 from streamkit.aws_lambda.invocation import run_records
-from streamkit.aws_lambda.late import process_late
-from streamkit.aws_lambda.maintenance import maintain
 from streamkit.aws_lambda.runtime import Context, Runtime, seconds_of
 from streamkit.observe.logger import get_logger
 from streamkit.stream.decode import Record
 from streamkit.stream.start import RETENTION_SECONDS
 
-__all__ = ["handler", "late_handler", "maintain", "maintenance_handler", "process_batch"]
+__all__ = ["handler", "late_handler", "maintenance_handler", "process_batch"]
 
 log = get_logger("streamkit.lambda")
 
@@ -111,6 +109,9 @@ def handler(app: App) -> Callable[[Mapping[str, Any], Context], Response]:
 
 def maintenance_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, int]]:
     """Return the function for a schedule: it continues parked changes and large audiences."""
+    # The function of a mapping starts faster without what retries.
+    from streamkit.aws_lambda.maintenance import maintain
+
     runtime = Runtime(app)
 
     def handle(event: Mapping[str, Any], context: Context) -> dict[str, int]:  # noqa: ARG001
@@ -126,6 +127,8 @@ def late_handler(app: App) -> Callable[[Mapping[str, Any], Context], dict[str, A
     never begun are processed; those that may have been applied are parked as `Late`, and never
     applied.
     """
+    from streamkit.aws_lambda.late import process_late
+
     runtime = Runtime(app)
 
     def handle(event: Mapping[str, Any], context: Context) -> dict[str, Any]:

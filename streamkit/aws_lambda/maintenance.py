@@ -102,7 +102,7 @@ async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str,
         for lane in lanes:
             if not lane.stuck and lane.due <= now:
                 due[lane.handler].append(lane.name)
-        redriver = environment.redriver()
+        redriver = _redriver(environment)
         async with anyio.create_task_group() as group:
             for waiting in due.values():  # a slow handler delays no other handler
                 some = _Round(redriver, waiting, counts)
@@ -110,6 +110,18 @@ async def maintain(environment: Environment, seconds: float = 60.0) -> dict[str,
                     group.start_soon(some.run)
         await _sweep(environment, hosted)
     return counts
+
+
+def _redriver(environment: Environment) -> Redriver:
+    """Make the redriver that retries parked changes that are due."""
+    return Redriver(
+        environment.app,
+        environment.machine,
+        environment.around,
+        environment.dispatcher.tools,
+        environment.dispatcher.channels,
+        automatic=True,
+    )
 
 
 async def _sweep(environment: Environment, hosted: Hosted) -> None:

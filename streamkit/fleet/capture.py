@@ -16,8 +16,8 @@ from collections.abc import Iterable
 
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
+from streamkit.fleet.cursors import LISTER
 from streamkit.fleet.generation import Generation, same_consumer
-from streamkit.fleet.lister import NAME as LISTER
 from streamkit.model.conditions import Attr
 from streamkit.progress.actions import CHILD, Action, GuardSource
 from streamkit.progress.control import Cursor

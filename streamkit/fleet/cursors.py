@@ -10,7 +10,6 @@ import random
 from collections.abc import Mapping, Sequence
 
 from streamkit.effects import Guard
-from streamkit.fleet.lister import NAME as LISTER
 from streamkit.model.conditions import Attr
 from streamkit.progress.actions import CHILD, Action, GuardSource
 from streamkit.progress.control import Cursor
@@ -18,6 +17,8 @@ from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fold import fold
 from streamkit.progress.transaction import Send
 
+LISTER = "lister"
+"""The name of the lister's cursor; no shard can have it."""
 _PER_TRANSACTION = 40
 """Cursors deleted in one transaction: each with its entry in one of 16 directories."""
 

@@ -13,7 +13,8 @@ import anyio
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.coordinator import Coordinator
-from streamkit.fleet.lister import NAME, Lister
+from streamkit.fleet.cursors import LISTER
+from streamkit.fleet.lister import Lister
 from streamkit.model.conditions import absent
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import OURS
@@ -92,7 +93,7 @@ class Leadership:
         )
 
     async def _take(self) -> Cursor | None:
-        cursor = await self.store.read(NAME) or await self._create()
+        cursor = await self.store.read(LISTER) or await self._create()
         place = (cursor.owner, cursor.epoch)
         members = self.coordinator.members
         mine = cursor.owner == self.coordinator.me.name
@@ -108,14 +109,14 @@ class Leadership:
             return None
 
     async def _create(self) -> Cursor:
-        cursor = Cursor(NAME)
-        action = self.store.space.update("cursor", NAME)
+        cursor = Cursor(LISTER)
+        action = self.store.space.update("cursor", LISTER)
         action.sets |= cursor_attributes(cursor)
         action.guards.append((Guard(absent), OURS))
         try:
             await self.store.write(action)
         except LeaseLost:
-            return await self.store.read(NAME) or cursor
+            return await self.store.read(LISTER) or cursor
         return cursor
 
     # -- what the leader does ------------------------------------------------------------------

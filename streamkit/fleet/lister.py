@@ -16,6 +16,7 @@ import anyio
 
 from streamkit.aws import Aws
 from streamkit.errors import InvariantError, LeaseLost
+from streamkit.fleet.cursors import LISTER
 from streamkit.model.builds import read_builds
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import CHILD, Action
@@ -33,8 +34,6 @@ from streamkit.stream.loss import mark_rebuild
 
 log = get_logger("streamkit.lister")
 
-NAME = "lister"
-"""The name of the lister's cursor; no shard can have it."""
 _LONG_SECONDS = 2.0
 """After so long a lister checks that it still leads before it asks the stream; no lease is
 shorter."""
@@ -76,7 +75,7 @@ class Lister:
             LeaseLost: another worker has taken the lease.
         """
         mine = self.committer.cursor
-        there = await self.store.read(NAME)
+        there = await self.store.read(LISTER)
         if there is None or (there.owner, there.epoch) != (mine.owner, mine.epoch):
             raise LeaseLost("another worker leads")
         self._sure_at = self.clock.monotonic()

@@ -1,11 +1,13 @@
 """Registration: how handlers, aggregates, mirrors and sinks are added to an app.
 
-Each decorator checks its arguments and makes the one shape that dispatch runs; see `handler`.
+Each decorator checks its arguments and makes the one shape that dispatch runs; see `handler`. A
+kind of handler is imported when an app has one: functions on Lambda import the app whenever they
+start cold.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from streamkit.core.handler import Delivery, Handler, Migrations, OnFailure, Policy, Shadow
 from streamkit.entity import Entity, Index, Key, Query, spec_of
@@ -14,14 +16,15 @@ from streamkit.kinds.aggregate.aggregate import Aggregate, aggregate_handler
 from streamkit.kinds.aggregate.contributions import stored_as
 from streamkit.kinds.aggregate.emptying import emptying_handler
 from streamkit.kinds.aggregate.extremes import extremes_of
-from streamkit.kinds.aggregate.ranked import ranked_handler
-from streamkit.kinds.derive import Conflict, Derivation, derive_handler
-from streamkit.kinds.fan_out.fan_out import INLINE, check_audience, fan_out_handler
-from streamkit.kinds.migration import Migration, Mode, read_migration
-from streamkit.kinds.mirror import Gone, mirror_handlers, read_mirror
+from streamkit.kinds.fan_out import INLINE
 from streamkit.kinds.on import function_handler, with_statements
 from streamkit.model.when import When
 from streamkit.sinks.sink import Sink
+
+if TYPE_CHECKING:
+    from streamkit.kinds.derive import Conflict, Derivation
+    from streamkit.kinds.migration import Migration, Mode
+    from streamkit.kinds.mirror import Gone
 
 F = TypeVar("F", bound=Callable[..., Any])
 A = TypeVar("A", bound=type[Aggregate[Any]])
@@ -152,6 +155,8 @@ class Registration:
         Raises:
             DeclarationError: a signature or a value does not fit.
         """
+        from streamkit.kinds.fan_out.fan_out import check_audience, fan_out_handler
+
         check_audience(audience)
 
         def register(target: F) -> F:
@@ -172,7 +177,7 @@ class Registration:
         source: Callable[[Any], Key[Any] | None],
         when: When | None = None,
         name: str | None = None,
-        gone: Gone = "keep",
+        gone: "Gone" = "keep",
         timeout: float | None = None,
         attempts: int | None = None,
     ) -> Callable[[F], F]:
@@ -190,6 +195,7 @@ class Registration:
         Raises:
             DeclarationError: the function does not take a source and a copy.
         """
+        from streamkit.kinds.mirror import mirror_handlers, read_mirror
 
         def register(target: F) -> F:
             mirror = read_mirror(target, name=name, copies=copies, source=source, gone=gone)
@@ -205,7 +211,7 @@ class Registration:
 
     @overload
     def derive(
-        self, /, *, name: str | None = None, conflict: Conflict = "park"
+        self, /, *, name: str | None = None, conflict: "Conflict" = "park"
     ) -> Callable[[F], F]: ...
 
     def derive(
@@ -214,7 +220,7 @@ class Registration:
         /,
         *,
         name: str | None = None,
-        conflict: Conflict = "park",
+        conflict: "Conflict" = "park",
     ) -> F | Callable[[F], F]:
         """Register a function of an item that returns the items derived from it.
 
@@ -226,6 +232,7 @@ class Registration:
         Raises:
             DeclarationError: the function does not take one entity.
         """
+        from streamkit.kinds.derive import derive_handler
 
         def register(target: F) -> F:
             self._add(
@@ -261,6 +268,8 @@ class Registration:
         """
         handler = aggregate_handler(aggregate, self._policy)
         if extremes_of(aggregate):
+            from streamkit.kinds.aggregate.ranked import ranked_handler
+
             handler = ranked_handler(aggregate, handler)
         self._add(handler)
         self._entities.append(stored_as(aggregate))
@@ -276,7 +285,7 @@ class Registration:
         entity: type[Entity],
         /,
         *,
-        mode: Mode = "in_place",
+        mode: "Mode" = "in_place",
         reverse: Callable[..., Any] | None = None,
         collect: Callable[[Any], Query[Any]] | None = None,
         source: Callable[[Any], Key[Any] | None] | None = None,
@@ -323,15 +332,24 @@ class Registration:
         }
 
         def register(target: F) -> F:
-            self._add_migration(read_migration(id, entity, target, **options))
+            self._add_migration(id, entity, target, options)
             return target
 
         if mode == "aggregate":
-            self._add_migration(read_migration(id, entity, None, **options))
+            self._add_migration(id, entity, None, options)
             return lambda target: target
         return register
 
-    def _add_migration(self, migration: Migration) -> None:
+    def _add_migration(
+        self,
+        number: str,
+        entity: type[Entity],
+        function: Callable[..., Any] | None,
+        options: dict[str, Any],
+    ) -> None:
+        from streamkit.kinds.migration import read_migration
+
+        migration = read_migration(number, entity, function, **options)
         other = self.migrations.get(migration.id)
         if other is not None:
             raise DeclarationError(

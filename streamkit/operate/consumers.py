@@ -20,7 +20,7 @@ from streamkit.core.parking import LAMBDA_CHUNKS
 from streamkit.core.tables import describe, survey
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.capture import capture
-from streamkit.fleet.cursors import every_cursor
+from streamkit.fleet.cursors import LISTER, every_cursor
 from streamkit.fleet.directory import Entry, entries, leave
 from streamkit.fleet.generation import (
     Generation,
@@ -29,7 +29,6 @@ from streamkit.fleet.generation import (
     same_consumer,
 )
 from streamkit.fleet.hosting import DELETING, LAMBDA
-from streamkit.fleet.lister import NAME as LISTER
 from streamkit.fleet.liveness import live_workers
 from streamkit.fleet.members import Roster
 from streamkit.fleet.pausing import set_paused

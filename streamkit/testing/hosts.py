@@ -21,7 +21,8 @@ import anyio.abc
 
 from streamkit.app import App
 from streamkit.aws_lambda.environment import Environment, open_environment
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.core.parked.queues import held_lanes
 from streamkit.testing.crew import Moment, Mortal
 from streamkit.testing.faults import Faults

@@ -8,10 +8,11 @@ import pytest
 
 from streamkit.errors import LeaseLost
 from streamkit.fleet.capture import capture
+from streamkit.fleet.cursors import LISTER as NAME
 from streamkit.fleet.generation import newest_generation, stepped, write_generation
 from streamkit.fleet.hosting import WORKERS
 from streamkit.fleet.joining import join_generation
-from streamkit.fleet.lister import NAME, Lister
+from streamkit.fleet.lister import Lister
 from streamkit.fleet.members import Member
 from streamkit.fleet.rollout import Rollout
 from streamkit.progress.commit import Committer

@@ -6,7 +6,8 @@ import random
 import pytest
 
 from streamkit.errors import LeaseLost
-from streamkit.fleet.lister import NAME, Lister
+from streamkit.fleet.cursors import LISTER
+from streamkit.fleet.lister import Lister
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import START, ControlSpace, Cursor, child_of
 from streamkit.progress.cursor import CursorStore, creation
@@ -99,10 +100,10 @@ class Driver:
         self.arn = control.enable(SCHEMA.name)
         ((shard,),) = [control.shards(SCHEMA.name)]
         self.ids = [shard["id"]]
-        cursors = [Cursor(NAME), *([Cursor(self.ids[PARENT])] if self.booted else [])]
+        cursors = [Cursor(LISTER), *([Cursor(self.ids[PARENT])] if self.booted else [])]
         for cursor in cursors:
             made, listed = creation(self.space, cursor)
-            actions = [made, *([listed] if cursor.name != NAME else [])]
+            actions = [made, *([listed] if cursor.name != LISTER else [])]
             await self.owner.does(write(self.store, actions))
         await self.leads(0)
 
@@ -157,7 +158,7 @@ class Driver:
     async def leads(self, n):
         await self.bench.actors[n].dies()
         store, rng = self.stores[OWNER], random.Random(0)
-        read = await store.read(NAME)
+        read = await store.read(LISTER)
         owned = await store.take(read, f"l{n}", read.generation)
         schemas = {SCHEMA.name: SCHEMA}
         dynamodb = self.stores[n].dynamodb

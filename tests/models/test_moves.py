@@ -11,8 +11,7 @@ import pytest
 
 from streamkit.aws_lambda.host import process_batch
 from streamkit.core.tables import survey
-from streamkit.fleet.cursors import every_cursor
-from streamkit.fleet.lister import NAME as LISTER
+from streamkit.fleet.cursors import LISTER, every_cursor
 from streamkit.operate.moves import MoveRefused, move_to_lambda, move_to_workers
 from streamkit.progress.cursor import CursorStore
 from streamkit.testing.chance import repeatable

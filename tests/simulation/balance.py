@@ -23,7 +23,7 @@ from botocore.parsers import JSONParser
 
 from streamkit.fleet import sharing
 from streamkit.fleet.assignment import assign
-from streamkit.fleet.lister import NAME
+from streamkit.fleet.cursors import LISTER
 from streamkit.local.items import get_item
 from streamkit.progress.actions import own_attributes
 from streamkit.progress.control import read_cursor
@@ -132,7 +132,7 @@ class Ledger:
             if "#cursor#" in key["PK"]["S"]:
                 found = get_item(self.fleet.world.engine, {"TableName": TABLE, "Key": key})
                 cursor = read_cursor(own_attributes(found["Item"]))
-                if cursor.name != NAME:
+                if cursor.name != LISTER:
                     self._note(cursor)
 
     def _note(self, cursor) -> None:

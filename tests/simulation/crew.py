@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import anyio
 
 from streamkit import Aggregate, App, Count, Entity, Key
-from streamkit.fleet.lister import NAME
+from streamkit.fleet.cursors import LISTER
 from streamkit.progress.actions import own_attributes
 from streamkit.progress.control import Cursor, read_cursor
 from streamkit.settings import Settings
@@ -176,7 +176,7 @@ class Fleet:
         """Return the unfinished cursors of shards, as they are in the table."""
         items = [i for i in self.world.items(TABLE) if i.get("_sk_kind") == {"S": "cursor"}]
         cursors = [read_cursor(own_attributes(item)) for item in items]
-        return [c for c in cursors if c.name != NAME and not c.finished]
+        return [c for c in cursors if c.name != LISTER and not c.finished]
 
     def owners(self) -> dict[str, str | None]:
         return {c.name: self.name_of(c.owner) for c in self.cursors()}
@@ -191,7 +191,7 @@ class Fleet:
 
     def leader(self) -> str | None:
         for item in self.world.items(TABLE):
-            if item.get("_sk_name") == {"S": NAME}:
+            if item.get("_sk_name") == {"S": LISTER}:
                 return self.name_of(item.get("_sk_owner", {}).get("S"))
         return None
 
@@ -244,7 +244,7 @@ class Fleet:
         if self.referee is not None:
             self.referee(sighting)
         for _, after in sighting.cursors():
-            if after is not None and after.name != NAME and after.owner is not None:
+            if after is not None and after.name != LISTER and after.owner is not None:
                 self._saw_owner(after)
 
     def _saw_owner(self, cursor: Cursor) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import anyio
 
 from streamkit import Aggregate, Count, Key
-from streamkit.fleet.lister import NAME
+from streamkit.fleet.cursors import LISTER
 from streamkit.progress.actions import own_attributes
 from streamkit.progress.control import read_cursor
 from streamkit.testing.loop import run_virtually
@@ -48,7 +48,7 @@ class Processes(Fleet):
         items = [i for i in self.world.items(TABLE) if i["PK"]["S"].startswith(prefix)]
         cursors = [own_attributes(i) for i in items if i["_sk_kind"] == {"S": "cursor"}]
         found = [read_cursor(item) for item in cursors]
-        return {c.name: self.name_of(c.owner) for c in found if c.name != NAME and not c.finished}
+        return {c.name: self.name_of(c.owner) for c in found if c.name != LISTER and not c.finished}
 
     def together(self, *names):
         """Say whether each open shard has one owner in all consumers, and these share evenly."""

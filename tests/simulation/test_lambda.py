@@ -23,7 +23,8 @@ from streamkit import (
     Sum,
 )
 from streamkit.aws_lambda.environment import open_environment
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.testing.chance import repeatable
 from streamkit.testing.harness import table_of
 from streamkit.testing.loop import run_virtually

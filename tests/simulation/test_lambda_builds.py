@@ -11,8 +11,9 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, ConfigurationError, Count, Inserted, Key, Modified
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.aws_lambda.migration import process_slice
 from streamkit.core.parked.queues import Selection, held_lanes
 from streamkit.fleet.generation import newest_generation

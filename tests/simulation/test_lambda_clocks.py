@@ -15,7 +15,7 @@ from streamkit import Aggregate, App, Count, Inserted, Key, Modified, Policy, Se
 from streamkit.aws import AwsError
 from streamkit.aws_lambda import high_water_marks
 from streamkit.aws_lambda.environment import open_environment
-from streamkit.aws_lambda.host import maintain
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, absent, any_of
 from streamkit.testing.chance import repeatable

@@ -4,7 +4,8 @@ import anyio
 import pytest
 
 from streamkit import App, Entity, Inserted, Modified, PoisonChange, Policy, Set
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.operate.redrive import discard, redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

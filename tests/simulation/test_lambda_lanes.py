@@ -20,7 +20,8 @@ from streamkit import (
     Set,
     absent,
 )
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.core.parked.queues import held_lanes
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually

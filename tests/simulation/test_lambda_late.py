@@ -16,8 +16,9 @@ from streamkit import (
     RetryableError,
     Set,
 )
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.core.parked.queues import Selection, list_parked
 from streamkit.operate.redrive import discard, redrive
 from streamkit.testing.chance import repeatable

@@ -12,7 +12,8 @@ from streamkit import App, Entity, Inserted, Policy, Put, Telemetry
 from streamkit.aws import connect
 from streamkit.aws_lambda import runtime
 from streamkit.aws_lambda.environment import open_environment
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.aws_lambda.runtime import Runtime
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class

@@ -7,8 +7,9 @@ import pytest
 
 from streamkit import App, Entity, Inserted, Modified, Policy, RetryableError, Set
 from streamkit.aws_lambda.environment import ConsumerReplaced
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.operate.consumers import pause_consumer, resume_consumer, start_findings
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.testing.chance import repeatable

@@ -349,7 +349,7 @@ def test_policies_of_failures_hold_for_what_a_batch_parks():
             await process_batch(environment, event(records))
             (parked,) = await list_parked(environment.store)
             assert parked.payload == "keys"
-            from streamkit.aws_lambda.host import maintain
+            from streamkit.aws_lambda.maintenance import maintain
 
             await anyio.sleep(10)
             assert (await maintain(environment))["done"] == 1

@@ -20,7 +20,8 @@ from streamkit import (
     Policy,
     Query,
 )
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.core.tables import survey
 from streamkit.fleet.generation import newest_generation
 from streamkit.fleet.hosting import LAMBDA, TO_WORKERS, look, set_host

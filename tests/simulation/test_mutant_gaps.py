@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from streamkit import Add, App, Entity, Inserted, Policy
-from streamkit.fleet.lister import NAME
+from streamkit.fleet.cursors import LISTER
 from streamkit.progress.actions import own_attributes
 from streamkit.progress.control import START, read_cursor
 from streamkit.settings import Settings
@@ -93,7 +93,7 @@ class Road:
 
     def cursors(self):
         cursors = map(read_cursor, self.control("cursor"))
-        return [cursor for cursor in cursors if cursor.name != NAME]
+        return [cursor for cursor in cursors if cursor.name != LISTER]
 
 
 def virtually(test):

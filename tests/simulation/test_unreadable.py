@@ -8,8 +8,9 @@ import anyio
 import pytest
 
 from streamkit import Add, App, Entity, Inserted, Modified, Telemetry
-from streamkit.aws_lambda.host import maintain, process_batch
+from streamkit.aws_lambda.host import process_batch
 from streamkit.aws_lambda.late import process_late
+from streamkit.aws_lambda.maintenance import maintain
 from streamkit.core.parked.queues import held_lanes, list_parked, open_store
 from streamkit.local.errors import ApiError
 from streamkit.local.transport import Response

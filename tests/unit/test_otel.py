@@ -34,9 +34,7 @@ def spans():
 
 def test_a_span_continues_the_writers_trace_and_is_current_within_the_run(spans):
     tracer, finished = spans
-    with tracer.span(
-        "handle mail", parent=WRITER, attributes={"streamkit.handler": "mail"}
-    ) as own:
+    with tracer.span("handle mail", parent=WRITER, attributes={"streamkit.handler": "mail"}) as own:
         assert get_current_span().get_span_context().span_id == ids_of(own)[1]
     assert not get_current_span().get_span_context().is_valid
     (span,) = finished()

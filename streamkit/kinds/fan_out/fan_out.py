@@ -24,6 +24,7 @@ from streamkit.core.handler import AUDIENCE, DEFER, Broadcast, Defer, Handler, P
 from streamkit.effects import Effect, Put, Result, Send, as_effects
 from streamkit.entity import Entity, Key
 from streamkit.errors import DeclarationError, PoisonChange
+from streamkit.kinds.fan_out import INLINE
 from streamkit.kinds.fan_out.audience import AudiencePage, AudienceReader, Recipient
 from streamkit.kinds.on import names_of, needs_of, writes_of
 from streamkit.model.declaration import Declaration
@@ -31,8 +32,6 @@ from streamkit.model.when import When
 from streamkit.progress.actions import ItemRef, item_ref
 from streamkit.table import Table
 
-INLINE = 50
-"""Recipients at most that are served in the change's own commit."""
 _EFFECTS_INLINE = 90
 """Effects at most, so that effects of other changes fit into the commit."""
 _SENDS_INLINE = 10

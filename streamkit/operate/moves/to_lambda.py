@@ -18,10 +18,9 @@ from streamkit.core.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.core.tables import survey
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
-from streamkit.fleet.cursors import drop_cursors, every_cursor
+from streamkit.fleet.cursors import LISTER, drop_cursors, every_cursor
 from streamkit.fleet.generation import Generation, begin_move, newest_generation
 from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS
-from streamkit.fleet.lister import NAME as LISTER
 from streamkit.fleet.liveness import live_workers
 from streamkit.model.conditions import Attr, present
 from streamkit.observe.logger import get_logger

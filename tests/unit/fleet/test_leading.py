@@ -8,9 +8,10 @@ from structlog.testing import capture_logs
 
 from streamkit.errors import InvariantError, LeaseLost
 from streamkit.fleet.capture import capture
+from streamkit.fleet.cursors import LISTER
 from streamkit.fleet.generation import Generation
 from streamkit.fleet.leadership import Leadership
-from streamkit.fleet.lister import NAME, Lister
+from streamkit.fleet.lister import Lister
 from streamkit.fleet.members import Member
 from streamkit.fleet.starvation import LONGEST, Starvation
 from streamkit.model.schema import TableSchema
@@ -70,7 +71,7 @@ class Leases:
 
 
 async def test_a_leader_that_is_younger_than_the_roster_keeps_its_lease():
-    fleet, store = Fleet("other"), Leases(Cursor(NAME, owner="young", epoch=3))
+    fleet, store = Fleet("other"), Leases(Cursor(LISTER, owner="young", epoch=3))
     await fleet.looks(1.0)
     leadership = Leadership(fleet.me, store, None, 30.0, None)
     assert await leadership._take() is None
@@ -94,7 +95,7 @@ class Commits:
     """Refuses a commit that creates what is there already."""
 
     def __init__(self, *there):
-        self.cursor, self.there = Cursor(NAME, epoch=1), set(there)
+        self.cursor, self.there = Cursor(LISTER, epoch=1), set(there)
 
     async def commit(self, batch):
         names = [a.item["name"]["S"] for a in batch.actions if a.item and "name" in a.item]
@@ -118,7 +119,7 @@ async def test_what_is_created_is_sent_again_when_a_plan_that_was_given_up_has_w
     """Else the shard is taken for created, and nobody reads it until another worker leads."""
 
     class Adopting(Commits):
-        given_up = Batch(Cursor(NAME, epoch=1))
+        given_up = Batch(Cursor(LISTER, epoch=1))
 
         async def commit(self, batch):
             won, self.given_up = self.given_up, None
@@ -144,7 +145,7 @@ async def test_a_leader_that_stood_still_while_it_listed_asks_no_more_once_anoth
     async def read(name):
         return Cursor(name, owner="another", epoch=2) if now[0] else commits.cursor
 
-    commits = SimpleNamespace(cursor=Cursor(NAME, owner="me", epoch=1))
+    commits = SimpleNamespace(cursor=Cursor(LISTER, owner="me", epoch=1))
     clock = SimpleNamespace(monotonic=lambda: now[0])
     aws = SimpleNamespace(streams=SimpleNamespace(describe_stream=describe_stream))
     store = SimpleNamespace(read=read, space=SPACE)
@@ -174,7 +175,7 @@ class Moving:
     space = SPACE
 
     def __init__(self, *, ends, lists):
-        self.cursors = {name: Cursor(name, generation=1) for name in (NAME, "p")}
+        self.cursors = {name: Cursor(name, generation=1) for name in (LISTER, "p")}
         self.listed, self.ends, self.lists = {"p"}, ends, lists
 
     async def read(self, name):
@@ -189,9 +190,9 @@ class Moving:
             self.listed = {"c"}
         if self.lists:
             self.lists = False
-            lister = self.cursors[NAME]
+            lister = self.cursors[LISTER]
             self.cursors |= {
-                NAME: replace(lister, commit="next", generation=lister.generation),
+                LISTER: replace(lister, commit="next", generation=lister.generation),
                 "late": Cursor("late", generation=1),
             }
             self.listed = self.listed | {"late"}
