@@ -28,7 +28,7 @@ types: $(STAMP) ## mypy (strict) on the code, pyright on the typed use of the pu
 	$(BIN)/pyright
 
 bench: $(STAMP) ## speeds, as ratios measured side by side: ROWS="aggregate pages" for some, RECORD=1 to keep them
-	$(BIN)/python -m tests.benchmarks $(ROWS) $(if $(RECORD),--record)
+	$(BIN)/python -m tests.benchmarks $(ROWS) $(if $(RECORD),--record --growth)
 	$(BIN)/pytest -q -m benchmark -s tests/benchmarks
 
 mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (half an hour; goes on where it stopped)

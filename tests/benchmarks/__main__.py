@@ -1,7 +1,8 @@
 """`python -m tests.benchmarks [WORDS]`: measure the rows whose names have one of the words.
 
-`--record` keeps the figures as the table that later runs are compared with. The exit code is 1 if
-a row does not reach its bar.
+`--record` keeps the figures as the table that later runs are compared with, and shows them on the
+page; `--growth` measures how costs grow, too, which takes some minutes more. The exit code is 1 if a
+row does not reach its bar.
 """
 
 import argparse
@@ -9,11 +10,12 @@ import contextlib
 import importlib
 import io
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from streamkit.observe.logs import configure
-from tests.benchmarks.recording import Recorded, this_machine, today
+from tests.benchmarks import page
+from tests.benchmarks.growth import CURVES
+from tests.benchmarks.recording import Recorded, rounded, this_machine, today
 from tests.benchmarks.report import HEAD, failures, line, spaced
 from tests.benchmarks.yardstick import ROWS, Figure
 
@@ -37,20 +39,33 @@ def measure(words: list[str], before: Recorded) -> dict[str, Figure]:
     return figures
 
 
+def measure_growth() -> dict[str, list[list[float]]]:
+    """Measure and print the curves of growth."""
+    found = {}
+    for name, curve in CURVES.items():
+        found[name] = [[x, rounded(y)] for x, y in curve()]
+        print(f"{name}: " + ", ".join(f"{x:,} {y:,.0f}" for x, y in found[name]), flush=True)
+    return found
+
+
 def main() -> int:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("words", nargs="*", help="parts of the names of rows; all rows without")
     parser.add_argument("--record", action="store_true", help="keep the figures")
+    parser.add_argument("--growth", action="store_true", help="also measure how costs grow")
     given = parser.parse_args()
     configure("json", "error")
     load_rows()
     before = Recorded.read()
     figures = measure(given.words, before)
+    growth = {**before.growth, **(measure_growth() if given.growth else {})}
     if given.record:
         kept = {**before.figures, **figures}
         kept = {name: kept[name] for name in ROWS if name in kept}
-        replace(before, machine=this_machine(), date=today(), figures=kept).write()
+        recorded = Recorded(this_machine(), today(), kept, growth)
+        recorded.write()
+        page.write(Recorded.read())
     failed = failures(ROWS, figures)
     print("\n".join(f"FAILS {text}" for text in failed), file=sys.stderr)
     return 1 if failed else 0

@@ -7,22 +7,35 @@ beside.
 
 import asyncio
 import gc
-import os
 import resource
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from unittest import mock
 
-from streamkit import Aggregate, App, Count, Entity, Key, Modified, Put, Sum
+from streamkit import (
+    Aggregate,
+    App,
+    Change,
+    Count,
+    Entity,
+    Key,
+    Modified,
+    Policy,
+    Put,
+    Query,
+    Set,
+    Sum,
+)
 from streamkit.cli import workers as cli
 from streamkit.observe.logs import configure
 from streamkit.settings import Settings
 from streamkit.worker.workers import Workers
 from tests.benchmarks.deals import Deal
+from tests.benchmarks.processes import use_server
 from tests.benchmarks.sampling import Sampler
 from tests.benchmarks.serving import TABLE
 
@@ -50,10 +63,28 @@ class Notice(Entity, pk="NOTICE#{deal_id}", sk="NOTICE#{deal_id}"):
     views: int
 
 
+class Seller(Entity, pk="SELLER#{brand}", sk="SELLER#{brand}"):
+    brand: str
+    city: str
+
+
+class Watch(Entity, pk="WATCH#{brand}", sk="WATCH#{number:06d}"):
+    brand: str
+    number: int
+    city: str = ""
+
+
+class Message(Entity, pk="MESSAGE#{number:06d}", sk="SELLER#{brand}#{city}"):
+    number: int
+    brand: str
+    city: str
+
+
 class Seen:
-    """How many changes the handler `count` was given."""
+    """How many changes the handler `count` was given; whether the handler `failing` fails."""
 
     changes = 0
+    failing = False
 
 
 def _count(app: App) -> None:
@@ -81,6 +112,40 @@ def _put_async(app: App) -> None:
         return Put(Notice(deal_id=change.new.deal_id, views=change.new.views))
 
 
+def _failing(app: App) -> None:
+    @app.on
+    def failing(change: Modified[Deal]) -> Put[Notice] | None:
+        new = change.new
+        if int(new.deal_id[-6:]) % 10:
+            return None
+        if Seen.failing:
+            raise ValueError("a downstream is down")
+        return Put(Notice(deal_id=new.deal_id, views=new.views))
+
+
+def _watchers(seller: Seller) -> Query[Watch]:
+    return Watch.query(brand=seller.brand)
+
+
+def _fan_out(app: App) -> None:
+    def audience(change: Change[Seller]) -> Query[Watch]:
+        return _watchers(change.new)
+
+    @app.fan_out(audience)
+    def tell(change: Change[Seller], to: Watch) -> Put[Message]:
+        new = change.new
+        return Put(Message(number=to.number, brand=new.brand, city=new.city))
+
+
+def _mirror(app: App) -> None:
+    def seller_of(watch: Watch) -> Key[Seller]:
+        return Seller.key(brand=watch.brand)
+
+    @app.mirror(copies=_watchers, source=seller_of)
+    def city(seller: Seller, watch: Watch) -> Set[Watch]:
+        return Set(watch.item_key, city=seller.city)
+
+
 HANDLERS: dict[str, Callable[[App], object]] = {
     "count": _count,
     "read": _read,
@@ -88,13 +153,17 @@ HANDLERS: dict[str, Callable[[App], object]] = {
     "grouped": lambda app: app.aggregate(Shelf),
     "on": _put,
     "async": _put_async,
+    "failing": _failing,
+    "fan_out": _fan_out,
+    "mirror": _mirror,
 }
 """Kinds of handlers: those that write nothing first."""
 
 
 def app_of(kind: str, times: int = 1) -> App:
     """Return an app with a handler of this kind, and as many like it as make `times` in all."""
-    app = App("deals", table=TABLE, entities=[Deal, Notice])
+    policy = Policy(attempts=1, retry_limit=0, breaker=False)
+    app = App("deals", table=TABLE, entities=[Deal, Notice, Watch, Message], policy=policy)
     HANDLERS[kind](app)
     for number in range(1, times):
 
@@ -133,6 +202,10 @@ class Consumer:
         self.sampler.stop()
         return seconds
 
+    async def spent(self) -> float:
+        """Return the CPU seconds since `mark`."""
+        return time.process_time() - self._began
+
     async def idle(self, seconds: float) -> float:
         """Let the worker be for so long; return the CPU seconds that it used."""
         began = time.process_time()
@@ -155,13 +228,12 @@ class Consumer:
 
 @asynccontextmanager
 async def consuming(
-    url: str, kind: str, times: int = 1, **settings: float
+    url: str, kind: str, times: int = 1, settings: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Consumer]:
     """Run a worker for an app with a kind of handler, against the server at `url`."""
     configure("json", "error")
-    keys = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
-    urls = {f"AWS_ENDPOINT_URL_DYNAMODB{ending}": url for ending in ("", "_STREAMS")}
-    os.environ |= {**keys, **urls, "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
+    use_server(url)
+    Seen.failing = kind == "failing"
     made: list[Workers] = []
 
     def make(*arguments: object, **named: object) -> Workers:
@@ -169,7 +241,9 @@ async def consuming(
         return made[0]
 
     with mock.patch.object(cli, "Workers", make):
-        work = cli.run_workers([app_of(kind, times)], Settings(**settings), until_idle=False)
+        work = cli.run_workers(
+            [app_of(kind, times)], Settings(**(settings or {})), until_idle=False
+        )
         task = asyncio.create_task(work)
         yield Consumer(task, made)
         for workers in made:

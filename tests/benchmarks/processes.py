@@ -6,6 +6,7 @@ consumer and its yardstick are three processes.
 
 import asyncio
 import multiprocessing
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Self
@@ -56,6 +57,13 @@ class Remote:
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+
+
+def use_server(url: str) -> None:
+    """Let the AWS SDK of this process talk to a server, with keys, so that it signs its calls."""
+    keys = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
+    urls = {f"AWS_ENDPOINT_URL_DYNAMODB{ending}": url for ending in ("", "_STREAMS")}
+    os.environ |= {**keys, **urls, "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 def _live(

@@ -16,21 +16,21 @@ import msgspec
 from streamkit.local.engine import Engine
 from streamkit.local.server import serve
 from streamkit.local.stream_settings import StreamSettings
-from tests.benchmarks.deals import FULL, Pages
+from tests.benchmarks.deals import FULL, Pages, image
 from tests.tables import streamed
 
 TABLE = "Deals"
 
-_iterator = msgspec.json.Encoder().encode
+_json = msgspec.json.Encoder().encode
 
 
 class Replay(Engine):
-    """An engine whose shards all have the same prepared pages; `served` counts them."""
+    """An engine whose shards all have the same prepared pages; it counts what is asked of it."""
 
     def __init__(self, shards: int, records: int) -> None:
         settings = StreamSettings(roll_after=None, describe_rate=None)
         super().__init__(rng=random.Random(1), shards=shards, settings=settings)
-        self.pages = Pages(records)
+        self.pages = Pages(records) if records else None
         self.limit = self.polls = 0
         self.units: dict[str, float] = {}
         self.calls: dict[str, int] = {}
@@ -42,27 +42,27 @@ class Replay(Engine):
 
     def call_bytes(self, service: str, operation: str, payload: bytes) -> tuple[int, bytes]:
         """Answer the reads of shards from prepared pages; count what all other calls use."""
-        if operation == "GetRecords":
-            return 200, self._page(msgspec.json.decode(payload)["ShardIterator"])
-        if operation == "GetShardIterator":
-            return 200, self._open(msgspec.json.decode(payload))
+        self.polls += operation == "GetRecords"
+        if self.pages is not None and operation == "GetRecords":
+            return 200, self._page(msgspec.json.decode(payload)["ShardIterator"], self.pages)
+        if self.pages is not None and operation == "GetShardIterator":
+            return 200, self._open(msgspec.json.decode(payload), self.pages)
         answer = super().call_bytes(service, operation, payload)
         self.calls[operation] = self.calls.get(operation, 0) + 1
         for kind, units in self.meter.units().items():
             self.units[kind] = self.units.get(kind, 0.0) + units
         return answer
 
-    def _open(self, request: dict[str, Any]) -> bytes:
+    def _open(self, request: dict[str, Any], pages: Pages) -> bytes:
         number = request.get("SequenceNumber")
-        page = 0 if number is None else self.pages.page_after(number)
-        return _iterator({"ShardIterator": _text(page)})
+        page = 0 if number is None else pages.page_after(number)
+        return _json({"ShardIterator": _text(page)})
 
-    def _page(self, iterator: str) -> bytes:
+    def _page(self, iterator: str, pages: Pages) -> bytes:
         page = int(iterator.rpartition("|")[2])
-        self.polls += 1
         if page >= self.limit:
-            return _iterator({"Records": [], "NextShardIterator": iterator})
-        return self.pages.body(page, _text(page + 1))
+            return _json({"Records": [], "NextShardIterator": iterator})
+        return pages.body(page, _text(page + 1))
 
 
 def _text(page: int) -> str:
@@ -94,14 +94,33 @@ class Serving:
 
     async def total(self, prefix: str, attribute: str) -> int:
         """Return the sum of an attribute over the items whose partition key begins so."""
-        _, body = self.engine.call("dynamodb", "Scan", {"TableName": TABLE})
-        found = [item for item in body["Items"] if item["PK"]["S"].startswith(prefix)]
-        return sum(int(item[attribute]["N"]) for item in found)
+        return sum(int(item[attribute]["N"]) for item in self._found(prefix))
 
-    async def count(self, prefix: str) -> int:
-        """Return how many items have a partition key that begins so."""
-        _, body = self.engine.call("dynamodb", "Scan", {"TableName": TABLE, "Select": "COUNT"})
-        return int(body["Count"])
+    async def count(self, prefix: str, attribute: str = "", value: str = "") -> int:
+        """Return how many items have a partition key that begins so, and an attribute's value."""
+        found = self._found(prefix)
+        return sum(not attribute or item[attribute] == {"S": value} for item in found)
+
+    async def put(self, items: list[dict[str, Any]]) -> None:
+        """Write items, in wire form."""
+        for item in items:
+            status, body = self.engine.call(
+                "dynamodb", "PutItem", {"TableName": TABLE, "Item": item}
+            )
+            assert status == 200, body
+
+    async def put_deals(self, number: int) -> None:
+        """Write so many deals."""
+        await self.put([image(n, "PLACED") for n in range(number)])
+
+    def _found(self, prefix: str) -> list[dict[str, Any]]:
+        found, start = [], {}
+        while True:
+            _, body = self.engine.call("dynamodb", "Scan", {"TableName": TABLE, **start})
+            found += [item for item in body["Items"] if item["PK"]["S"].startswith(prefix)]
+            if "LastEvaluatedKey" not in body:
+                return found
+            start = {"ExclusiveStartKey": body["LastEvaluatedKey"]}
 
 
 @asynccontextmanager

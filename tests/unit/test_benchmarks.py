@@ -1,7 +1,10 @@
 """The table of the benchmarks: what fails, what is worse than it was, and what is kept."""
 
+from xml.etree import ElementTree as ET
+
 import pytest
 
+from tests.benchmarks.plots import plot
 from tests.benchmarks.recording import Recorded
 from tests.benchmarks.report import change, failures, line
 from tests.benchmarks.yardstick import Figure, Row, in_turns
@@ -50,3 +53,10 @@ def test_a_recorded_table_is_read_as_it_was_written(tmp_path):
 def test_the_best_round_of_each_counts_and_the_first_warms_up():
     first, second = iter([0.5, 3.0, 2.0]), iter([0.1, 9.0, 7.0])
     assert in_turns(lambda: next(first), lambda: next(second), rounds=2) == [2.0, 7.0]
+
+
+def test_a_plot_is_well_formed_and_names_every_point():
+    root = ET.fromstring(plot("a < b", "shards", [(1, 10.0), (1000, 2500.0)]))
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "a < b" in texts
+    assert {"1", "1,000", "10", "2,500"} <= set(texts)

@@ -27,17 +27,17 @@ def aggregate() -> Figure:
     return replayed(Case("aggregate"))
 
 
-@row("the same with a function for its groups", unit=RATE, of=USUAL, bar=1.3)
+@row("aggregate with a function for its groups", unit=RATE, of=USUAL, bar=1.3)
 def grouped() -> Figure:
     return replayed(Case("grouped"))
 
 
-@row("the same from 16 shards", unit=RATE, of=USUAL, bar=1.2)
+@row("aggregate, 16 shards", unit=RATE, of=USUAL, bar=1.1)
 def sixteen_shards() -> Figure:
     return replayed(Case("aggregate", shards=16, changes=22_000))
 
 
-@row("the same in pages of 50", unit=RATE, of=USUAL, bar=0.7)
+@row("aggregate, pages of 50", unit=RATE, of=USUAL, bar=0.65)
 def small_pages() -> Figure:
     return replayed(Case("aggregate", records=50, changes=5_000))
 
@@ -47,7 +47,7 @@ def on() -> Figure:
     return replayed(Case("on", changes=7_000))
 
 
-@row("the same, async", unit=RATE, of=USUAL, bar=0.6)
+@row("on, async, with one Put each", unit=RATE, of=USUAL, bar=0.6)
 def on_async() -> Figure:
     return replayed(Case("async", changes=7_000))
 

@@ -11,6 +11,11 @@ def worst_pair() -> Figure:
     return Figure(max(runs_per_change(kinds, 1000) for kinds in combinations(KINDS, 2)))
 
 
-@row("the same, an aggregate beside reads, 4,000 waiting", unit="runs", bar=1.5, less=True)
+@row(
+    "runs of a handler for a change, beside an aggregate, 4,000 waiting",
+    unit="runs",
+    bar=1.5,
+    less=True,
+)
 def long_backlog() -> Figure:
     return Figure(max(runs_per_change(("top", kind), 4000) for kind in ("add", "read")))

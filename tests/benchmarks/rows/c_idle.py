@@ -1,0 +1,76 @@
+"""Being idle: CPU time, memory and read units of shards in which nothing happens."""
+
+import functools
+from typing import Any
+
+from streamkit.settings import Settings
+from tests.benchmarks.consuming import consuming
+from tests.benchmarks.processes import Remote
+from tests.benchmarks.serving import serving
+from tests.benchmarks.usual import Usual
+from tests.benchmarks.yardstick import Figure, row
+from tests.simulation.test_costs import Fleet, measured
+
+SHARDS = 1000
+SECONDS = 10.0
+POLLS = 300
+RAW = "the client's raw GetRecords"
+
+
+@functools.cache
+def idle_shards(seconds_between: float) -> dict[str, float]:
+    """Return CPU of a poll, raw and with all that belongs to it, and the memory of the process."""
+    pace = {"poll_floor": seconds_between, "poll_ceiling": seconds_between}
+    with Remote(serving, SHARDS) as server:
+        url = server.call("address")
+        with Remote(consuming, url, "aggregate", 1, pace) as consumer:
+            consumer.call("mark")
+            consumer.call("finish", 2)
+            best: dict[str, float] = {}
+            for _ in range(3):
+                before = server.call("spent")["polls"]
+                spent = consumer.call("idle", max(SECONDS, 2 * seconds_between))
+                polls = server.call("spent")["polls"] - before
+                raw = Usual(url).read(POLLS) / POLLS
+                for name, seconds in (("poll", spent / polls), ("raw", raw)):
+                    best[name] = min(best.get(name, 1.0), seconds)
+            return {**best, "memory": consumer.call("memory")}
+
+
+def of_a_core(seconds_between: float) -> Figure:
+    """Return the part of a core that 1,000 idle shards take, and that of raw calls for a poll."""
+    found = idle_shards(seconds_between)
+    return Figure(found["poll"] * SHARDS / seconds_between * 100, found["poll"] / found["raw"])
+
+
+@row("1,000 idle shards, a poll a second", unit="% of a core", of=RAW, bar=1.2, less=True)
+def polled_each_second() -> Figure:
+    return of_a_core(1.0)
+
+
+@row("1,000 idle shards, a poll each 5 s", unit="% of a core", of=RAW, bar=2.4, less=True)
+def polled_seldom() -> Figure:
+    return of_a_core(5.0)
+
+
+@row("1,000 idle shards: memory of the process", unit="MB", bar=122, less=True)
+def memory() -> Figure:
+    return Figure(idle_shards(1.0)["memory"] / 1e6)
+
+
+def read_units(workers: int) -> Figure:
+    """Return the units a minute that each worker of a fleet reads of the table, in virtual time."""
+    fleet: Any = Fleet(workers, 1, Settings(), seconds=600.0)
+    bill = measured(fleet)
+    total = sum(units["read"] for units in bill.units.values())
+    return Figure(total / workers / (fleet.seconds / 60))
+
+
+@row("one idle shard, a worker alone: table reads a minute", unit="units", bar=145, less=True)
+def alone() -> Figure:
+    return read_units(1)
+
+
+@row("one idle shard, each of two workers: table reads a minute", unit="units", bar=145, less=True)
+def two() -> Figure:
+    return read_units(2)
