@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements-dev.txt
 
-.PHONY: conformance demo test check lint types bench mutants simulate fleet migrate models stops lock hooks clean help
+.PHONY: conformance demo test quick check lint types bench mutants simulate fleet migrate models stops lock hooks clean help
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -16,6 +16,9 @@ demo: $(STAMP) ## process 20,000 writes on the local engine, with a split and a 
 
 test: $(STAMP) ## all tests but the benchmarks, in the same order of sets each time
 	PYTHONHASHSEED=0 $(BIN)/pytest -q -m "not benchmark" -n auto --dist worksteal
+
+quick: $(STAMP) ## the tests of tests/quick.txt, for every commit: most of what a mistake breaks
+	PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal @tests/quick.txt
 
 check: lint types test ## what CI runs
 

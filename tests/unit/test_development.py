@@ -48,9 +48,15 @@ def test_the_environment_is_installed_from_the_lock_and_from_nothing_else():
     assert all("--require-hashes -r $(LOCK)" in one or "--no-deps" in one for one in installs)
 
 
-def test_a_commit_runs_what_ci_runs_for_style_and_types():
+def test_a_commit_runs_what_ci_runs_for_style_and_types_and_the_quick_tests():
     (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     entries = [hook["entry"] for hook in local["hooks"]]
-    assert entries == [*commands("lint"), *commands("types")]
+    assert entries == [*commands("lint"), *commands("types"), "make quick"]
     assert all(not hook["pass_filenames"] for hook in local["hooks"])
     assert {"make lint", "make types"} <= set((ROOT / ".ci/run").read_text().splitlines())
+
+
+def test_the_quick_tests_are_there():
+    places = (ROOT / "tests/quick.txt").read_text().split()
+    assert "@tests/quick.txt" in commands("quick")[0]
+    assert [one for one in places if not (ROOT / one.removeprefix("--ignore=")).exists()] == []

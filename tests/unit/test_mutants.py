@@ -30,3 +30,12 @@ def test_the_test_that_catches_a_mutant_is_there():
         if mutant.test and f"def {name.partition('[')[0]}(" not in (ROOT / file).read_text():
             missing.append(f"{mutant.name}: {mutant.test}")
     assert not missing, "\n".join(missing)
+
+
+def test_three_of_four_mutants_are_caught_by_a_quick_test():
+    places = (ROOT / "tests/quick.txt").read_text().split()
+    left_out = {one.removeprefix("--ignore=") for one in places if one.startswith("--ignore=")}
+    quick = tuple(one for one in places if not one.startswith("--"))
+    tests = [mutant.test.partition("::")[0] for mutant in MUTANTS]
+    caught = [test for test in tests if test.startswith(quick) and test not in left_out]
+    assert len(caught) >= 0.75 * len(MUTANTS)
