@@ -68,38 +68,60 @@ class Settings(BaseSettings):
         frozen=True,
     )
 
-    app: str | None = Field(None, description="the app, as MODULE:NAME")
-    preset: Preset = Field("balanced", description="of how often to ask: balanced, latency or cost")
-    heartbeat: float = Field(3.0, gt=0, description="between two heartbeats of a worker")
-    lease: float = Field(7.0, gt=0, description="after which a silent worker's shards are taken")
+    app: str | None = Field(None, description="The app, as MODULE:NAME.")
+    preset: Preset = Field(
+        "balanced",
+        description="Use these defaults: balanced, latency (poll often) or cost (poll seldom).",
+    )
+    heartbeat: float = Field(3.0, gt=0, description="Seconds between two heartbeats of a worker.")
+    lease: float = Field(
+        7.0, gt=0, description="Seconds after which other workers take a silent worker's shards."
+    )
     look_interval: float = Field(
-        0.5, gt=0, description="between two looks at the other workers of the fleet"
+        0.5, gt=0, description="Seconds between two looks at the other workers of the fleet."
     )
     take_over_after: float = Field(
-        30.0, ge=0, description="until an older roll-out takes over from a newest without workers"
+        30.0,
+        ge=0,
+        description="Seconds without a worker of the newest version until an older one takes over.",
     )
-    take_over: bool = Field(False, description="take over as an older roll-out at once")
-    weight: int = Field(1, gt=0, le=1000, description="shards in relation to other workers")
-    poll_floor: float = Field(0.2, ge=0, description="pause after a page with changes")
-    poll_ceiling: float = Field(1.0, gt=0, description="longest pause on a quiet shard")
+    take_over: bool = Field(False, description="Take over at once, although this version is older.")
+    weight: int = Field(
+        1,
+        gt=0,
+        le=1000,
+        description="This worker's share of the shards; 2 gets twice as many as 1.",
+    )
+    poll_floor: float = Field(0.2, ge=0, description="Seconds of pause after a page with changes.")
+    poll_ceiling: float = Field(
+        1.0, gt=0, description="Seconds of the longest pause on a quiet shard."
+    )
     checkpoint_interval: float = Field(
-        60.0, gt=0, description="longest that a read position without effects stays unwritten"
+        60.0, gt=0, description="Seconds for which a position without effects may stay unwritten."
     )
-    list_interval: float = Field(30.0, gt=0, description="between two listings of the stream")
-    readers: int = Field(32, gt=0, description="shards polled at the same moment")
-    concurrency: int = Field(64, gt=0, description="async handlers running at once")
+    list_interval: float = Field(
+        30.0, gt=0, description="Seconds between two listings of the stream."
+    )
+    readers: int = Field(32, gt=0, description="Poll at most this many shards at the same moment.")
+    concurrency: int = Field(64, gt=0, description="Run at most this many async handlers at once.")
     prefetch_bytes: int = Field(
-        64_000_000, gt=0, description="pages held in memory, over all shards"
+        64_000_000,
+        gt=0,
+        description="Hold at most this many bytes of pages in memory, over all shards.",
     )
-    grace: float = Field(25.0, gt=0, description="for draining after SIGTERM")
+    grace: float = Field(25.0, gt=0, description="Seconds to drain after SIGTERM.")
     health: str | None = Field(
-        None, description="HOST:PORT for /livez, /readyz, /metrics and a status page"
+        None, description="Serve /livez, /readyz, /metrics and a status page at this HOST:PORT."
     )
     ready_lag: float = Field(
-        3600.0, ge=0, description="behind from which on /readyz fails; 0: however far"
+        3600.0, ge=0, description="Seconds of lag above which /readyz fails; 0 allows any lag."
     )
-    log_format: str = Field("auto", description="auto, console or json")
-    log_level: str = Field("info", description="debug, info, warning or error")
+    log_format: str = Field(
+        "auto", description="Log as console or json; auto chooses console on a terminal."
+    )
+    log_level: str = Field(
+        "info", description="Log this level and above: debug, info, warning or error."
+    )
 
     @classmethod
     def settings_customise_sources(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streamkit.model.builds import BuildState
 
 aggregates = typer.Typer(
-    help="List an app's aggregates, hold one against its source, or count it anew.",
+    help="List an app's aggregates, verify one against its source, or rebuild it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -27,11 +27,11 @@ _SHOWN = 50
 
 @aggregates.command("list")
 def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
-    """List an app's aggregates: measures, how they are kept, and whether they can be relied on.
+    """List an app's aggregates with their measures and states.
 
     The state is one of: live; building, while a rebuild is under way; approximate; needs rebuild,
-    when it has missed changes; left out some, when items did not fit that its last rebuild met; not
-    started.
+    when it has missed changes; left out some, when its last rebuild found items that do not fit;
+    not started.
     """
     from streamkit.cli.printing import print_json, say
     from streamkit.cli.printing import table as print_table
@@ -62,32 +62,33 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
 
 @aggregates.command()
 def verify(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="where the app is")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="the aggregate's class name")],
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The aggregate's class name.")],
     *,
     looks: Annotated[
-        int, typer.Option(min=1, help="how often what differs is looked at again, at most")
+        int, typer.Option(min=1, help="Look again at groups that differ at most this often.")
     ] = 5,
     patience: Annotated[
-        float, typer.Option(min=0, help="seconds to wait each time for the workers to catch up")
+        float,
+        typer.Option(min=0, help="Wait this many seconds each time for the workers to catch up."),
     ] = 60.0,
     repair: Annotated[
-        bool, typer.Option("--repair", help="rebuild the aggregate if a group is wrong")
+        bool, typer.Option("--repair", help="Rebuild the aggregate if a group is wrong.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
     """Recompute every group of an aggregate from its source, and compare.
 
-    Traffic and workers may go on: what differs is looked at again once they have caught up. It
-    exits with 5 if a group is wrong, or if an item does not fit and can be in none; what keeps
-    changing, or waits for workers or for a parked change, is reported as unsettled and is no error.
-    With --repair an aggregate with a wrong group is rebuilt, as `rebuild` does it and at that cost,
-    and then verified once more.
+    The application and the workers may go on: groups that differ are read again once the workers
+    have caught up. It exits with 5 if a group is wrong, or if an item does not fit and is in no
+    group. Groups that keep changing, or wait for workers or for a parked change, are reported as
+    unsettled and are no error. With --repair it rebuilds an aggregate that has a wrong group, at
+    the cost of `rebuild`, and verifies it once more.
 
-    Costs: it reads the whole table twice, strongly consistent: a read unit for each 2 KB of all
-    the items in it. Then, for what differs, the items of those groups twice a look; the table again
-    where the aggregate has no members(), or more than 50 groups differ. All groups are held in
-    memory. While it waits, each shard is asked a few times a second.
+    Costs: it reads the whole table twice with strong consistency: a read unit for each 2 KB of all
+    its items. For groups that differ it reads their items twice for each look, or the table again
+    if the aggregate has no members(), or more than 50 groups differ. It holds all groups in memory.
+    While it waits, it reads each shard a few times a second.
     """
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
@@ -110,30 +111,31 @@ def verify(
 
 @aggregates.command()
 def rebuild(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="where the app is")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="the aggregate's class name")],
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The aggregate's class name.")],
     *,
     segments: Annotated[
-        int, typer.Option(min=1, max=4096, help="into how many segments the scan is cut")
+        int, typer.Option(min=1, max=4096, help="Cut the scan into this many segments.")
     ] = 16,
     at_once: Annotated[
-        int, typer.Option(min=1, max=64, help="segments that this process scans at a time")
+        int, typer.Option(min=1, max=64, help="Scan this many segments at a time in this process.")
     ] = 4,
     in_flight: InFlightOption = 900.0,
     json: JsonOption = False,
 ) -> None:
-    """Count an aggregate anew over all that its table holds, exactly, while it is written to.
+    """Count an aggregate anew, exactly, from all items of its table, while they are written.
 
-    Workers have to run, and go on. Where Lambda functions count it first waits until none is left
-    that began before. Until it ends the aggregate holds less than it will. Killed, the same command
-    goes on where it stood, on any machine; several share the scan. What was parked for the
-    aggregate is dropped: the items that are counted say the same. Items that do not fit are left
-    out: it says how many, and exits with 5; so does `list`, until a rebuild leaves out none.
+    Workers must run meanwhile. If Lambda functions run the app, it first waits until all
+    invocations that began before have ended. Until it ends, the aggregate holds less than it will.
+    If it is killed, the same command continues where it stopped, on any machine; several processes
+    share the scan. Changes that were parked for the aggregate are dropped, because the scan counts
+    their items. Items that do not fit are left out: it says how many, and exits with 5; `list`
+    shows the aggregate as `left out some` until a rebuild leaves out none.
 
-    Costs: it reads the whole table twice, strongly consistent: a read unit for each 2 KB. For each
-    item that is counted two write units and a read unit, and a deletion days later; its group is
-    written once for up to 98 of them. Until an hour after its end, on Lambda a day, each change
-    costs one more read, and the first one of an item two write units.
+    Costs: it reads the whole table twice with strong consistency: a read unit for each 2 KB. Each
+    item that is counted costs two write units and a read unit, and a deletion days later; its group
+    is written once for up to 98 items. Until an hour after the end, on Lambda a day, each change
+    costs one more read, and the first change of an item two write units.
     """
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
@@ -181,9 +183,9 @@ def _describe_rebuilt(done: "Rebuilt") -> None:
     from streamkit.cli.printing import say
 
     if done.missing:
-        say(f"{done.missing} items to count onto are not there")
+        say(f"{done.missing} items that the aggregate adds to do not exist")
     if not done.done:
-        say(f"{done.aggregate}: {done.state}; the same command goes on")
+        say(f"{done.aggregate}: {done.state}; run the same command again to continue")
         return
     what = "everything else" if done.left_out else "everything"
     say(f"{done.aggregate}: {what} is counted; {done.counted} of {done.items} items here")
@@ -199,13 +201,15 @@ def _describe(found: "Verification") -> None:
 
     say(f"{found.aggregate}: {found.groups} groups, {found.items} items")
     if found.unreadable:
-        say(f"{found.unreadable} items do not fit it, and could not be compared")
+        say(f"{found.unreadable} items do not fit it and could not be compared")
     if found.repaired:
-        say(f"{found.repaired} groups were wrong and are right now: it was rebuilt")
+        say(
+            f"{found.repaired} groups were wrong; the aggregate was rebuilt, and they are right now"
+        )
     if found.parked:
-        say(f"parked changes in {found.parked} lanes are missing from it")
+        say(f"it lacks the parked changes of {found.parked} queues")
     if found.behind:
-        say("the workers have not caught up in time; the differences below may only be that")
+        say("the workers have not caught up in time; that may be the only reason for differences")
     _describe_differences("different", found.different)
     _describe_differences("unsettled", found.unsettled)
     if not (found.different or found.unsettled):

@@ -13,10 +13,12 @@ consumers = typer.Typer(
     rich_markup_mode=None,
 )
 
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="the table's name")]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The table's name.")]
 ControlOption = Annotated[
     str | None,
-    typer.Option("--control-table", help="where streamkit keeps its items, if not in the table"),
+    typer.Option(
+        "--control-table", help="The table in which streamkit keeps its items, if another one."
+    ),
 ]
 
 _ALL = "trim-horizon"
@@ -26,7 +28,7 @@ _ALL = "trim-horizon"
 def list_(
     table: TableArgument, *, control_table: ControlOption = None, json: JsonOption = False
 ) -> None:
-    """List the consumers of a table, those of its former streams too."""
+    """List the consumers of a table, including those of its former streams."""
     from streamkit.cli.printing import moment, print_json, say
     from streamkit.cli.printing import table as print_table
     from streamkit.cli.running import with_aws
@@ -69,18 +71,18 @@ def list_(
 
 @consumers.command()
 def pause(app: AppArgument = None, *, listener: ListenerOption = None) -> None:
-    """Let a consumer do nothing more until it is resumed, whether workers or functions run it.
+    """Stop the work of a consumer until it is resumed, on workers or on Lambda.
 
-    Workers commit what they have begun and keep its shards. Lambda functions answer every batch
-    with its first record, so that it comes again. Parked changes wait too. Changes are trimmed 24
-    hours after they were made, whether they were read or not: `status` says how long is left.
+    Workers finish the commits that they have begun, and keep their shards. Lambda functions return
+    every batch undone, so that it comes again. Parked changes wait too. AWS trims changes 24 hours
+    after they were made, whether they were read or not: `status` says how long is left.
     """
     _set_paused(app, listener, paused=True)
 
 
 @consumers.command()
 def resume(app: AppArgument = None, *, listener: ListenerOption = None) -> None:
-    """Let a paused consumer read on where it stopped."""
+    """Let a paused consumer continue where it stopped."""
     _set_paused(app, listener, paused=False)
 
 
@@ -94,11 +96,13 @@ def _set_paused(app: str | None, listener: str | None, *, paused: bool) -> None:
     change = pause_consumer if paused else resume_consumer
     host = with_aws(lambda aws: change(loaded, aws))
     who = (
-        "workers see it in seconds" if host != LAMBDA else "functions see it with their next batch"
+        "workers see it within seconds"
+        if host != LAMBDA
+        else "functions see it with their next batch"
     )
-    say(f"{loaded.name} {'is paused' if paused else 'reads on'}; its {who}")
+    say(f"{loaded.name} {'is paused' if paused else 'continues'}; its {who}")
     if paused and host == LAMBDA:
-        say("batches come again until then; for hours, or if it gives up, disable the mapping")
+        say("batches come again until it is resumed; for a pause of hours, disable the mapping")
 
 
 @consumers.command()
@@ -108,16 +112,21 @@ def delete(
     listener: ListenerOption = None,
     table: Annotated[
         str | None,
-        typer.Option("--table", help="then the argument is a consumer's name, and needs no code"),
+        typer.Option(
+            "--table",
+            help="The table; the argument is then a consumer's name, and no code is loaded.",
+        ),
     ] = None,
     control_table: ControlOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="do it")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete it; without this nothing is deleted.")
+    ] = False,
 ) -> None:
-    """Delete everything that streamkit keeps of a consumer, its parked changes too.
+    """Delete everything that streamkit stores for a consumer, including its parked changes.
 
-    Stop its workers first; or disable its mapping, and wait for the time-out of its function,
+    Stop its workers first. On Lambda disable its mapping and wait for the time-out of its function,
     because a function that is invoked afterwards begins anew. What its handlers wrote stays,
-    aggregates too: delete their items before the app starts again.
+    including aggregates: delete their items before the app starts again.
     """
     from streamkit.cli.printing import say
     from streamkit.cli.running import app_named, settings, with_aws
@@ -127,12 +136,12 @@ def delete(
         loaded = app_named(app, listener)
         name, table, control_table = loaded.name, loaded.table, loaded.control_table
     elif app is None:
-        raise typer.BadParameter("say which consumer of the table")
+        raise typer.BadParameter("name the consumer to delete, before --table")
     else:
         name = app
     if not yes:
         raise typer.BadParameter(
-            f"this deletes the positions and parked changes of {name} on {table}; say --yes"
+            f"this deletes positions and parked changes of {name} on {table}; add --yes to do it"
         )
     deleted = with_aws(
         lambda aws: delete_consumer(
@@ -148,20 +157,22 @@ def rewind(
     listener: ListenerOption = None,
     to: Annotated[
         str,
-        typer.Option("--to", help=f"a time such as 2026-01-31T12:00:00Z, or {_ALL}"),
+        typer.Option(
+            "--to", help=f"Read again from this time on, such as 2026-01-31T12:00:00Z, or {_ALL}."
+        ),
     ],
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", help="a handler that may run twice (may be given several times)"),
+        typer.Option("--allow", help="Let this handler run twice (may be given several times)."),
     ] = None,
     in_flight: InFlightOption = 900.0,
     json: JsonOption = False,
 ) -> None:
-    """Let all handlers of an app run again for the changes since a time.
+    """Run all handlers of an app again for the changes since a time.
 
-    Stop the workers first; where Lambda functions run it, pause it, and create the mapping anew at
-    TRIM_HORIZON before you resume it. Refused for aggregates and whatever else would count twice,
-    and while changes are parked: it exits with 5 then, and nothing has changed. If it is
+    Stop the workers first. If Lambda functions run the app, pause it, and create the mapping anew
+    at TRIM_HORIZON before you resume it. The command refuses, changes nothing, and exits with 5 for
+    aggregates and other handlers that would count twice, and while changes are parked. If it is
     interrupted, the next worker finishes it.
     """
     from streamkit.cli.exits import ExitCode
@@ -191,10 +202,10 @@ def rewind(
     if json:
         print_json(done.to_dict())
         return
-    where = f"{moment(done.since)} UTC" if done.since else "the oldest record there is"
+    where = f"{moment(done.since)} UTC" if done.since else "the oldest record"
     say(f"{done.consumer} reads again from {where}, in generation {done.generation}")
     if done.host == LAMBDA:
-        say("delete the mapping, create it at TRIM_HORIZON, then: streamkit consumers resume")
+        say("now delete the mapping, create it at TRIM_HORIZON, then: streamkit consumers resume")
 
 
 def time_of(text: str, option: str, *words: str) -> datetime:

@@ -20,26 +20,35 @@ def cost(
     app: AppArgument = None,
     *,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="how many; else as many as run now")
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="Estimate for this many workers; without it, for as many as run now.",
+        ),
     ] = None,
     shards: Annotated[
         int | None,
         typer.Option(
-            "--shards", min=1, help="open shards; then nobody is asked, nor an app needed"
+            "--shards", min=1, help="Estimate for this many open shards, without an app or a table."
         ),
     ] = None,
     changes: Annotated[
         float,
-        typer.Option("--changes", min=0.0, help="a second, in all, each with an effect"),
+        typer.Option(
+            "--changes",
+            min=0.0,
+            help="Estimate for this many changes a second in all, each with one effect.",
+        ),
     ] = 0.0,
     json: JsonOption = False,
     **given: Any,
 ) -> None:
-    """Say what an app's fleet costs: a month by its settings, and a day by what it has counted.
+    """Print what an app's fleet costs: a month as estimated, and a day as its workers counted it.
 
-    In the estimate, what handlers write and read comes on top. --preset and every other setting of
-    a worker count. The workers that run now tell in their heartbeats what all their calls have used
-    since they began; what handlers write and read is in that, and so are listeners, each by itself.
+    The estimate follows from --preset and all other settings of a worker; what handlers write and
+    read comes on top. The counts are the units that all calls of the running workers have used
+    since they began, including what handlers write and read, for the app and for each listener.
     """
     from streamkit.cli.running import app_named, settings, with_aws
 
@@ -73,8 +82,8 @@ def _describe(found: Estimate, preset: str) -> None:
     say()
     for per in ("worker", "shard", "fleet"):
         say(f"one {per}: ${found.each(per):,.3f}")
-    say(f"all in all: ${found.dollars:,.2f}, less ${found.free:,.2f} if the account's free tier")
-    say("of 2.5 million stream reads a month is not used otherwise")
+    say(f"in all: ${found.dollars:,.2f}, less ${found.free:,.2f} if the account's free tier")
+    say("of 2.5 million stream reads a month is not used up otherwise")
     say(f"Prices: {PRICED}. What handlers write and read comes on top.")
 
 
@@ -82,7 +91,7 @@ def _describe_counted(counted: "Sequence[Spending]", found: Estimate) -> None:
     if not any(one.workers for one in counted):
         return
     say()
-    say(f"A day, as the workers have counted; by the estimate it is ${found.dollars_a_day:,.2f}")
+    say(f"A day, as the workers have counted; the estimate is ${found.dollars_a_day:,.2f}")
     kinds = ("write", "read", "stream")
     rows = [
         (

@@ -40,7 +40,7 @@ def describe_status(status: Status) -> None:
     parked = sum(status.parked.values())
     say(
         f"generation {status.generation}{code}; lag {seconds(status.lag_seconds)};"
-        f" {parked} parked in {status.held_lanes} lanes, {status.stuck_lanes} stuck"
+        f" {parked} parked in {status.held_lanes} queues, {status.stuck_lanes} stuck"
     )
     if status.paused:
         say(f"paused since {moment(status.paused)} UTC: it reads nothing until it is resumed")
@@ -63,7 +63,7 @@ def describe_status(status: Status) -> None:
         ]
         table(("worker", "role", "generation", "last beat", "shards", "throttled calls"), rows)
     elif status.host == LAMBDA:
-        say("Lambda functions run it; whether a mapping invokes them is not looked at here")
+        say("Lambda functions run it; this does not show whether a mapping invokes them")
     else:
         say("no worker is running")
     say()
@@ -86,21 +86,21 @@ def _describe_audit(status: Status) -> None:
     if status.audit:
         rows = [(f"{moment(int(e.at))} UTC", e.by, e.what) for e in status.audit]
         say()
-        table(("when", "who", "what"), rows)
+        table(("when", "by", "what"), rows)
 
 
 def _describe_losses(status: Status) -> None:
     say(f"{seconds(status.time_to_loss_seconds)} until the oldest unread change is trimmed")
     if status.unread_shards:
         names, more = status.unread_shards[:_NAMED], len(status.unread_shards) - _NAMED
-        say(f"nobody reads {', '.join(names)}{f' and {more} more' if more > 0 else ''}")
+        say(f"no worker reads {', '.join(names)}{f' and {more} more' if more > 0 else ''}")
     if status.lost:
         say(f"the stream was replaced, and may have lost changes, at {moment(status.lost)} UTC")
     if status.lost_shards:
         say(f"may have lost changes: {', '.join(status.lost_shards)}")
     for shard in status.shards:
         if shard.waits_for:
-            say(f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails with a change")
+            say(f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails on a change")
     if not (status.lost or status.lost_shards):
         say("; ".join(["no change is known to be lost", *_not_looked_at(status)]))
 
@@ -108,13 +108,13 @@ def _describe_losses(status: Status) -> None:
 def _not_looked_at(status: Status) -> list[str]:
     """Return what was not checked for losses."""
     if status.host == LAMBDA:
-        return ["not looked at: the stream, of which the mapping's IteratorAge tells"]
+        return ["the stream was not read; see the mapping's IteratorAge"]
     open_ = [shard for shard in status.shards if shard.state != "finished"]
     unseen = [shard.name for shard in open_ if shard.lag != "measured"]
     if not unseen:
         return []
     what = "the stream" if len(unseen) == len(open_) else ", ".join(unseen)
-    return [f"not looked at: {what}"]
+    return [f"not read: {what}"]
 
 
 def describe_fan_outs(found: Iterable[FanOutStatus]) -> None:
@@ -171,7 +171,7 @@ def describe_inspection(found: Inspection) -> None:
         say(f"  index    {name}: {', '.join(f'{part} ({kind})' for part, kind in parts.items())}")
     if found.control_table != facts.name:
         say(f"  control  {found.control_table}")
-    say(f"  items    {found.looked_at} looked at")
+    say(f"  items    {found.looked_at} read")
     say()
     table(("handler", "listens to", "delivery", "on failure", "declared"), _handler_rows(found))
     say()
@@ -180,7 +180,9 @@ def describe_inspection(found: Inspection) -> None:
     say()
     for finding in found.findings:
         say(f"{finding.severity}: {finding.text}")
-    but = f", but for what was not tried: {', '.join(found.not_tried)}" if found.not_tried else ""
+    but = (
+        f", except for what was not tried: {', '.join(found.not_tried)}" if found.not_tried else ""
+    )
     say(f"ok{but}" if found.ok else "not ok")
 
 
@@ -207,11 +209,11 @@ def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, HeldLane]) -> 
         for change in parked
     ]
     if not rows:
-        say("nothing is parked")
+        say("no change is parked")
         return
     table(
         (
-            "lane",
+            "queue",
             "handler",
             "entity",
             "error",
@@ -224,10 +226,10 @@ def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, HeldLane]) -> 
         rows[:_SHOWN],
     )
     if len(rows) > _SHOWN:
-        say(f"and {len(rows) - _SHOWN} more: --handler, --lane and others choose, --json has all")
+        say(f"and {len(rows) - _SHOWN} more: --handler, --lane and others choose, --json shows all")
     heads = Counter(f"{change.handler} {change.error}" for change in parked if change.error)
     said = ", ".join(f"{count} of {name}" for name, count in heads.most_common())
-    say(f"{len(rows)} parked in {len({change.lane for change in parked})} lanes: {said}")
+    say(f"{len(rows)} parked in {len({change.lane for change in parked})} queues: {said}")
 
 
 def _next_try(change: Parked, lane: HeldLane | None) -> tuple[str, str]:
@@ -257,9 +259,9 @@ def parked_fields(change: Parked, lane: HeldLane | None = None) -> dict[str, Any
 def describe_reports(reports: Sequence[LaneReport], verb: str) -> None:
     """Print the results for parked queues (lanes in the code)."""
     if not reports:
-        say("nothing is parked there")
+        say("no such change is parked")
     for report in reports:
-        say(f"lane {report.lane} ({report.handler}): {report.done} {verb}")
+        say(f"queue {report.lane} ({report.handler}): {report.done} {verb}")
         if report.failure is not None:
             say(f"  the next one failed: {report.failure.kind}: {report.failure.detail}")
             say(

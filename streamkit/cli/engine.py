@@ -28,7 +28,7 @@ async def serve_engine(*, host: str, port: int, shards: int, seed: int | None) -
         raise typer.BadParameter(f"cannot listen on {host}:{port}: {error.strerror}") from None
     async with server:
         with graceful(stop.set):
-            say(f"DynamoDB and DynamoDB Streams, in memory, at {server.url}")
+            say(f"DynamoDB and DynamoDB Streams in memory at {server.url}")
             say(f"export AWS_ENDPOINT_URL_DYNAMODB={server.url}")
             say(f"export AWS_ENDPOINT_URL_DYNAMODB_STREAMS={server.url}")
             say("export AWS_REGION=us-east-1 AWS_DEFAULT_REGION=us-east-1")

@@ -12,31 +12,39 @@ if TYPE_CHECKING:
 
 
 def explain(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="where the app is")],
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")],
     key: Annotated[
-        list[str], typer.Argument(metavar="KEY...", help="partition key, and sort key if there is")
+        list[str],
+        typer.Argument(
+            metavar="KEY...",
+            help="The item's partition key, and its sort key if the table has one.",
+        ),
     ],
     *,
     records: Annotated[
-        bool, typer.Option("--records", help="look for its changes in the stream, too")
+        bool, typer.Option("--records", help="Also look for the item's changes in the stream.")
     ] = False,
     pages: Annotated[
-        int, typer.Option("--pages", min=1, help="pages of the stream to read at most")
+        int, typer.Option("--pages", min=1, help="Read at most this many pages of the stream.")
     ] = 200,
-    show_data: Annotated[bool, typer.Option("--show-data", help="print the item's values")] = False,
+    show_data: Annotated[
+        bool, typer.Option("--show-data", help="Print the item's values.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Explain an item: its entity, who listens to it, what is parked of it, who wrote it last.
+    """Explain an item: its entity, the handlers that listen, parked changes, and its last writer.
 
-    With --records each shard is read from its oldest record; the service wants no more than two
-    readers a shard, so a worker may be slowed. Listeners of the app are looked at, too.
+    The app's listeners are included. --records reads each shard from its oldest record; AWS allows
+    two readers of a shard, so it may slow down a worker.
     """
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, with_aws
     from streamkit.operate.explanation import explain_item
 
     if len(key) > 2:
-        raise typer.BadParameter("a key is a partition key, and a sort key if the table has one")
+        raise typer.BadParameter(
+            f"{len(key)} values for a key; give the partition key, and the sort key if there is one"
+        )
     loaded = app_named(app)
     pk, sk = key[0], key[1] if len(key) > 1 else None
     found = with_aws(
@@ -53,7 +61,10 @@ def explain(
 def _describe(found: "Explanation") -> None:
     from streamkit.cli.printing import print_json, say, table
 
-    what = {"control": "an item of streamkit's own", "unknown": "of no entity that the app knows"}
+    what = {
+        "control": "an item of streamkit's own",
+        "unknown": "an item of no entity that the app knows",
+    }
     say(f"{found.entity or what[found.kind]} {found.digest} on table {found.table}")
     say(f"{len(found.attributes)} attributes" if found.exists else "it does not exist now")
     if found.written_by:
@@ -62,7 +73,7 @@ def _describe(found: "Explanation") -> None:
         say(f"problem: {found.problem}")
     say()
     if found.listening:
-        columns = ("handler", "listens to", "when", "lane", "state", "parked", "error")
+        columns = ("handler", "listens to", "when", "queue", "state", "parked", "error")
         table(columns, [_row(one) for one in found.listening])
     else:
         say("no handler listens to it")
@@ -108,6 +119,6 @@ def _describe_sightings(found: "tuple[Sighting, ...]", *, whole: bool) -> None:
     else:
         say("no change of it is in the stream")
     if any("to come" in one.states.values() for one in found):
-        say("to come: the written position is before it; one that led to nothing is written later")
+        say("to come: the stored position is before it; a change without effects is stored later")
     if not whole:
-        say("not all of the stream was looked through; --pages reads more")
+        say("not all of the stream was read; --pages reads more")

@@ -21,10 +21,10 @@ _WRAPPING = frozenset({"typer", "click", "anyio", "asyncio", "contextlib.py"})
 _ADVICE = {
     "NoRegionError": ": export AWS_REGION, or name a profile that has one in AWS_PROFILE",
     "NoCredentialsError": ": export AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY;"
-    " `streamkit local` prints what it takes",
+    " for the local engine, set what `streamkit local` prints",
     "ProfileNotFound": ": check AWS_PROFILE",
     "EndpointConnectionError": ": check the network, AWS_REGION and the AWS_ENDPOINT_URL_*"
-    " variables; is `streamkit local` running?",
+    " variables; `streamkit local` must be running if they name it",
 }
 """Advice by the SDK's names of errors that happen before any answer of AWS."""
 
@@ -77,7 +77,7 @@ def _unexpected(error: Exception) -> str:
     shown = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
     last = [frame for frame, _ in traceback.walk_tb(_innermost(error).__traceback__)][-1:]
     ours = any(frame.f_code.co_filename.startswith(_OURS) for frame in last)
-    return f"error: {'unexpected' if ours else 'what the app calls has raised'}\n{shown}"
+    return f"error: {'unexpected' if ours else 'the app, or what it calls, raised'}\n{shown}"
 
 
 def _is_wrapping(frames: TracebackType) -> bool:

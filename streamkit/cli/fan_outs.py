@@ -15,7 +15,7 @@ fan_outs = typer.Typer(
 
 @fan_outs.command("list")
 def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
-    """List fan-outs: how many recipients are served, and what waits behind."""
+    """List fan-outs with the recipients that are served, and the changes that wait behind."""
     from streamkit.cli.describing import describe_fan_outs
     from streamkit.cli.printing import print_json, say
     from streamkit.cli.running import app_named, with_aws
@@ -35,11 +35,11 @@ def list_(app: AppArgument = None, *, json: JsonOption = False) -> None:
 def cancel(
     app: AppArgument = None,
     *,
-    lane: Annotated[str, typer.Option("--lane", help="which, as `list` names it")],
+    lane: Annotated[str, typer.Option("--lane", help="The fan-out, as `list` names it.")],
 ) -> None:
-    """Let a fan-out go no further.
+    """Stop a fan-out.
 
-    Whoever was served stays served; a later change of the same item is fanned out next.
+    Recipients that were served stay served. A later change of the same item is fanned out next.
     """
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import say
@@ -48,6 +48,8 @@ def cancel(
 
     loaded = app_named(app)
     if not with_aws(lambda aws: cancel_fan_out(loaded, aws, lane)):
-        typer.echo("no fan-out is under way in that lane (any more)", err=True)
+        typer.echo(
+            "there is no such fan-out (any more); `streamkit fan-outs list` shows all", err=True
+        )
         exit_with(ExitCode.PROBLEMS)
     say("cancelled")

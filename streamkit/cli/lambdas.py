@@ -6,7 +6,7 @@ import typer
 
 from streamkit.cli.options import AppArgument, ListenerOption
 
-lambdas = typer.Typer(help="For the Lambda host.", no_args_is_help=True)
+lambdas = typer.Typer(help="Print settings for the Lambda host.", no_args_is_help=True)
 
 
 @lambdas.callback()
@@ -21,13 +21,18 @@ def print_filter(
     listener: ListenerOption = None,
     filters: Annotated[
         int,
-        typer.Option("--filters", min=1, max=10, help="patterns of a mapping; AWS gives 5, or 10"),
+        typer.Option(
+            "--filters",
+            min=1,
+            max=10,
+            help="Use at most this many patterns; AWS allows a mapping 5, or 10 on request.",
+        ),
     ] = 5,
 ) -> None:
     """Print the filter criteria of the app's event source mapping, as JSON.
 
-    They let every record through that a handler listens to, and leave out streamkit's own and as
-    many others as they can; what they cannot is said on stderr.
+    They let through every record that a handler listens to. They leave out streamkit's own records
+    and as many others as possible; what they cannot leave out is printed on stderr.
     """
     from streamkit.aws_lambda.filters import criteria
     from streamkit.cli.printing import print_json
@@ -38,5 +43,5 @@ def print_filter(
     around = with_aws(lambda aws: survey(loaded, aws))
     found = criteria(loaded, around.table, filters=filters)
     for note in found.notes:
-        typer.echo(f"coarser than it could be: {note}", err=True)
+        typer.echo(f"the filter lets more through than handlers need: {note}", err=True)
     print_json(found.to_dict())

@@ -110,15 +110,15 @@ def _apps(module: ModuleType) -> dict[str, App]:
 
 def _offer(module: str, apps: dict[str, App]) -> str:
     if not apps:
-        return f" make one in {module}, as in app = App('name', table='table')"
-    return " say " + " or ".join(f"{module}:{name}" for name in sorted(apps))
+        return f" create one in {module}, as in app = App('name', table='table')"
+    return " use " + " or ".join(f"{module}:{name}" for name in sorted(apps))
 
 
 def _user_traceback(name: str, error: Exception) -> str:
     """Return the traceback from the user's module on."""
     if isinstance(error, SyntaxError):
         text = "".join(traceback.format_exception_only(error)).rstrip()
-        return f"error: {name} is not Python\n{text}"
+        return f"error: {name} is not valid Python\n{text}"
     frames = error.__traceback__
     while frames is not None and _is_machinery(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next

@@ -16,12 +16,14 @@ errors = typer.Typer(
     rich_markup_mode=None,
 )
 
-ItemArgument = Annotated[str, typer.Argument(metavar="ITEM", help="as `errors list` names it")]
+ItemArgument = Annotated[
+    str, typer.Argument(metavar="ITEM", help="The item, as `errors list` names it.")
+]
 
 
 @errors.command("list")
 def list_(app: RequiredApp, number: NumberArgument, *, json: JsonOption = False) -> None:
-    """List them, with the reason of each; keys are hashed."""
+    """List the items that failed, with the reason of each; keys are hashed."""
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import describe_errors
     from streamkit.cli.printing import print_json
@@ -38,7 +40,7 @@ def list_(app: RequiredApp, number: NumberArgument, *, json: JsonOption = False)
 
 @errors.command()
 def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
-    """Print one as JSON, with the key of its item."""
+    """Print one failed item as JSON, with its key."""
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.printing import print_json
@@ -51,7 +53,7 @@ def show(app: RequiredApp, number: NumberArgument, item: ItemArgument) -> None:
         if one.id == item:
             print_json({**one.to_dict(), "key": one.key})
             return
-    typer.echo("there is no such item (any more)", err=True)
+    typer.echo("there is no such item (any more); `errors list` shows all", err=True)
     exit_with(ExitCode.PROBLEMS)
 
 
@@ -60,10 +62,14 @@ def retry(
     app: RequiredApp,
     number: NumberArgument,
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="ITEM...", help="these; all without any")
+        list[str] | None,
+        typer.Argument(
+            metavar="ITEM...",
+            help="The items, as `errors list` names them; without any, all items.",
+        ),
     ] = None,
 ) -> None:
-    """Try items again, as when the code or the data is mended; exits with 7 if one fails."""
+    """Try items again once the code or the data is mended; exit with 7 if one fails."""
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.printing import say
@@ -73,9 +79,9 @@ def retry(
     loaded = app_with_migrations(app)
     names = set(items) if items else None
     right, wrong = with_aws(lambda aws: retry_errors(loaded, aws, number, names))
-    say(f"{right} are right now, {wrong} are not")
+    say(f"{right} items are right now, {wrong} are not")
     if right and not wrong:
-        say(f"`streamkit migrate resume {app} {number}` lets it go on, `join` works on it then")
+        say(f"now run `streamkit migrate resume {app} {number}`, then `join`")
     if wrong:
         exit_with(ExitCode.WAITS_FOR_PEOPLE)
 
@@ -85,13 +91,23 @@ def waive(
     app: RequiredApp,
     number: NumberArgument,
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="ITEM...", help="which; or --all")
+        list[str] | None,
+        typer.Argument(
+            metavar="ITEM...", help="The items, as `errors list` names them; or say --all."
+        ),
     ] = None,
     *,
-    every: Annotated[bool, typer.Option("--all", help="all that have failed so far")] = False,
-    reason: Annotated[str, typer.Option("--reason", help="why they may stay as they are")],
+    every: Annotated[
+        bool, typer.Option("--all", help="Waive all items that have failed so far.")
+    ] = False,
+    reason: Annotated[
+        str,
+        typer.Option(
+            "--reason", help="Say why the items may stay as they are; the reason is stored."
+        ),
+    ],
 ) -> None:
-    """Let items stay as they are; the record keeps who said so, and why."""
+    """Let items stay as they are; your name and the reason are stored."""
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.printing import say
@@ -99,7 +115,7 @@ def waive(
     from streamkit.migrate.mending import waive_errors
 
     if every == bool(items):
-        raise typer.BadParameter("name items, as `errors list` does, or say --all")
+        raise typer.BadParameter("name items as `errors list` does, or say --all")
     loaded, names = app_with_migrations(app), set(items or ())
 
     async def work(aws: "Aws") -> int:
@@ -108,5 +124,5 @@ def waive(
     count = with_aws(work)
     say(f"{count} items were waived")
     if count < len(names):
-        typer.echo("some of them have not failed (any more)", err=True)
+        typer.echo("some of these items have not failed, or are right again", err=True)
         exit_with(ExitCode.PROBLEMS)

@@ -11,42 +11,69 @@ if TYPE_CHECKING:
     from streamkit.aws import Aws
     from streamkit.migrate.commands import Limit
 
-RequiredApp = Annotated[str, typer.Argument(metavar="MODULE:APP", help="where the app is")]
-NumberArgument = Annotated[str, typer.Argument(metavar="ID", help="the number, such as 0003")]
+RequiredApp = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")]
+NumberArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The number of the migration, such as 0003.")
+]
 AtOnceOption = Annotated[
-    int, typer.Option("--at-once", min=1, help="segments that this process works on at a time")
+    int,
+    typer.Option("--at-once", min=1, help="Work on this many segments at a time in this process."),
 ]
 SegmentsOption = Annotated[
-    int | None, typer.Option("--segments", min=1, help="of the table; by default one for 64 MB")
+    int | None,
+    typer.Option(
+        "--segments",
+        min=1,
+        help="Cut the table into this many segments; by default one for each 64 MB.",
+    ),
 ]
 PageOption = Annotated[
     int,
-    typer.Option("--page", min=1, help="items that are read, or by a crash repeated, at a time"),
+    typer.Option(
+        "--page",
+        min=1,
+        help="Read this many items at a time; a crash repeats at most one such page.",
+    ),
 ]
 StayOption = Annotated[
     bool,
     typer.Option(
         "--stay",
-        help="follow changes while nothing else is to do, and through a pause, until stopped",
+        help="Follow changes until stopped, also during a pause and when nothing else is to do.",
     ),
 ]
 AcceptOption = Annotated[
-    bool, typer.Option("--accept-change", help="go on with a definition that was changed")
+    bool, typer.Option("--accept-change", help="Go on although the definition was changed.")
 ]
 DetachOption = Annotated[
-    bool, typer.Option("--detach", help="only say so; processes that run it do the work")
+    bool,
+    typer.Option("--detach", help="Only change the state; processes that run `join` do the work."),
 ]
 
 _LIMITS: dict[str, Any] = {
     "max_wcu": Annotated[
-        float | None, typer.Option("--max-wcu", min=0.0, help="write units a second; 0: no limit")
+        float | None,
+        typer.Option(
+            "--max-wcu",
+            min=0.0,
+            help="Use at most this many write units a second; 0 means no limit.",
+        ),
     ],
     "max_rcu": Annotated[
-        float | None, typer.Option("--max-rcu", min=0.0, help="read units a second; 0: no limit")
+        float | None,
+        typer.Option(
+            "--max-rcu",
+            min=0.0,
+            help="Use at most this many read units a second; 0 means no limit.",
+        ),
     ],
     "share": Annotated[
         str | None,
-        typer.Option("--share", metavar="50%", help="of what the table is provisioned with"),
+        typer.Option(
+            "--share",
+            metavar="50%",
+            help="Use at most this share of the table's provisioned capacity.",
+        ),
     ],
 }
 
@@ -91,7 +118,7 @@ def _share(text: str) -> float:
     except ValueError:
         share = 0.0
     if number == text or not 0 < share <= 1:
-        raise typer.BadParameter(f"--share {text}: a share, such as 50%")
+        raise typer.BadParameter(f"--share {text} is no share of 1% to 100%; write it as in 50%")
     return share
 
 

@@ -36,13 +36,13 @@ def begin(
     *,
     segments: SegmentsOption = None,
     again: Annotated[
-        bool, typer.Option("--again", help="once more, after it was rolled back")
+        bool, typer.Option("--again", help="Begin once more, after a rollback.")
     ] = False,
     **limits: Any,
 ) -> None:
-    """Begin a migration; processes that `join` it do the work.
+    """Begin a migration; the processes that `join` it do the work.
 
-    Refused if it was begun before; after a rollback it takes --again.
+    Refuses a migration that was begun before. After a rollback, --again begins it once more.
     """
     from streamkit.cli.migration_options import limit_of
     from streamkit.migrate.commands import begin as begin_it
@@ -65,12 +65,12 @@ def join(
     stay: StayOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Work on a migration that was begun, until nothing happens by itself.
+    """Work on a migration that was begun, until it is done or waits for a decision.
 
-    Any number of processes may. It is what a supervisor runs, and restarts: it begins nothing, ends
-    no pause, and repeats no pass that is blocked. Exits with 0 when the migration is done, ready,
-    soaking or rolled back, 7 if items failed, 8 if it is paused, 9 if it was never begun, 130 if it
-    was stopped before the end.
+    Any number of processes may join. A supervisor may run and restart this command: it begins
+    nothing, ends no pause, and repeats no blocked scan. Exits with 0 when the migration is done,
+    ready, soaking or rolled back, 7 if items failed, 8 if it is paused, 9 if it was never begun,
+    and 130 if it was stopped before the end.
     """
     from streamkit.cli.migration_options import app_with_migrations
 
@@ -92,7 +92,7 @@ def apply(
 ) -> None:
     """Begin a migration if it was never begun, and join it: `begin` and `join` in one.
 
-    Exits as `join` does. Limits and segments are those that it was begun with.
+    Exits as `join` does. If it was begun before, it keeps its limits and segments.
     """
     from streamkit.cli.migration_options import app_with_migrations, limit_of
     from streamkit.cli.migration_views import limits_of
@@ -109,8 +109,8 @@ def apply(
         except AlreadyBegun as known:
             if segments is not None or any(value is not None for value in limits.values()):
                 typer.echo(
-                    f"migration {number} was begun before, with {limits_of(known.state)}, and that"
-                    f" stays; `streamkit migrate limit {app} {number}` changes it for all",
+                    f"migration {number} was begun before and keeps {limits_of(known.state)};"
+                    f" `streamkit migrate limit {app} {number}` changes that for all processes",
                     err=True,
                 )
 
@@ -120,7 +120,7 @@ def apply(
 
 
 def pause(app: RequiredApp, number: NumberArgument) -> None:
-    """Let every process stop passing over the table; those that run still follow changes."""
+    """Stop the scan of the table in every process; running processes still follow changes."""
     from streamkit.migrate.steps import pause as pause_it
 
     _told(app, number, lambda loaded, aws: pause_it(loaded, aws, number))
@@ -129,7 +129,7 @@ def pause(app: RequiredApp, number: NumberArgument) -> None:
 def resume(
     app: RequiredApp, number: NumberArgument, *, accept_change: AcceptOption = False
 ) -> None:
-    """Let a paused migration go on, and one that is blocked be verified once more.
+    """Continue a paused migration, or verify a blocked one once more.
 
     The processes that still run it go on; `join` adds one.
     """
@@ -144,7 +144,7 @@ def resume(
 
 @with_limits
 def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
-    """Change how much a migration may take, while it runs; 0 lifts a limit."""
+    """Change the limits of a migration while it runs; 0 means no limit."""
     from streamkit.cli.migration_options import limit_of
     from streamkit.migrate.steps import set_limit
 
@@ -152,7 +152,7 @@ def limit(app: RequiredApp, number: NumberArgument, **limits: Any) -> None:
         return await set_limit(loaded, aws, number, await limit_of(loaded, aws, limits))
 
     if not any(value is not None for value in limits.values()):
-        raise typer.BadParameter("say --max-wcu, --max-rcu or --share")
+        raise typer.BadParameter("no limit is given; give --max-wcu, --max-rcu or --share")
     _told(app, number, change)
 
 
@@ -166,14 +166,16 @@ def switch(
     detach: DetachOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Make the new items the truth, pair by pair; for a migration that is ready."""
+    """Switch a migration that is ready to its new items, which count from then on."""
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.migrate.commands import migration_of
     from streamkit.migrate.steps import switch as switch_it
 
     loaded = app_with_migrations(app)
     if migration_of(loaded, number).reverse is None:
-        typer.echo("from here on there is no way back: it has no reverse=", err=True)
+        typer.echo(
+            "after this there is no way back, because the migration has no reverse=", err=True
+        )
 
     def change(aws: "Aws") -> "Awaitable[State]":
         return switch_it(loaded, aws, number)
@@ -193,7 +195,7 @@ def rollback(
     detach: DetachOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Take a migration back, with its reverse= where there is nothing to delete instead."""
+    """Roll a migration back: delete its copies, or undo it with its reverse=."""
     from functools import partial
 
     from streamkit.migrate.steps import rollback as take_back
@@ -213,7 +215,7 @@ def contract(
     detach: DetachOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Delete the old items of a migration that soaks; there is no way back afterwards."""
+    """Delete the old items of a migration that is soaking; after this there is no way back."""
     from streamkit.migrate.steps import contract as contract_it
 
     manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
@@ -274,5 +276,5 @@ def _change_and_join(
 
     code = with_aws(work)
     if code in (ExitCode.PAUSED, ExitCode.WAITS_FOR_PEOPLE):
-        typer.echo("`streamkit migrate resume` lets it go on, `join` works on it then", err=True)
+        typer.echo("to continue, run `streamkit migrate resume`, then `join`", err=True)
     exit_with(code)

@@ -35,16 +35,19 @@ def describe_plan(plan: Plan) -> None:
     """Print a plan."""
     exact = plan.sampled >= 1
     what = "all of the table" if exact else f"{plan.sampled:.2%} of the table"
-    say(f"migration {plan.migration}, {plan.mode} of {plan.entity}; {plan.looked_at} items, {what}")
+    say(
+        f"migration {plan.migration}, {plan.mode} of {plan.entity};"
+        f" {plan.looked_at} items read, {what}"
+    )
     say(f"items in the table     {_count(plan.items)}")
     say(f"of them {plan.entity:<14} {_share(plan.matching)}")
     say(f"of those to be changed {_share(plan.needing)}")
     say()
     heads = ("step", "read units", "write units", "of indexes", "$")
     table(heads, [_row(step) for step in plan.forecast.steps])
-    say(f"all in all ${_money(plan.forecast.dollars)}, on demand; {plan.to_dict()['prices']}")
+    say(f"in all ${_money(plan.forecast.dollars)}, on demand; {plan.to_dict()['prices']}")
     if plan.forecast.seconds is not None:
-        say(f"at this budget it takes {seconds(plan.forecast.seconds)} at least")
+        say(f"at this budget it takes at least {seconds(plan.forecast.seconds)}")
     _describe_problems(plan)
     for diff in plan.diffs:
         _print_diff(diff)
@@ -65,7 +68,7 @@ def _row(step: StepCost) -> tuple[str, ...]:
 def _describe_problems(plan: Plan) -> None:
     say()
     if not plan.problems:
-        say("nothing speaks against it")
+        say("no problem was found")
     for one in plan.problems:
         items = f", {one.items} items ({one.share:.1%}), such as" if one.items else ""
         say(f"{one.severity}: {one.kind}: {one.text}{items} {', '.join(one.examples)}".rstrip())
@@ -104,11 +107,11 @@ def progress_line(now: Progress) -> str:
     if now.processes:
         parts.append(_units(now))
     if now.reason:
-        parts.append(f"held back by {_reason(now.reason)}")
+        parts.append(f"slowed by {_reason(now.reason)}")
     if now.lag is not None:
         parts.append(f"capture lag {seconds(now.lag)}")
     if now.eta is not None:
-        parts.append(f"this pass ends in {seconds(now.eta)} ±{seconds(now.eta_error)}")
+        parts.append(f"this scan ends in {seconds(now.eta)} ±{seconds(now.eta_error)}")
     if now.note:
         parts.append(now.note)
     return " | ".join(parts)
@@ -164,7 +167,7 @@ def describe_state(state: State, now: Progress) -> None:
 def describe_lines(lines: Sequence[Line]) -> None:
     """Print the migrations that are not done, a line each."""
     for one in lines:
-        done = "" if one.share == "-" else f", {one.share} of the pass"
+        done = "" if one.share == "-" else f", {one.share} of the scan"
         errors = f", {one.errors} errors" if one.errors else ""
         note = f"; {one.note}" if one.note else ""
         say(f"migration {one.migration}: {one.phase}{done}{errors}{note}")
@@ -173,7 +176,7 @@ def describe_lines(lines: Sequence[Line]) -> None:
 def describe_history(state: State) -> None:
     """Print the audit trail."""
     rows = [(moment(int(one.at)), one.what, one.by) for one in state.audit]
-    table(("when (UTC)", "what", "who"), rows)
+    table(("when (UTC)", "what", "by"), rows)
 
 
 # -- errors and verifications ----------------------------------------------------------------------
@@ -191,10 +194,10 @@ def describe_errors(errors: Iterable[ItemError]) -> None:
 def describe_verified(found: Verified) -> None:
     """Print a verification."""
     share = "" if found.sampled >= 1 else f" of {found.sampled:.1%} of the table"
-    say(f"migration {found.migration}, {found.phase}: {found.looked_at} items{share},")
+    say(f"migration {found.migration}, {found.phase}: {found.looked_at} items read{share},")
     say(f"{found.matching} of them of its entity")
     if found.orphans is False:
-        say("copies without a source were not looked for, or not all of them")
+        say("not all copies were checked for a missing source")
     for title, ones in (("different", found.different), ("unsettled", found.unsettled)):
         if ones:
             say(f"{title}: {len(ones)} items")
@@ -202,11 +205,11 @@ def describe_verified(found: Verified) -> None:
             if len(ones) > _SHOWN:
                 say(f"and {len(ones) - _SHOWN} more; --json shows all")
     if found.beyond:
-        say(f"{found.beyond} more differed when they were read; mend these first, and verify again")
+        say(f"{found.beyond} more items differed; mend these first, then verify again")
     if found.waived:
-        say(f"{found.waived} differ, and were waived")
+        say(f"{found.waived} items differ and were waived")
     if found.repaired:
-        say(f"{found.repaired} were repaired")
+        say(f"{found.repaired} items were repaired")
     if found.ok:
         say("every item is as it should be")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamkit.migrate.state import State
 
 migrate = typer.Typer(
-    help="Bring data into a new shape while it is read and written.",
+    help="Bring items into a new shape while the table is read and written.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -34,17 +34,23 @@ migrate.add_typer(errors, name="errors")
 @migrate.command()
 def new(
     app: RequiredApp,
-    name: Annotated[str, typer.Argument(help="what it is about, as in order_status")],
+    name: Annotated[str, typer.Argument(help="A name for the migration, such as order_status.")],
     *,
     entity: Annotated[
-        str | None, typer.Option("--entity", help="whose items; not needed if there is just one")
+        str | None,
+        typer.Option(
+            "--entity",
+            help="The entity whose items it changes; not needed if the app has only one.",
+        ),
     ] = None,
     mode: Annotated[
         str,
-        typer.Option("--mode", help="in_place, touch, rekey, split, derive or aggregate"),
+        typer.Option(
+            "--mode", help="The mode: in_place, touch, rekey, split, derive or aggregate."
+        ),
     ] = "in_place",
 ) -> None:
-    """Write the file of a new migration under the next number; it runs as it is."""
+    """Write the file of a new migration under the next number; it works unchanged."""
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.printing import say
     from streamkit.migrate.scaffold import write_migration
@@ -57,7 +63,7 @@ def new(
 
 @migrate.command()
 def check(app: AppArgument = None, *, json: JsonOption = False) -> None:
-    """List the migrations and how they stand; exits with 5 if one is pending, or was changed."""
+    """List the migrations with their states; exit with 5 if one is pending, or was changed."""
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import describe_list
@@ -84,20 +90,23 @@ def plan(
     number: NumberArgument,
     *,
     sample: Annotated[
-        str, typer.Option("--sample", metavar="5%|N", help="how much of the table to look at")
+        str,
+        typer.Option(
+            "--sample", metavar="5%|N", help="Read this share or number of items as the sample."
+        ),
     ] = "1000",
     diff: Annotated[
-        bool, typer.Option("--diff", help="show what changes in some items: item data")
+        bool, typer.Option("--diff", help="Show the changes of some items, which prints item data.")
     ] = False,
     show_keys: Annotated[
-        bool, typer.Option("--show-keys", help="name those items by their keys")
+        bool, typer.Option("--show-keys", help="Show the keys of those items.")
     ] = False,
     json: JsonOption = False,
     **limits: Any,
 ) -> None:
-    """Say from a sample what a migration does, takes and breaks; nothing is written.
+    """Print from a sample what a migration does, costs and breaks; nothing is written.
 
-    Exits with 5 if something speaks against it.
+    Exits with 5 if it finds a problem.
     """
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_options import app_with_migrations, limit_of
@@ -137,19 +146,27 @@ def plan(
 def status(
     app: AppArgument = None,
     number: Annotated[
-        str | None, typer.Argument(metavar="ID", help="of the migration; all without it")
+        str | None,
+        typer.Argument(
+            metavar="ID", help="The number of the migration; without it, all migrations."
+        ),
     ] = None,
     *,
-    watch: Annotated[bool, typer.Option("--watch", help="look again and again")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again, until interrupted.")
+    ] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.1, help="seconds between two looks of --watch")
+        float,
+        typer.Option(
+            "--every", min=0.1, help="With --watch, wait this many seconds between two looks."
+        ),
     ] = 5.0,
     looks: Annotated[
-        int | None, typer.Option("--looks", min=1, help="of --watch; for ever without it")
+        int | None, typer.Option("--looks", min=1, help="With --watch, end after this many looks.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show how far migrations are, how fast, what holds them up, and when the pass ends."""
+    """Show the progress of migrations: phase, speed, what slows them, and when the scan ends."""
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_status import show_all, show_one, watch_one
     from streamkit.cli.running import with_aws
@@ -172,24 +189,26 @@ def verify(
     number: NumberArgument,
     *,
     sample: Annotated[
-        str | None, typer.Option("--sample", metavar="5%", help="only so much of the table")
+        str | None,
+        typer.Option("--sample", metavar="5%", help="Verify only this share of the table."),
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="bring what differs into the new shape")
+        bool, typer.Option("--repair", help="Bring items that differ into the new shape.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="begin at the first page, whatever is under way")
+        bool, typer.Option("--again", help="Begin at the first page, although a verification is under way.")
     ] = False,
     max_rcu: Annotated[
-        float | None, typer.Option("--max-rcu", min=0.1, help="read units a second, at most")
+        float | None,
+        typer.Option("--max-rcu", min=0.1, help="Use at most this many read units a second."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Hold the table against a migration, item by item; exits with 5 if something is wrong.
+    """Verify the table item by item; exit with 5 if an item is wrong.
 
-    It reads the table strongly consistent: a unit for each 4 KB; of items that move or are derived
-    their targets, too. The table may be written to all the while. Processes that run the same
-    command share the work, and one that is begun after others were stopped goes on where they were.
+    It reads the table with strong consistency, a read unit for each 4 KB, and also the targets of
+    items that move or from which items are derived. The application may write meanwhile. Processes
+    that run the same command share the work; if all are stopped, the same command continues there.
     """
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_options import app_with_migrations
@@ -203,7 +222,10 @@ def verify(
     loaded = app_with_migrations(app)
     migration = migration_of(loaded, number)
     if migration.mode == "aggregate":
-        raise typer.BadParameter(f"streamkit aggregate verify {app} {migration.entity.__name__}")
+        raise typer.BadParameter(
+            "an aggregate is verified by"
+            f" `streamkit aggregate verify {app} {migration.entity.__name__}`"
+        )
     wanted = None if sample is None else read_wanted(sample)
     found = with_aws(
         lambda aws: verify_migration(
@@ -220,7 +242,7 @@ def verify(
 
 @migrate.command()
 def history(app: RequiredApp, number: NumberArgument, *, json: JsonOption = False) -> None:
-    """Show who did what with a migration, and when."""
+    """Show what was done with a migration, when, and by whom."""
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import describe_history
     from streamkit.cli.printing import print_json

@@ -21,18 +21,20 @@ def import_kcl(
     app: AppArgument = None,
     *,
     listener: ListenerOption = None,
-    leases: Annotated[str, typer.Option("--leases", help="the KCL's lease table")],
+    leases: Annotated[str, typer.Option("--leases", help="The KCL's lease table.")],
     caught_up_at: Annotated[
         str | None,
-        typer.Option("--caught-up-at", help="a time at which the KCL had read everything"),
+        typer.Option("--caught-up-at", help="A time at which the KCL had read everything."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would be done.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Let an app that has never run go on where a KCL has stopped.
+    """Start an app that has never run where a KCL has stopped.
 
-    Stop the KCL's workers first. What they had processed after their last checkpoints comes again.
-    Exits with 5, and changes nothing, where the leases do not fit the stream.
+    Stop the KCL's workers first. What they processed after their last checkpoints comes again.
+    Exits with 5, and changes nothing, if the leases do not fit the stream.
     """
     from streamkit.cli.printing import print_json, say
     from streamkit.operate.moves import import_leases
@@ -49,7 +51,8 @@ def import_kcl(
     for note in done.notes:
         say(note)
     say(
-        f"{done.consumer} {'would go' if dry_run else 'goes'} on at {done.positions} checkpoints;"
+        f"{done.consumer} {'would continue' if dry_run else 'continues'} at {done.positions}"
+        " checkpoints;"
         f" {done.finished} shards are finished, {done.unread} begin at their oldest record"
     )
 
@@ -60,17 +63,18 @@ def to_workers(
     listener: ListenerOption = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="everything created before this time is done for sure"),
+        typer.Option("--since", help="A time before which all changes are done for sure."),
     ] = None,
     in_flight: Annotated[
-        float, typer.Option("--in-flight", help="the function's time-out, in seconds")
+        float, typer.Option("--in-flight", help="The function's time-out, in seconds.")
     ] = 900.0,
     json: JsonOption = False,
 ) -> None:
-    """Let workers go on where the app's Lambda functions are; then start them.
+    """Move an app from its Lambda functions to workers; start the workers afterwards.
 
-    It processes what the functions have not, shuts them out, and waits until none can run any more.
-    The table may be written all the while. Broken off, the same command finishes it.
+    It processes the changes that the functions have not done, shuts the functions out, and waits
+    until none can run any more. The application may write meanwhile. If it is interrupted, run the
+    same command again.
     """
     from streamkit.cli.printing import print_json, say
     from streamkit.operate.moves import move_to_workers
@@ -84,7 +88,7 @@ def to_workers(
     if json:
         print_json(done.to_dict())
         return
-    say(f"{done.consumer} goes on at {done.shards} shards: start workers, delete the mapping")
+    say(f"{done.consumer} continues on {done.shards} shards: start workers, delete the mapping")
 
 
 def to_lambda(
@@ -92,20 +96,22 @@ def to_lambda(
     *,
     listener: ListenerOption = None,
     wait: Annotated[
-        float, typer.Option("--wait", help="seconds to wait for the last worker to stop")
+        float,
+        typer.Option("--wait", help="Wait at most this many seconds for the last worker to stop."),
     ] = 600.0,
     accept_loss: Annotated[
         bool,
         typer.Option(
-            "--accept-loss", help="finish a move broken off for so long that records may be lost"
+            "--accept-loss",
+            help="Finish a move that was interrupted for so long that records may be lost.",
         ),
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Let Lambda functions go on where the app's workers are; then create the mapping.
+    """Move an app from its workers to Lambda functions; create the mapping afterwards.
 
-    Begin while the workers run, and stop them when it waits. The mapping starts at TRIM_HORIZON.
-    Broken off, the same command finishes it.
+    Begin while the workers run, and stop them when it asks for it. Create the mapping at
+    TRIM_HORIZON. If it is interrupted, run the same command again.
     """
     from streamkit.cli.printing import print_json, say
     from streamkit.cli.running import settings
@@ -113,7 +119,7 @@ def to_lambda(
 
     def work(loaded: "App", aws: "Aws") -> "Awaitable[Moved]":
         if wait and not json:
-            typer.echo("stop the workers now; this waits for them", err=True)
+            typer.echo("stop the workers now; this command waits for them", err=True)
         return move_to_lambda(
             loaded, aws, wait=wait, lease_seconds=settings().lease, accept_loss=accept_loss
         )
@@ -122,7 +128,7 @@ def to_lambda(
     if json:
         print_json(done.to_dict())
         return
-    say(f"{done.consumer} is Lambda's: create its mapping, at TRIM_HORIZON")
+    say(f"{done.consumer} is ready for Lambda: create its mapping at TRIM_HORIZON")
 
 
 def _move(app: str | None, listener: str | None, work: "Callable[[App, Aws], Awaitable[T]]") -> T:

@@ -18,18 +18,24 @@ AppArgument = Annotated[
     typer.Argument(
         metavar="MODULE:APP",
         envvar="STREAMKIT_APP",
-        help="where the app is; MODULE alone if it has just one",
+        help="The app, as MODULE:APP, or MODULE if it has only one app.",
     ),
 ]
 ListenerOption = Annotated[
     str | None,
-    typer.Option("--listener", metavar="NAME", help="this listener of the app, not the app itself"),
+    typer.Option(
+        "--listener", metavar="NAME", help="Use this listener of the app instead of the app itself."
+    ),
 ]
 AppsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="MODULE:APP...", envvar="STREAMKIT_APP", help="the apps, side by side"),
+    typer.Argument(
+        metavar="MODULE:APP...",
+        envvar="STREAMKIT_APP",
+        help="The apps to run side by side, each as MODULE:APP.",
+    ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -74,6 +80,10 @@ def _option(name: str) -> inspect.Parameter:
 
 InFlightOption = Annotated[
     float,
-    typer.Option("--in-flight", min=0, help="on Lambda: the longest time-out, in seconds"),
+    typer.Option(
+        "--in-flight",
+        min=0,
+        help="On Lambda: wait for this many seconds, the longest time-out of its functions.",
+    ),
 ]
 """The seconds that a function which has already begun may still run."""

@@ -27,23 +27,33 @@ def _seconds(text: str) -> float:
     """Return the seconds of a duration such as `90s`, `15m`, `2h` or `30d`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
     if match is None:
-        raise typer.BadParameter("a number with s, m, h or d, such as 2h")
+        raise typer.BadParameter(
+            f"{text!r} is no duration; give a number with s, m, h or d, such as 2h"
+        )
     return float(match[1]) * _UNITS[match[2]]
 
 
 FILTERS: dict[str, Any] = {
     "handler": Annotated[
-        str | None, typer.Option("--handler", help="only what is parked for this handler")
+        str | None, typer.Option("--handler", help="Only changes that are parked for this handler.")
     ],
     "lane": Annotated[
-        list[str] | None, typer.Option("--lane", help="only this lane (may be given several times)")
+        list[str] | None,
+        typer.Option(
+            "--lane",
+            help="Only this parked queue, as `list` names it (may be given several times).",
+        ),
     ],
     "entity": Annotated[
-        str | None, typer.Option("--entity", help="only changes of this entity's items")
+        str | None, typer.Option("--entity", help="Only changes of this entity's items.")
     ],
     "error": Annotated[
         str | None,
-        typer.Option("--error", metavar="KIND", help="only what failed so, such as ValueError"),
+        typer.Option(
+            "--error",
+            metavar="KIND",
+            help="Only changes that failed with this error, such as ValueError.",
+        ),
     ],
     "older_than": Annotated[
         float | None,
@@ -51,16 +61,16 @@ FILTERS: dict[str, Any] = {
             "--older-than",
             metavar="DURATION",
             parser=_seconds,
-            help="only what was parked longer ago, such as 2h or 30d",
+            help="Only changes parked longer ago than this, such as 2h or 30d.",
         ),
     ],
     "stuck": Annotated[
-        bool, typer.Option("--stuck", help="only what is not tried again on its own")
+        bool, typer.Option("--stuck", help="Only changes that are not tried again by themselves.")
     ],
 }
 """These options choose parked queues (called lanes in the code). Entity, error and age are those of
-the first change."""
-AllOption = Annotated[bool, typer.Option("--all", help="every lane")]
+a queue's first change."""
+AllOption = Annotated[bool, typer.Option("--all", help="Choose every parked queue.")]
 
 
 def with_filters(command: Callable[..., None]) -> Callable[..., None]:
@@ -88,7 +98,9 @@ def _selection(
     from streamkit.core.parked.queues import Selection
 
     if required and not (every or any(filters.values())):
-        raise typer.BadParameter("say which: --lane, --handler, another filter, or --all")
+        raise typer.BadParameter(
+            "choose parked queues with --lane, --handler or another filter, or all with --all"
+        )
     age = filters["older_than"]
     return Selection(
         lanes=frozenset(filters["lane"] or ()),
@@ -108,11 +120,11 @@ def list_(
     listener: ListenerOption = None,
     json: JsonOption = False,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="exit with 5 if anything is parked")
+        bool, typer.Option("--exit-code", help="Exit with 5 if anything is parked.")
     ] = False,
     **filters: Any,
 ) -> None:
-    """List parked changes, lane by lane, first to last."""
+    """List parked changes, queue by queue, in order."""
     from streamkit.aws import Aws
     from streamkit.cli.describing import describe_parked, parked_fields
     from streamkit.cli.exits import ExitCode
@@ -144,9 +156,13 @@ def show(
     app: AppArgument = None,
     *,
     listener: ListenerOption = None,
-    lane: Annotated[str, typer.Option("--lane", help="which lane")],
+    lane: Annotated[str, typer.Option("--lane", help="The parked queue, as `list` names it.")],
     position: Annotated[
-        str | None, typer.Option("--position", help="which of its changes; the first without it")
+        str | None,
+        typer.Option(
+            "--position",
+            help="The position of the change; without it, the first change of the queue.",
+        ),
     ] = None,
 ) -> None:
     """Print a parked change as JSON, with its item data."""
@@ -168,7 +184,9 @@ def show(
 
     found = with_aws(read)
     if found is None:
-        typer.echo("there is no such parked change (any more)", err=True)
+        typer.echo(
+            "there is no such parked change (any more); `streamkit parked list` shows all", err=True
+        )
         exit_with(ExitCode.PROBLEMS)
     print_json(parked_fields(found))
 
@@ -185,8 +203,8 @@ def redrive(
 ) -> None:
     """Run the handlers of parked changes again.
 
-    A lane is redriven in order until it is empty or a change fails again, which then stays
-    first. Exits with 5 if one did, or if a lane that --lane names is not there.
+    A parked queue is redriven in order until it is empty, or until a change fails again, which then
+    stays first. Exits with 5 if a change failed, or if there is no queue with the name in --lane.
     """
     from streamkit.cli.describing import describe_reports
     from streamkit.cli.exits import ExitCode
@@ -213,15 +231,16 @@ def discard(
     listener: ListenerOption = None,
     every: AllOption = False,
     whole: Annotated[
-        bool, typer.Option("--whole", help="also the changes that wait behind the first one")
+        bool,
+        typer.Option("--whole", help="Also discard the changes that wait behind the first one."),
     ] = False,
     json: JsonOption = False,
     **filters: Any,
 ) -> None:
-    """Drop the first parked change of lanes.
+    """Delete the first change of parked queues, without processing it.
 
-    It is not processed; what waits behind it is next then. With --older-than, --whole stops at the
-    first change that is younger. Exits with 5 if a lane that --lane names is not there.
+    The change behind it is then first. With --older-than, --whole stops at the first change that is
+    younger. Exits with 5 if there is no queue with the name in --lane.
     """
     from streamkit.cli.describing import describe_reports
     from streamkit.cli.exits import ExitCode
@@ -244,5 +263,5 @@ def _missing(filters: dict[str, Any], reports: "list[LaneReport]") -> bool:
     """Name on stderr the queues that --lane named and that had nothing to do; True if any."""
     missing = sorted({*(filters["lane"] or ())} - {report.lane for report in reports})
     for lane in missing:
-        typer.echo(f"lane {lane}: nothing is parked there (any more) that was asked for", err=True)
+        typer.echo(f"queue {lane}: no such change is parked there (any more)", err=True)
     return bool(missing)

@@ -21,10 +21,11 @@ class Host(Enum):
 
 
 FunctionOption = Annotated[
-    str, typer.Option("--function", help="the Lambda function's name, for its log group")
+    str, typer.Option("--function", help="The Lambda function's name, for its log group.")
 ]
 LeasesOption = Annotated[
-    str | None, typer.Option("--leases", help="the KCL's lease table, for `consumers import-kcl`")
+    str | None,
+    typer.Option("--leases", help="The KCL's lease table, if `consumers import-kcl` reads it."),
 ]
 
 
@@ -32,33 +33,48 @@ def iam(  # noqa: PLR0913 - each is an option
     app: AppArgument = None,
     *,
     host: Annotated[
-        Host, typer.Option("--host", help="operator: all other commands, redrives included")
+        Host,
+        typer.Option(
+            "--host", help="The host that needs the policy; operator runs all other commands."
+        ),
     ] = Host.WORKER,
-    account: Annotated[str | None, typer.Option("--account", help="twelve digits")] = None,
-    region: Annotated[str | None, typer.Option("--region", help="any, without it")] = None,
+    account: Annotated[
+        str | None,
+        typer.Option("--account", help="The account, twelve digits; without it, any account."),
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option("--region", help="The Region; without it, any Region.")
+    ] = None,
     table_arn: Annotated[
-        str | None, typer.Option("--table-arn", help="says account, Region and table at once")
+        str | None,
+        typer.Option(
+            "--table-arn", help="The table's ARN, which tells account, Region and table at once."
+        ),
     ] = None,
     function: FunctionOption = "*",
     deny_application: Annotated[
         bool,
         typer.Option(
-            "--deny-application", help="print what keeps the application off streamkit's items"
+            "--deny-application",
+            help="Print the policy that denies the application streamkit's items.",
         ),
     ] = False,
     no_leading_keys: Annotated[
         bool,
-        typer.Option("--no-leading-keys", help="do not limit keys; where these are binary"),
+        typer.Option(
+            "--no-leading-keys", help="Do not limit partition keys; needed where they are binary."
+        ),
     ] = False,
     leases: LeasesOption = None,
     why: Annotated[
-        bool, typer.Option("--why", help="print the reason for each statement instead")
+        bool,
+        typer.Option("--why", help="Print the reason for each statement instead of the policy."),
     ] = False,
 ) -> None:
     """Print the IAM policy that a host of an app needs, as JSON.
 
-    AWS is not asked. What handlers write follows from their annotations, what they read from the
-    names that their code uses. What could not be computed is said on stderr.
+    It does not call AWS. What handlers write follows from their annotations; what they read follows
+    from the names that their code uses. What could not be computed is printed on stderr.
     """
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named

@@ -33,19 +33,20 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Exit codes:
     0  ok
-    1  unexpected: a defect, or an error of the app's code
+    1  unexpected: a defect of streamkit, or an error in the app's code
     2  wrong usage
     3  the app could not be imported
-    4  AWS, or the table: missing, not fitting, not allowed, not reached
-    5  check found problems; changes are parked still; nobody works (status --exit-code);
-       a rewind or a move was refused; an aggregate is wrong; what was named is not there
-    6  records may have been lost to the stream's retention
-    7  a migration is blocked: items failed, and people must decide
+    4  AWS or the table: missing, wrong, not allowed, or not reached
+    5  check found problems; changes are still parked; no worker is alive (status --exit-code);
+       a rewind or a move was refused; an aggregate is wrong; what you named does not exist
+    6  records may have been lost because the stream no longer had them
+    7  a migration is blocked: items failed, and a person must decide
     8  a migration, or the consumer, is paused
+    9  a migration was never begun
    70  the event loop stood still, as in a handler that never returns
   130  interrupted, or stopped before the workers had drained
 \b
-AWS is configured as always: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ...
+AWS is configured as for any AWS SDK: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB, ...
 """
 
 program = typer.Typer(
@@ -93,7 +94,7 @@ def _version(asked: bool) -> None:
 def options(
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="print the version"),
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     pass
@@ -105,28 +106,30 @@ def worker(
     apps: AppsArgument = None,
     *,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="end when there is nothing more to read")
+        bool, typer.Option("--until-idle", help="End when nothing is left to read.")
     ] = False,
     accept_loss: Annotated[
         bool,
-        typer.Option("--accept-loss", help="go on where records may be lost, as on_loss='resume'"),
+        typer.Option(
+            "--accept-loss", help="Go on although records may be lost, as with on_loss='resume'."
+        ),
     ] = False,
     latency: Annotated[
         bool,
-        typer.Option("--latency", help="ask often, as --preset latency; see docs/costs.md"),
+        typer.Option("--latency", help="Poll often, as with --preset latency."),
     ] = False,
     cost: Annotated[
         bool,
-        typer.Option("--cost", help="ask seldom, as --preset cost; `streamkit cost` says more"),
+        typer.Option("--cost", help="Poll seldom, as with --preset cost."),
     ] = False,
     **given: Any,
 ) -> None:
-    """Run apps with their listeners: read their streams and commit what handlers answer.
+    """Run apps with their listeners: read their streams and commit what handlers return.
 
-    Those of one table share what they read, each at its own pace.
-    The first SIGTERM or SIGINT drains and releases within the grace period; the second stops at
-    once. With --until-idle it exits with 5 if changes are parked then, 8 if a consumer is paused,
-    and 130 if it was stopped before. Durations are seconds.
+    Apps and listeners of one table share what they read, each at its own pace. The first SIGTERM or
+    SIGINT drains and releases within the grace period; the second stops at once. With --until-idle
+    it exits with 5 if changes are parked then, 8 if a consumer is paused, and 130 if it was stopped
+    before.
     """
     from streamkit.app import consumers_of
     from streamkit.cli.running import apps_named, exit_with, set_up_logs, settings
@@ -150,26 +153,32 @@ def status(
     json: JsonOption = False,
     no_stream: Annotated[
         bool,
-        typer.Option("--no-stream", help="do not look into the stream: lags are upper bounds"),
+        typer.Option("--no-stream", help="Do not read the stream; lags are then upper bounds."),
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="look again and again")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again, until interrupted.")
+    ] = False,
     every: Annotated[
-        float, typer.Option("--every", min=0.1, help="seconds between two looks of --watch")
+        float,
+        typer.Option(
+            "--every", min=0.1, help="With --watch, wait this many seconds between two looks."
+        ),
     ] = 2.0,
     looks: Annotated[
-        int | None, typer.Option("--looks", min=1, help="of --watch; for ever without it")
+        int | None, typer.Option("--looks", min=1, help="With --watch, end after this many looks.")
     ] = None,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="exit with 5, 6 or 8 if something is not fine")
+        bool, typer.Option("--exit-code", help="Exit with 5, 6 or 8 if something is wrong.")
     ] = False,
 ) -> None:
-    """Show workers, shards, lag and what is parked.
+    """Show workers, shards, lag and parked changes.
 
-    Shards stand as the tree of their splits, with owner, position and lag in seconds. With --watch
-    it changes in place on a terminal, and is a line for each look elsewhere, also as JSON.
+    Shards are shown as the tree of their splits, with owner, position and lag in seconds. --watch
+    redraws the status in place on a terminal; elsewhere, and with --json, it prints a line for each
+    look.
 
-    With --exit-code it watches, for a lease at most, whether a worker is alive, and exits with 6 if
-    records may have been lost, 8 if it is paused, and 5 if no worker is alive, changes are parked
+    --exit-code watches for at most a lease whether a worker is alive. It exits with 6 if records
+    may have been lost, 8 if the consumer is paused, and 5 if no worker is alive, changes are parked
     or held up, the lag is not known, or an aggregate needs a rebuild; the reasons are on stderr.
     """
     from streamkit.cli.describing import describe_status
@@ -182,7 +191,9 @@ def status(
     from streamkit.operate.status import read_status
 
     if watch and exit_code:
-        raise typer.BadParameter("--exit-code is of one look, and --watch takes many")
+        raise typer.BadParameter(
+            "--exit-code judges one look, and --watch takes many; give only one of them"
+        )
     loaded = app_named(app, listener)
 
     async def look(aws: "Aws") -> "Status":
@@ -209,10 +220,10 @@ def status(
 def check(
     app: AppArgument = None, *, listener: ListenerOption = None, json: JsonOption = False
 ) -> None:
-    """Hold an app against its table and the credentials.
+    """Check whether an app fits its table and the credentials.
 
-    Stream, keys, indexes, TTL, permissions, handlers; nothing is written. Exits with 5 if a
-    worker could not work.
+    Checks stream, keys, indexes, TTL, permissions and handlers, and writes nothing. Exits with 5 if
+    a worker could not run.
     """
     from streamkit.cli.describing import describe_inspection
     from streamkit.cli.exits import ExitCode
@@ -234,17 +245,21 @@ def check(
 def local(
     *,
     host: Annotated[
-        str, typer.Option(envvar="STREAMKIT_LOCAL_HOST", help="the address to listen on")
+        str, typer.Option(envvar="STREAMKIT_LOCAL_HOST", help="Listen on this address.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(envvar="STREAMKIT_LOCAL_PORT", help="0 lets the system choose")
+        int,
+        typer.Option(
+            envvar="STREAMKIT_LOCAL_PORT", help="Listen on this port; 0 lets the system choose."
+        ),
     ] = 8000,
-    shards: Annotated[int, typer.Option(min=1, help="shards of a new stream")] = 1,
-    seed: Annotated[int | None, typer.Option(help="makes ids and numbers repeatable")] = None,
+    shards: Annotated[int, typer.Option(min=1, help="Give a new stream this many shards.")] = 1,
+    seed: Annotated[int | None, typer.Option(help="Make ids and numbers repeatable.")] = None,
 ) -> None:
     """Serve DynamoDB and its streams from memory.
 
-    For any AWS SDK; the environment variables to set are printed. Nothing is kept.
+    It works with any AWS SDK, and prints the environment variables to set. It keeps nothing when
+    it ends.
     """
     from streamkit.cli.engine import serve_engine
     from streamkit.cli.running import run as run_async
@@ -254,20 +269,22 @@ def local(
 
 @program.command()
 def demo(
-    name: Annotated[str, typer.Argument(help="a folder under handlers/")] = "deals",
+    name: Annotated[str, typer.Argument(help="The example: a folder under handlers/.")] = "deals",
     *,
-    writes: Annotated[int | None, typer.Option(min=1, help="writes to play")] = None,
-    seed: Annotated[int | None, typer.Option(help="another seed is another run")] = None,
+    writes: Annotated[int | None, typer.Option(min=1, help="Play about this many writes.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Play the run of this seed; another seed is another run.")
+    ] = None,
 ) -> None:
-    """Play an example on the embedded engine.
+    """Play an example on the local engine.
 
-    Workers are killed and shards split meanwhile; at the end the result is checked against the
-    table. Exits with 1 if anything differs.
+    Meanwhile workers are killed and shards split. At the end the table is compared with a
+    recomputation. Exits with 1 if anything differs.
     """
     from streamkit.cli.loading import import_demo
 
     if not name.isidentifier():
-        raise typer.BadParameter(f"{name!r} is not the name of a folder")
+        raise typer.BadParameter(f"{name!r} is not the name of a folder under handlers/")
     module = import_demo(name)
     given = {"writes": writes, "seed": seed}
     options = {option: value for option, value in given.items() if value is not None}

@@ -75,7 +75,7 @@ def apps_named(names: list[str] | None) -> "list[App]":
         names = (settings().app or "").split()
     if not names:
         raise typer.BadParameter(
-            "say which app, as in MODULE:APP (or set STREAMKIT_APP, or app in [tool.streamkit])"
+            "name the app as MODULE:APP (or set STREAMKIT_APP, or app in [tool.streamkit])"
         )
     return [load_app(name) for name in names]
 
@@ -88,7 +88,7 @@ def app_named(name: str | None, listener: str | None = None) -> "App":
     """
     apps = apps_named((name or "").split())
     if len(apps) != 1:
-        raise typer.BadParameter("this command takes one app")
+        raise typer.BadParameter(f"this command takes one app, not {len(apps)}")
     (app,) = apps
     if listener is None:
         return app

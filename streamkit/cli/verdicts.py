@@ -45,7 +45,7 @@ def _lost(status: Status) -> Iterator[tuple[ExitCode, str]]:
 
 def _paused(status: Status) -> Iterator[tuple[ExitCode, str]]:
     if status.paused:
-        yield ExitCode.PAUSED, f"it is paused since {moment(status.paused)} UTC"
+        yield ExitCode.PAUSED, f"it has been paused since {moment(status.paused)} UTC"
 
 
 def _problems(status: Status, alive: bool) -> Iterator[tuple[ExitCode, str]]:
@@ -58,14 +58,14 @@ def _reasons(status: Status, alive: bool) -> Iterator[str]:
         if not alive:
             yield "no worker is alive"
         if status.lag_seconds is None:
-            yield "how far behind it is is not known"
+            yield "its lag is not known"
     elif status.host != LAMBDA:
-        yield f"it is being moved ({status.host}); the command that began that finishes it"
+        yield f"it is being moved ({status.host}); repeat the command that began the move"
     if parked := sum(status.parked.values()):
-        lanes = f"{status.held_lanes} lanes, {status.stuck_lanes} stuck"
-        yield f"{parked} changes are parked in {lanes}"
+        queues = f"{status.held_lanes} queues, {status.stuck_lanes} stuck"
+        yield f"{parked} changes are parked in {queues}"
     for shard in status.shards:
         if shard.waits_for:
-            yield f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails with a change"
+            yield f"{shard.name} waits for {', '.join(shard.waits_for)}, which fails on a change"
     if status.needs_rebuild:
         yield f"needs rebuild: {', '.join(status.needs_rebuild)}"

@@ -85,7 +85,7 @@ def _slowest(shards: Sequence[ShardStatus]) -> str:
         return ""
     last = max(behind, key=lambda shard: shard.lag_seconds or 0.0)
     waits = f", waits for {', '.join(last.waits_for)}" if last.waits_for else ""
-    return f" ({last.name}, {last.owner or 'nobody reads it'}{waits})"
+    return f" ({last.name}, {last.owner or 'no worker reads it'}{waits})"
 
 
 def _now() -> str:

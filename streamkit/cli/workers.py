@@ -132,7 +132,7 @@ class _Process:
             try:
                 await stack.enter_async_context(serving(self._settings.health, site.answer))
             except OSError as error:
-                text = f"health: {self._settings.health} cannot be listened on: {error.strerror}"
+                text = f"health: cannot listen on {self._settings.health}: {error.strerror}"
                 raise typer.BadParameter(text) from None
             yield site
 

@@ -159,7 +159,7 @@ def test_a_consumer_moves_to_lambda_and_back_and_workers_refuse_in_between(repla
     refused = replayed.run("rewind", "replayed", "--to", "trim-horizon")
     assert (refused.returncode, "pause it first" in refused.stderr) == (5, True)
     assert "disable the mapping" in replayed.run("consumers", "pause", "replayed").stdout
-    assert "reads on; its functions" in replayed.run("consumers", "resume", "replayed").stdout
+    assert "continues; its functions" in replayed.run("consumers", "resume", "replayed").stdout
     refused = replayed.run("worker", "replayed", "--until-idle")
     assert refused.returncode == 4
     assert "to-workers" in refused.stderr

@@ -59,7 +59,7 @@ def test_a_worker_has_one_preset(shop):
 def test_without_an_app_and_without_shards_it_says_what_is_missing(shop):
     done = shop.run("cost")
     assert done.returncode == 2
-    assert "which app" in done.stderr
+    assert "name the app" in done.stderr
 
 
 def test_a_worker_takes_its_preset_from_a_flag(shop):

@@ -59,7 +59,7 @@ def test_a_mistake_in_a_declaration_is_named_with_its_line_and_without_a_traceba
         (
             "from streamkit import App\na = App('a', table='t')\nx = 1\n",
             "m:x",
-            "a int, not an App; say m:a",
+            "a int, not an App; use m:a",
         ),
         ("x = 1\n", "m.py", "did you mean m?"),
     ],
@@ -119,7 +119,7 @@ def test_an_endpoint_that_nobody_listens_on_exits_with_4(shop):
     done = shop.run("status", "shop", AWS_ENDPOINT_URL_DYNAMODB="http://127.0.0.1:9")
     assert done.returncode == 4
     assert "127.0.0.1:9" in done.stderr
-    assert "is `streamkit local` running?" in done.stderr
+    assert "`streamkit local` must be running" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -140,7 +140,7 @@ def test_what_is_not_python_is_shown_with_its_line_alone(shop):
     write(shop, "half.py", "def f(:\n")
     done = shop.run("check", "half")
     assert done.returncode == 3
-    assert "half is not Python" in done.stderr
+    assert "half is not valid Python" in done.stderr
     assert "def f(:" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -159,7 +159,7 @@ def test_a_lifespan_that_raises_is_shown_without_the_command_lines_frames(shop):
     write(shop, "homeless.py", lifespan)
     done = shop.run_apart("worker", "homeless:app", "--until-idle")
     assert done.returncode == 1
-    assert "what the app calls has raised" in done.stderr
+    assert "the app, or what it calls, raised" in done.stderr
     assert "OSError: no database" in done.stderr
     assert "in life" in done.stderr
     assert "typer" not in done.stderr

@@ -56,7 +56,7 @@ def test_on_a_terminal_a_watched_status_is_one_picture(worked_shop):
         done = worked_shop.run("status", "shop", "--watch", "--looks", "2", "--every", "0.1")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("generation 1") == 1
-    assert "2 parked in 1 lanes, 1 stuck" in done.stdout
+    assert "2 parked in 1 queues, 1 stuck" in done.stdout
 
 
 def test_a_watched_status_is_a_line_for_each_look(worked_shop):

@@ -64,6 +64,6 @@ def test_a_fan_out_under_way_is_listed_with_its_progress_and_cancelled(shop):
         assert shop.run("fan-outs", "cancel", "mail", "--lane", found["lane"]).returncode == 0
         assert listed(shop) == []
         again = shop.run("fan-outs", "cancel", "mail", "--lane", found["lane"])
-        assert (again.returncode, "no fan-out" in again.stderr) == (5, True)
+        assert (again.returncode, "no such fan-out" in again.stderr) == (5, True)
     assert shop.item("NOTE#00", "DEAL#1")
     assert not shop.item("NOTE#39", "DEAL#1")

@@ -97,7 +97,7 @@ def test_a_script_can_ask_whether_anything_is_parked(parked_shop):
     assert parked_shop.run("parked", "list", "shop", "--exit-code").returncode == 5
     parked_shop.run("parked", "redrive", "shop", "--all")
     done = parked_shop.run("parked", "list", "shop", "--exit-code")
-    assert (done.returncode, done.stdout) == (0, "nothing is parked\n")
+    assert (done.returncode, done.stdout) == (0, "no change is parked\n")
 
 
 def test_the_first_change_of_a_lane_says_when_it_is_tried_next(parked_shop):
@@ -125,7 +125,7 @@ def test_list_redrive_and_discard_take_the_same_filters(parked_shop):
         if not found:
             for command in ("redrive", "discard"):
                 done = parked_shop.run("parked", command, "shop", *filters)
-                assert (done.returncode, done.stdout) == (0, "nothing is parked there\n")
+                assert (done.returncode, done.stdout) == (0, "no such change is parked\n")
     assert len(listed(parked_shop)) == every
     done = parked_shop.run("parked", "redrive", "shop", "--stuck")
     assert done.returncode == 0

@@ -93,7 +93,7 @@ def test_a_worker_that_was_killed_is_not_taken_for_alive(shop):
 def test_status_exits_with_5_when_changes_are_parked_and_with_8_when_it_is_paused(broken_shop):
     with broken_shop.start("worker", "shop") as worker:
         broken_shop.until(lambda: broken_shop.json("status", "shop")["held_lanes"] == 2)
-        assert verdict(broken_shop) == (5, "not fine: 3 changes are parked in 2 lanes, 2 stuck\n")
+        assert verdict(broken_shop) == (5, "not fine: 3 changes are parked in 2 queues, 2 stuck\n")
         assert broken_shop.run("consumers", "pause", "shop").returncode == 0
         code, text = verdict(broken_shop)
         assert (code, "paused" in text, "parked" in text) == (8, True, True)
@@ -112,7 +112,7 @@ def test_what_status_did_not_look_at_it_does_not_call_fine(shop):
     looked = shop.run("status", "shop").stdout
     assert re.search(r"(?m)^no change is known to be lost$", looked)
     unlooked = shop.run("status", "shop", "--no-stream").stdout
-    assert "no change is known to be lost; not looked at: the stream" in unlooked
+    assert "no change is known to be lost; not read: the stream" in unlooked
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_check_says_which_permissions_it_has_not_tried(shop):
     (shop.folder / "sender.py").write_text(SINK)
     done = shop.run("check", "sender")
     assert done.returncode == 0, done.stdout
-    assert "ok, but for what was not tried: sqs:SendMessage" in done.stdout
+    assert "ok, except for what was not tried: sqs:SendMessage" in done.stdout
     found = json.loads(shop.run("check", "sender", "--json").stdout)
     assert found["not_tried"] == ["sqs:SendMessage"]
     assert shop.run("check", "shop").stdout.endswith("\nok\n")

@@ -61,7 +61,7 @@ def test_a_shard_waits_for_the_handler_that_blocks_it_until_that_works(harness_o
     (shard,) = [shard for shard in status.shards if shard.waits_for]
     assert shard.waits_for == ("confirm",)
     describe_status(status)
-    said = f"{shard.name} waits for confirm, which fails with a change"
+    said = f"{shard.name} waits for confirm, which fails on a change"
     assert said in capsys.readouterr().out
     assert f"({shard.name}, {shard.owner}, waits for confirm)" in _line(status)
     down.clear()
