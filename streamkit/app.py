@@ -130,9 +130,9 @@ class App(Registration):
             DeclarationError: the name is taken or not valid, or this app is a listener itself.
         """
         for wrong, why in (
-            (self._parent is not None, "a listener has no listeners"),
-            (name in self.listeners, "there is a listener of this name already"),
-            (not name or {".", "#"} & {*name}, "its name is part of keys, without '.' and '#'"),
+            (self._parent is not None, "a listener cannot have listeners; declare it on the app"),
+            (name in self.listeners, "the app has a listener of this name already"),
+            (not name or {".", "#"} & {*name}, "its name is part of keys; leave out '.' and '#'"),
         ):
             if wrong:
                 raise DeclarationError(f"App({self.name!r}).listener({name!r}): {why}")

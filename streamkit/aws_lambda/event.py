@@ -72,7 +72,7 @@ def read_records(given: object) -> tuple[Record, ...]:
         ConfigurationError: they are no list of records.
     """
     if not isinstance(given, list | tuple):
-        raise ConfigurationError("the records that a mapping gave up are no list")
+        raise ConfigurationError("the records that a mapping gave up are not a list")
     return _read(given, list(_foreign(given)))[0]
 
 

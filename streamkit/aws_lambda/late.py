@@ -111,7 +111,7 @@ def _given_up(event: Mapping[str, Any]) -> Iterator[GivenUp]:
             yield GivenUp(json.loads(message["body"]), message.get("messageId"))
         else:
             raise ConfigurationError(
-                "the event is not of a queue or a topic; of a file in S3, give its content"
+                "the event is not from a queue or a topic; for a file in S3, pass its content"
             )
 
 

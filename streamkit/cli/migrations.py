@@ -17,7 +17,13 @@ from streamkit.cli.migration_steps import (
     rollback,
     switch,
 )
-from streamkit.cli.options import AppArgument, JsonOption
+from streamkit.cli.options import (
+    AppArgument,
+    EveryOption,
+    JsonOption,
+    LooksOption,
+    WatchOption,
+)
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws
@@ -152,18 +158,9 @@ def status(
         ),
     ] = None,
     *,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Look again and again, until interrupted.")
-    ] = False,
-    every: Annotated[
-        float,
-        typer.Option(
-            "--every", min=0.1, help="With --watch, wait this many seconds between two looks."
-        ),
-    ] = 5.0,
-    looks: Annotated[
-        int | None, typer.Option("--looks", min=1, help="With --watch, end after this many looks.")
-    ] = None,
+    watch: WatchOption = False,
+    every: EveryOption = 5.0,
+    looks: LooksOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show the progress of migrations: phase, speed, what slows them, and when the scan ends."""
@@ -196,7 +193,10 @@ def verify(
         bool, typer.Option("--repair", help="Bring items that differ into the new shape.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Begin at the first page, although a verification is under way.")
+        bool,
+        typer.Option(
+            "--again", help="Begin at the first page, although a verification is under way."
+        ),
     ] = False,
     max_rcu: Annotated[
         float | None,

@@ -36,6 +36,18 @@ AppsArgument = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+WatchOption = Annotated[
+    bool, typer.Option("--watch", help="Look again and again, until interrupted.")
+]
+EveryOption = Annotated[
+    float,
+    typer.Option(
+        "--every", min=0.1, help="With --watch, wait this many seconds between two looks."
+    ),
+]
+LooksOption = Annotated[
+    int | None, typer.Option("--looks", min=1, help="With --watch, end after this many looks.")
+]
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:

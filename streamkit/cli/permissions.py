@@ -20,6 +20,31 @@ class Host(Enum):
     OPERATOR = "operator"
 
 
+HostOption = Annotated[
+    Host,
+    typer.Option(
+        "--host", help="The host that needs the policy; operator runs all other commands."
+    ),
+]
+DenyOption = Annotated[
+    bool,
+    typer.Option(
+        "--deny-application",
+        help="Print the policy that denies the application streamkit's items.",
+    ),
+]
+AnyKeyOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-leading-keys", help="Do not limit partition keys; needed where they are binary."
+    ),
+]
+TableArnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--table-arn", help="The table's ARN, which tells account, Region and table at once."
+    ),
+]
 FunctionOption = Annotated[
     str, typer.Option("--function", help="The Lambda function's name, for its log group.")
 ]
@@ -32,12 +57,7 @@ LeasesOption = Annotated[
 def iam(  # noqa: PLR0913 - each is an option
     app: AppArgument = None,
     *,
-    host: Annotated[
-        Host,
-        typer.Option(
-            "--host", help="The host that needs the policy; operator runs all other commands."
-        ),
-    ] = Host.WORKER,
+    host: HostOption = Host.WORKER,
     account: Annotated[
         str | None,
         typer.Option("--account", help="The account, twelve digits; without it, any account."),
@@ -45,26 +65,10 @@ def iam(  # noqa: PLR0913 - each is an option
     region: Annotated[
         str | None, typer.Option("--region", help="The Region; without it, any Region.")
     ] = None,
-    table_arn: Annotated[
-        str | None,
-        typer.Option(
-            "--table-arn", help="The table's ARN, which tells account, Region and table at once."
-        ),
-    ] = None,
+    table_arn: TableArnOption = None,
     function: FunctionOption = "*",
-    deny_application: Annotated[
-        bool,
-        typer.Option(
-            "--deny-application",
-            help="Print the policy that denies the application streamkit's items.",
-        ),
-    ] = False,
-    no_leading_keys: Annotated[
-        bool,
-        typer.Option(
-            "--no-leading-keys", help="Do not limit partition keys; needed where they are binary."
-        ),
-    ] = False,
+    deny_application: DenyOption = False,
+    no_leading_keys: AnyKeyOption = False,
     leases: LeasesOption = None,
     why: Annotated[
         bool,

@@ -17,8 +17,11 @@ from streamkit.cli.moving import import_kcl, to_lambda, to_workers
 from streamkit.cli.options import (
     AppArgument,
     AppsArgument,
+    EveryOption,
     JsonOption,
     ListenerOption,
+    LooksOption,
+    WatchOption,
     with_preset,
     with_settings,
 )
@@ -155,18 +158,9 @@ def status(
         bool,
         typer.Option("--no-stream", help="Do not read the stream; lags are then upper bounds."),
     ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Look again and again, until interrupted.")
-    ] = False,
-    every: Annotated[
-        float,
-        typer.Option(
-            "--every", min=0.1, help="With --watch, wait this many seconds between two looks."
-        ),
-    ] = 2.0,
-    looks: Annotated[
-        int | None, typer.Option("--looks", min=1, help="With --watch, end after this many looks.")
-    ] = None,
+    watch: WatchOption = False,
+    every: EveryOption = 2.0,
+    looks: LooksOption = None,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 5, 6 or 8 if something is wrong.")
     ] = False,

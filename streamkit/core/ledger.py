@@ -94,7 +94,7 @@ class Ledger:
             Unavailable: the table throttles or does not answer.
         """
         if self._space is None:
-            raise ConfigurationError("nobody has said where the ledger of a build is")
+            raise ConfigurationError("the cursor names no ledger for its build")
         ref = entry_ref(self._space, aggregate, build, key)
         stored = await self._stored(ref)
         versions, actions = self._tracker.pending.of(ref)

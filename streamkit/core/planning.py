@@ -293,13 +293,13 @@ class Planner:
             held[lane] = Hold(chunk, work.position)
             return park(self.space, lane, parked, chunk)
         if hold.tail is None:
-            raise InvariantError(f"lane {lane} was planned before its tail was read")
+            raise InvariantError(f"queue {lane} was planned before its tail was read")
         held[lane] = Hold(hold.chunk, work.position)
         return queue(self.space, lane, parked, hold.tail, guarded=known is None)
 
     def _parked(self, work: Work, outcome: Outcome) -> ParkedRecord:
         if work.record is None or work.entity is None:
-            raise InvariantError("a mark cannot be parked")
+            raise InvariantError("a high-water mark cannot be parked")
         policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
         # A deferred change must outlast the stream's 24 hours, so its whole record is stored.
         lasts = outcome.deferred or outcome.handler.broadcast is not None

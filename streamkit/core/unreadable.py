@@ -95,7 +95,7 @@ async def _park(
             log.warning("record.unreadable", shard=shard, lane=lane, code=code_of(error))
         await anyio.sleep(_AGAIN_SECONDS)
     if isinstance(sent, Invalid):
-        raise InvariantError("the table finds invalid what sets a record aside")
+        raise InvariantError("DynamoDB finds the write that parks a record invalid")
     if sent is None:
         meters.unreadable.add()
         log.error("record.unreadable", shard=shard, lane=lane, flaw=record.flaw)

@@ -179,7 +179,9 @@ class Coordinator:
         seen = await self.roster.look()
         everyone, self.paused = seen.members, seen.paused
         if self.me.name not in everyone:
-            raise LeaseLost("this worker's heartbeat was swept")
+            raise LeaseLost(
+                "this worker's heartbeat was deleted, because it was silent for too long"
+            )
         answered = self.clock.monotonic()
         self._note_lateness(everyone.values(), asked, answered)
         well = self.presence.is_well(self.leases.times * self.leases.lease_seconds)

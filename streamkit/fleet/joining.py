@@ -69,7 +69,7 @@ async def join_generation(
 
     Raises:
         RetentionLost: the stream was replaced, and the app's policy is to halt.
-        ConfigurationError: the app's start is still to come, or the consumer has another host.
+        ConfigurationError: the app's start is in the future, or the consumer has another host.
     """
     handlers = list(handlers)
     while True:

@@ -44,7 +44,7 @@ async def set_paused(store: CursorStore, since: int) -> str:
         if first not in (None, turns):
             if ("paused" in item) == bool(since):
                 return host or WORKERS
-            raise ConfigurationError("somebody else has paused or resumed it meanwhile; try again")
+            raise ConfigurationError("another command paused or resumed it meanwhile; try again")
         first = turns
         action = store.space.update("consumer")
         action.sets[_TURNS] = {"N": str(int(turns) + 1)}

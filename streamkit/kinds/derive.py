@@ -145,7 +145,9 @@ def derive_handler(
             f"{declared}: it takes the source alone, as in (customer: Customer) -> CustomerEmail"
         )
     if inspect.iscoroutinefunction(function):
-        raise DeclarationError(f"{declared}: what is derived follows from the item alone: use def")
+        raise DeclarationError(
+            f"{declared}: a derived item follows from its source alone; use def, not async def"
+        )
     if conflict not in ("park", "skip"):
         raise DeclarationError(f"{declared}: conflict={conflict!r}: park or skip")
     spec_of(source)

@@ -177,7 +177,7 @@ def _problems(migration: Migration) -> Iterator[str]:
     if not aggregate:
         spec_of(migration.entity)
     if migration.function is not None and inspect.iscoroutinefunction(migration.function):
-        yield "what becomes of an item follows from the item alone: use def"
+        yield "a migration's result follows from the item alone; use def, not async def"
     if migration.conflict not in ("report", "keep"):
         yield f"conflict={migration.conflict!r}: report or keep"
     yield from _misplaced(migration)

@@ -158,7 +158,7 @@ def _spread(app: Consumer, schema: TableSchema) -> Iterator[Finding]:
             yield Finding(
                 "error",
                 f"{handler.declared}: it listens to {handler.entity.__name__}, which is spread over"
-                " parts: each change tells of one part alone",
+                " parts: each change shows only one part",
             )
 
 

@@ -68,7 +68,7 @@ async def share_of(app: App, aws: Aws, share: float) -> Limit:
     writes = min(one.get("WriteCapacityUnits", 0) for one in given)
     if not reads or not writes:
         raise ConfigurationError(
-            f"table {app.table} is paid for on demand, and there is nothing to take a share of; say"
+            f"table {app.table} has on-demand capacity, so there is nothing to take a share of; say"
             " --max-wcu and --max-rcu"
         )
     return Limit(max_reads=reads * share, max_writes=writes * share)

@@ -122,7 +122,7 @@ class Inspection:
                 return await self._of_source(key, item)
             return self._of_item(key, item)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            text = f"the function cannot take it: {describe(error)}"
+            text = f"the function raised: {describe(error)}"
             return Difference(error_id(key), "fails", text, key, image_digest(item))
 
     def trace(self, table: str, item: Mapping[str, Wire], search: Search[Difference]) -> None:

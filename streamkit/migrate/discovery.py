@@ -49,7 +49,7 @@ def files_of(app: App) -> dict[str, Path]:
         if match is None:
             if _NUMBERED.fullmatch(path.name):
                 raise DiscoveryError(
-                    f"{path}: a migration's file is called by three digits or more and a name in"
+                    f"{path}: a migration's file is named with three digits or more and a name in"
                     " small letters, as in 0003_order_status.py"
                 )
             continue
@@ -125,7 +125,8 @@ def _require_own(app: App, number: str, path: Path, before: set[str]) -> None:
             f" with the app of {app.declared.file} imported by the name that the command is given"
         )
     raise DiscoveryError(
-        f"{path} declares {', '.join(declared)}; its name says that it is {number}, and only that"
+        f"{path} declares {', '.join(declared)}; a file declares only the migration of its name,"
+        f" {number}"
     )
 
 

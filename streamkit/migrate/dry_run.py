@@ -103,7 +103,10 @@ class Trials:
             yield "impure", f"the second time it raises {type(error).__name__}"
             return
         if not _alike(rewrite, again):
-            yield "impure", "asked twice, with sets and maps in another order, it answers twice"
+            yield (
+                "impure",
+                "called twice, with sets and maps in another order, it returns different results",
+            )
 
     def _idempotence(self, after: Image | None, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
         if self.migration.is_pairs:
@@ -114,11 +117,11 @@ class Trials:
         try:
             again = self.transform.of(after)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-            yield "not idempotent", f"of what it has made it raises {type(error).__name__}"
+            yield "not idempotent", f"applied to its own result, it raises {type(error).__name__}"
             return
         if again.changes_item:
             names = ", ".join(sorted({*again.sets, *again.removes})) or "the item itself"
-            yield "not idempotent", f"of what it has made it changes {names} again"
+            yield "not idempotent", f"applied to its own result, it changes {names} again"
 
     def _idempotence_of_targets(self, rewrite: Rewrite) -> Iterator[tuple[Fault, str]]:
         if self.migration.to is not None:
@@ -129,10 +132,13 @@ class Trials:
             try:
                 more = self.transform.of(plain(target.item)).targets
             except Exception as error:  # noqa: BLE001 - whatever the user's function raises
-                yield "not idempotent", f"of what it has made it raises {type(error).__name__}"
+                yield (
+                    "not idempotent",
+                    f"applied to its own result, it raises {type(error).__name__}",
+                )
                 return
             if more:
-                yield "not idempotent", "of an item that it has made it makes another one"
+                yield "not idempotent", "applied to its own result, it makes another item"
                 return
 
     def _round_trip(
@@ -149,7 +155,7 @@ class Trials:
             return
         names = {n for n in {*before, *found} if not _holds_alike(before, found, n)}
         if names:
-            yield "round trip", f"reverse gives back another {', '.join(sorted(names))}"
+            yield "round trip", f"reverse= returns another {', '.join(sorted(names))}"
 
     def _reversed(self, after: Image, rewrite: Rewrite) -> Image | None:
         """Return what the reverse makes of the function's result; None if it is not known."""

@@ -89,7 +89,7 @@ async def waive_errors(
         ConfigurationError: no reason was given.
     """
     if not reason.strip():
-        raise ConfigurationError("say why: what is waived is never looked at again")
+        raise ConfigurationError("give a reason: a waived item is never checked again")
     book = await open_book(app, aws)
     errors = ErrorBook(book.store, migration_of(app, number).id)
     who = operator()

@@ -79,7 +79,9 @@ async def problems_of_table(aws: Aws, schema: TableSchema, migration: Migration)
         text = f"the stream holds {schema.view_type}; it has to hold NEW_AND_OLD_IMAGES"
         found.append(Problem("error", "stream", text))
     if migration.to is not None and migration.to == schema.name:
-        found.append(Problem("error", "target", "it goes to the table that it comes from"))
+        found.append(
+            Problem("error", "target", "to= names the table that the items are in already")
+        )
     if migration.moves and migration.reverse is None:
         text = "from the switch on there is no way back: it has no reverse="
         found.append(Problem("warning", "way back", text))
@@ -106,5 +108,5 @@ async def _recovery(aws: Aws, schema: TableSchema) -> list[Problem]:
     recovery = reply["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
     if recovery.get("PointInTimeRecoveryStatus") == "ENABLED":
         return []
-    text = f"{schema.name} has no point-in-time recovery: what goes wrong cannot be taken back"
+    text = f"{schema.name} has no point-in-time recovery: mistakes cannot be undone by a restore"
     return [Problem("warning", "recovery", text)]

@@ -43,8 +43,8 @@ _LOST_SECONDS = 10.0
 _DEAD_SECONDS = 15.0
 _REFUSED = (
     "the table refuses a claim on the migration's limits ({}): give these credentials"
-    " dynamodb:UpdateItem and dynamodb:GetItem on it; whoever reads or writes beside a migration"
-    " shares its limits"
+    " dynamodb:UpdateItem and dynamodb:GetItem on it; every process that reads or"
+    " writes for a migration shares its limits"
 )
 
 

@@ -129,7 +129,7 @@ async def _command(
             last = commands[-1]
             raise ConfigurationError(
                 f"migration {number}: {last.by} said {last.what!r} meanwhile, and so {what!r} was"
-                " not done; look at its status, and say it again if it is still wanted"
+                " not done; look at its status, and run the command again if it is still wanted"
             )
         seen = commands
         return later.noted(mine.at, mine.by, mine.what)

@@ -47,7 +47,7 @@ class NoSuchAttribute(TransformError, KeyError):
 
     def __str__(self) -> str:
         """Return the attribute's name; a `KeyError` quotes its argument, and nothing more."""
-        return f"an item has no {self.args[0]}; read it by item.get() if that may be"
+        return f"an item has no {self.args[0]}; read it with item.get() if that may happen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ def _parts(result: Any, declared: Declaration) -> list[Any]:
         return [result]
     if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
         return list(result)
-    raise TransformError(f"{declared}: it returned a {type(result).__name__}, and no effects")
+    raise TransformError(f"{declared}: it returned a {type(result).__name__}, not effects")
 
 
 def item_size(item: Mapping[str, Wire]) -> int:

@@ -95,7 +95,7 @@ async def verify_migration(
     """
     share = None if sample is None else sample.share
     if sample is not None and share is None:
-        raise ConfigurationError("of a verification the sample is a share, as in 5%")
+        raise ConfigurationError("the sample of a verification is a share, as in 5%")
     asked = [
         migration.id,
         *(("repair",) if repair else ()),

@@ -225,7 +225,7 @@ async def _delete(ledgers: Ledgers, entry: Entry, newest: Generation | None) -> 
         await erasing.apply(last)
     except LeaseLost:
         raise ConfigurationError(
-            f"consumer {store.space.consumer} was changed or deleted by somebody else meanwhile;"
+            f"consumer {store.space.consumer} was changed or deleted by another command meanwhile;"
             " try again"
         ) from None
     return deleted + 1
@@ -280,7 +280,7 @@ async def start_findings(app: App, store: CursorStore) -> list[Finding]:
     generation = await newest_generation(store)
     if generation is not None and generation.host == LAMBDA and app.on_loss != "halt":
         text = (
-            f"{app.declared}: Lambda functions run it, and nobody tells them what was trimmed"
+            f"{app.declared}: Lambda functions run it, and AWS does not tell them what was trimmed"
             " unread: on_loss hears of a replaced stream alone; alarm on the mapping's IteratorAge"
         )
         return [Finding("warning", text), *_of_start(app, generation)]

@@ -127,7 +127,7 @@ async def rewind(
         newest = await begin_rewind(store, newest, since, int(now), said)
     except LeaseLost:
         raise RewindRefused(
-            ["a worker began meanwhile, or somebody else changed the consumer; try again"]
+            ["a worker began meanwhile, or another command changed the consumer; try again"]
         ) from None
     dropped = await finish_rewind(store, newest)
     return Rewound(app.name, newest.number, since, dropped, newest.host or WORKERS)
@@ -151,16 +151,16 @@ async def _sealed(store: CursorStore, newest: Generation, clock: Clock) -> Gener
 
 async def _parked(store: CursorStore) -> list[str]:
     parked = len(await held_lanes(store, await every_cursor(store)))
-    return [f"{parked} lanes hold parked changes; redrive or discard them first"] if parked else []
+    return [f"{parked} queues hold parked changes; redrive or discard them first"] if parked else []
 
 
 def _too_far(to: datetime | None, now: float) -> Iterator[str]:
     if to is None:
         return
     if to.tzinfo is None:
-        yield f"{to.isoformat()} has no time zone; say which"
+        yield f"{to.isoformat()} has no time zone; add one, as in +00:00"
     elif to.timestamp() > now:
-        yield f"{to.isoformat()} is still to come"
+        yield f"{to.isoformat()} is in the future"
     elif now - to.timestamp() > _REACH_SECONDS:
         yield f"{to.isoformat()} is more than 23 hours ago; trim-horizon is all that is left"
 
@@ -169,9 +169,9 @@ def _of_code(app: App, newest: Generation | None) -> Iterator[str]:
     if newest is None:
         yield f"{app.name} has never run on this stream; a new consumer starts with App(start=...)"
     elif newest.host not in ("", WORKERS, LAMBDA):
-        yield f"{app.name} is being moved to another host; let that end first"
+        yield f"{app.name} is being moved to another host; wait until that has ended"
     elif newest.fingerprint != app.fingerprint():
-        yield f"{app.name} runs other handlers than these; rewind with the code that is deployed"
+        yield f"{app.name} is deployed with other handlers; rewind with the code that is deployed"
 
 
 def _of_functions(hosted: Generation, now: float, in_flight: float) -> Iterator[str]:
@@ -208,7 +208,7 @@ def counts_twice(handler: Handler) -> str | None:
     for effect in _leaves(hints["return"]):
         if effect not in (*_REPEATABLE, NoneType):
             name = getattr(effect, "__name__", str(effect))
-            return f"it may return {name}, which is not known to be the same done twice"
+            return f"it may return {name}, which may have another effect when it is done twice"
     return None
 
 

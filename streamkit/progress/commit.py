@@ -182,7 +182,9 @@ class Committer:
         if verdict is not None:
             return verdict
         if code_of(error) == "IdempotentParameterMismatchException":
-            raise InvariantError(f"commit {batch.id} was sent with two contents") from error
+            raise InvariantError(
+                f"commit {batch.id} was sent twice with different contents"
+            ) from error
         raise ConfigurationError(
             f"the table refuses commits: {code_of(error)}; check the credentials' permission to"
             " write items and the tables' names"

@@ -201,7 +201,9 @@ def refusal(service: str, code: str) -> RetryableError:
 
 def unsendable(service: str, error: Exception) -> StreamkitError:
     """Return the error of a delivery whose body has no form as text; it shows no data."""
-    return PoisonChange(f"{service} takes text, which this has no form as ({type(error).__name__})")
+    return PoisonChange(
+        f"{service} takes only text, and the body cannot be turned into it ({type(error).__name__})"
+    )
 
 
 def failed_codes(reply: Mapping[str, Any], count: int) -> list[str | None]:

@@ -129,7 +129,7 @@ class SearchSender:
         except (ValueError, TypeError, KeyError, AttributeError):
             fates = []
         if len(fates) != count:
-            raise Refused(f"{self.sink.name} gave an answer that is none of a bulk request")
+            raise Refused(f"{self.sink.name} gave an answer that does not belong to a bulk request")
         return fates
 
     def _fate(self, result: Mapping[str, Any]) -> Exception | None:

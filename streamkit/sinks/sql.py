@@ -130,7 +130,9 @@ class SqlTable:
             ValueError: `older_than` is less than a day, the time for which a stream keeps records.
         """
         if older_than < TOMBSTONES_MIN:
-            raise ValueError("tombstones must be kept for a day, as the stream keeps its records")
+            raise ValueError(
+                "tombstones must be kept for at least a day, as a stream keeps its records"
+            )
         table = self._rows().table
         column = table.c[self.deleted]
         before = utc(self.clock.time()) - older_than

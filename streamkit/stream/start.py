@@ -47,13 +47,15 @@ def since_of(start: Start, now: float) -> int:
     A moment older than the retention means all existing ones: nothing older can be read.
 
     Raises:
-        ConfigurationError: the moment is still to come.
+        ConfigurationError: the moment is in the future.
     """
     if start == "trim_horizon":
         return 0
     if isinstance(start, datetime):
         moment = int(start.timestamp())
         if moment > now:
-            raise ConfigurationError(f"start={start_text(start)}: a consumer cannot start later")
+            raise ConfigurationError(
+                f"start={start_text(start)}: a consumer cannot start in the future"
+            )
         return moment if now - moment < RETENTION_SECONDS else 0
     return int(now)

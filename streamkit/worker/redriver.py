@@ -179,7 +179,7 @@ class Redriver:
         if handler.shadow:
             return _never_heals(
                 "HandlerShadowed",
-                f"{handler.declared} is in shadow mode now, so that its change would be lost;"
+                f"{handler.declared} is in shadow mode now, so its change would be lost;"
                 " discard it, or apply its effects again",
             )
         if head.to:

@@ -199,7 +199,7 @@ async def test_a_refusal_of_the_whole_call_is_raised_and_parks_nothing(status, e
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"items": []}', b'{"items": [3]}'])
 async def test_an_answer_that_is_none_of_a_bulk_request_is_tried_again(body):
     async with opened(lambda _request: (200, {}, body)) as sender:
-        with pytest.raises(RetryableError, match="none of a bulk"):
+        with pytest.raises(RetryableError, match="does not belong to a bulk"):
             await sender.deliver([delivery(1, {})])
 
 

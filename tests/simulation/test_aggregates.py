@@ -258,7 +258,7 @@ def test_nothing_may_listen_to_the_parts_of_a_group(harness_of):
     def listen(change: Modified[Spread]) -> None:
         pass
 
-    with pytest.raises(ConfigurationError, match="tells of one part alone"):
+    with pytest.raises(ConfigurationError, match="shows only one part"):
         require(findings(app, harness_of(app).around))
 
 

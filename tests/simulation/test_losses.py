@@ -704,7 +704,7 @@ def test_aggregates_that_start_late_say_that_they_need_a_rebuild():
 def test_a_consumer_cannot_start_in_the_future():
     async def scenario():
         world = make_world()
-        with pytest.raises(ConfigurationError, match="cannot start later"):
+        with pytest.raises(ConfigurationError, match="cannot start in the future"):
             await run(world, make_app(start=utc(world.clock.time() + HOUR)))
 
     run_virtually(scenario)

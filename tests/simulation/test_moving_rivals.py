@@ -264,7 +264,7 @@ def test_a_roll_out_in_the_moment_in_which_a_mover_begins_is_seen_by_it():
             async def roll_out():
                 await join_generation(store, "another release", (), take_over=False)
 
-            with pytest.raises(MoveRefused, match="runs other handlers than these"):
+            with pytest.raises(MoveRefused, match="is deployed with other handlers"):
                 await to_workers(world, app, Interrupted("m", meanwhile=roll_out))
         assert tallies(world) == once(0)
 

@@ -469,7 +469,7 @@ def test_a_rewind_that_another_has_decided_and_a_worker_finished_is_not_decided_
 
 
 @pytest.mark.parametrize(
-    ("hours", "said"), [(-1, "still to come"), (23.5, "more than 23 hours ago")]
+    ("hours", "said"), [(-1, "in the future"), (23.5, "more than 23 hours ago")]
 )
 def test_a_rewind_goes_back_as_far_as_the_stream_surely_does(hours, said):
     async def scenario():

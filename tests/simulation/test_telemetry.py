@@ -365,7 +365,7 @@ def standing(state="active", **facts):
         ([standing("joining")], [], "shop: it joins the fleet"),
         ([standing("unfit")], [], "shop: the stream does not answer"),
         ([standing("ended")], [ValueError(SECRET)], "ended by ValueError"),
-        ([standing(unread=2)], [], "shop: 2 shards are read by nobody"),
+        ([standing(unread=2)], [], "shop: 2 shards have no reader"),
         ([standing(lags={"s": 4000.0})], [], "shop: 4000 s behind, and 3600 s are allowed"),
     ],
 )

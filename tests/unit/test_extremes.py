@@ -170,7 +170,7 @@ def test_entries_survive_being_stored():
 
 def test_values_that_somebody_else_wrote_are_found_out():
     item = {"top": {"L": []}, "top_entries": stored_ranks([entry(1, "a")])}
-    with pytest.raises(ValueError, match="somebody else"):
+    with pytest.raises(ValueError, match="not written by streamkit"):
         read_entries(item, "top_entries", "top", several=True)
 
 

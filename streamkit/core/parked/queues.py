@@ -194,7 +194,7 @@ async def read_head(store: CursorStore, lane: str) -> tuple[HeldLane, Parked] | 
         if held.head == before:
             break  # the same head twice: this is no read between two writes
         before = held.head
-    raise InvariantError(f"lane {lane}: its first parked change is missing")
+    raise InvariantError(f"queue {lane}: its first parked change is missing")
 
 
 async def _read(store: CursorStore, lane: str, position: str) -> Parked | None:

@@ -267,8 +267,8 @@ class Census:
             if not draft.offer([entry, *adds], []):
                 if not number:
                     raise ConfigurationError(
-                        f"{self.aggregate.__name__}: what one item contributes does not fit in one"
-                        " transaction"
+                        f"{self.aggregate.__name__}: the contributions of one item do not fit in"
+                        " one transaction"
                     )
                 return draft, number
         return draft, len(items)
@@ -287,7 +287,9 @@ class Census:
         if isinstance(verdict, Applied):
             return True
         if isinstance(verdict, Invalid):
-            raise ConfigurationError(f"{self.aggregate.__name__} is refused: {verdict.code}")
+            raise ConfigurationError(
+                f"{self.aggregate.__name__} cannot be counted: DynamoDB answers {verdict.code}"
+            )
         if isinstance(verdict, Refused):
             entries = {one.entry.pk[1] for one in items}
             named = {source.handler for source in verdict.sources}

@@ -127,7 +127,7 @@ def read_entries(
     if several:
         values = item[attribute]["L"] if attribute in item else []
     if len(sources) != len(values):
-        raise ValueError(f"{attribute} was written by somebody else: it does not fit {ranks}")
+        raise ValueError(f"{attribute} was not written by streamkit: it does not fit {ranks}")
     return [
         Entry(rank if isinstance(rank, str) else Decimal(rank), (pk, sk), value)
         for (rank, pk, sk), value in zip(sources, values, strict=True)

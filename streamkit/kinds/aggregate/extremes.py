@@ -222,7 +222,7 @@ def _check_options(aggregate: type[Entity], options: Options) -> None:
         if given:
             raise DeclarationError(
                 f"{aggregate.__declaration__}: {', '.join(extremes_of(aggregate))} need one item a"
-                f" group, which stays and which nobody else writes; leave out {keyword}"
+                f" group, which stays and which only streamkit writes; leave out {keyword}"
             )
 
 

@@ -212,7 +212,7 @@ class _Rebuild:
             )
         if newest.fingerprint != self.app.fingerprint():
             raise ConfigurationError(
-                f"{self.app.name} runs other handlers than these; rebuild with the code that is"
+                f"{self.app.name} is deployed with other handlers; rebuild with the code that is"
                 " deployed"
             )
         return newest

@@ -116,7 +116,7 @@ class Clearing:
                 return
             if isinstance(sent, Invalid):
                 raise ConfigurationError(
-                    f"{self.aggregate.__name__} cannot be cleared: {sent.code}"
+                    f"{self.aggregate.__name__} cannot be emptied: DynamoDB answers {sent.code}"
                 )
             if any(source == OURS for source in sent.sources):
                 raise LeaseLost("another step of the build was taken")

@@ -123,7 +123,7 @@ class AudienceReader:
             with anyio.move_on_after(self.seconds) as scope:
                 async for place, to in generator:
                     if place == token or place in tokens:
-                        text = "an audience yields a token twice, and could not go on after it"
+                        text = "an audience yields a token twice, so it could not continue after it"
                         raise ValueError(text)
                     token = place
                     tokens.add(place)
@@ -133,7 +133,9 @@ class AudienceReader:
         finally:
             await generator.aclose()
         if scope.cancelled_caught and not found:
-            raise TimeoutError(f"nobody of the audience came within {self.seconds:g} seconds")
+            raise TimeoutError(
+                f"no recipient came from the audience within {self.seconds:g} seconds"
+            )
         return AudiencePage(found, token if scope.cancelled_caught else None)
 
     def _given(self, source: Source, item: Mapping[str, Wire], table: Table) -> Any:

@@ -130,7 +130,7 @@ def check_audience(audience: Callable[..., Any]) -> None:
     ]
     if len(required) != 1 and required[1:] != ["after"]:
         raise DeclarationError(
-            f"{Declaration.of(audience)}: say who is served, as in @app.fan_out(audience); an"
+            f"{Declaration.of(audience)}: name the recipients, as in @app.fan_out(audience); an"
             " audience takes a change, and as an async generator also after="
         )
 

@@ -70,7 +70,7 @@ async def import_leases(
             [f"{app.name} has run on this stream; leases are only for a new consumer"]
         )
     if caught_up_at is not None and caught_up_at.tzinfo is None:
-        raise MoveRefused([f"{caught_up_at.isoformat()} has no time zone; say which"])
+        raise MoveRefused([f"{caught_up_at.isoformat()} has no time zone; add one, as in +00:00"])
     caught_up = 0 if caught_up_at is None else int(caught_up_at.timestamp())
     arn = around.table.stream_arn or ""
     await _require_stopped(aws, leases, arn, watch)
@@ -102,7 +102,7 @@ async def _require_stopped(aws: Aws, table: str, arn: str, watch: float) -> None
     after = await read_leases(aws, table, arn)
     alive = [name for name, lease in after.items() if lease != before.get(name)]
     if alive:
-        raise MoveRefused([f"{len(alive)} leases change: stop the KCL's workers first"])
+        raise MoveRefused([f"{len(alive)} leases are still renewed; stop the KCL's workers first"])
 
 
 async def _read(

@@ -198,7 +198,7 @@ class Marking:
             action.guards.append((Guard(guard), GuardSource("", mark_name(key), MARK_GUARD)))
             sent = await fence.transact([action, *checks], self.environment.rng)
             if isinstance(sent, Invalid):
-                raise MoveRefused([f"a mark cannot be written: {sent.code}"])
+                raise MoveRefused([f"a high-water mark cannot be written: {sent.code}"])
             if not isinstance(sent, Refused) or any(s.effect != MARK_GUARD for s in sent.sources):
                 return
 

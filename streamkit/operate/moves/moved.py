@@ -8,7 +8,7 @@ from streamkit.app import App
 from streamkit.fleet.generation import Generation
 from streamkit.progress.operation import Refusal
 
-OVERTAKEN = "somebody else moves, rewinds or rebuilds this consumer; try again"
+OVERTAKEN = "another command moves, rewinds or rebuilds this consumer; try again"
 
 
 class MoveRefused(Refusal):
@@ -54,9 +54,9 @@ def unfit(app: App, newest: Generation | None, *hosts: str) -> Iterable[str]:
         yield f"{app.name} has never run on this stream"
         return
     if newest.host not in hosts:
-        yield f"{app.name} is not run by {hosts[0]}, but by {newest.host or 'nobody'}"
+        yield f"{app.name} is not run by {hosts[0]}, but by {newest.host or 'no host'}"
     if newest.fingerprint != app.fingerprint():
-        yield f"{app.name} runs other handlers than these; move it with the code that is deployed"
+        yield f"{app.name} is deployed with other handlers; move it with the code that is deployed"
     for name, build in newest.builds.items():
         if build.state != "live":
-            yield f"aggregate {name} is being built; let that end first"
+            yield f"aggregate {name} is being built; wait until that has ended"

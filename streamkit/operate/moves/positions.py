@@ -33,4 +33,4 @@ async def replace_cursors(fence: Fence, cursors: Sequence[Cursor], generation: i
         if await fence.transact(actions, random.Random()) is not None:
             there = await store.read_many(cursor.name for cursor in some)
             if there != {cursor.name: cursor for cursor in some}:
-                raise InvariantError("somebody else makes cursors of this consumer")
+                raise InvariantError("another process creates cursors of this consumer")

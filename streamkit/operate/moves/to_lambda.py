@@ -160,7 +160,7 @@ class _Move:
             return frozenset()
         if not self.accept_loss:
             raise MoveRefused(
-                f"{one}; --accept-loss finishes the move all the same" for one in late
+                f"{one}; --accept-loss finishes the move nevertheless" for one in late
             )
         log.error("retention.lost", shards=len(late), certain=False)
         return frozenset(h.name for h in self.environment.app.handlers if h.is_aggregate)
@@ -224,5 +224,5 @@ class _Move:
         enter.unions["lanes"] = {"SS": [lane.name]}
         sent = await fence.transact([move, leave, enter], self.environment.rng)
         if isinstance(sent, Invalid):  # a refused queue has changed meanwhile, and is read again
-            reason = f"functions have no place left for lane {lane.name} ({sent.code})"
+            reason = f"functions have no room left for queue {lane.name} ({sent.code})"
             raise MoveRefused([f"{reason}; redrive or discard parked changes, then try again"])

@@ -81,12 +81,12 @@ async def move_to_workers(
 def _own_io(app: App, since: datetime | None) -> Iterator[str]:
     """Yield the handlers that would repeat changes for which no mark exists."""
     if since is not None and since.tzinfo is None:
-        yield f"{since.isoformat()} has no time zone; say which"
+        yield f"{since.isoformat()} has no time zone; add one, as in +00:00"
     for handler in app.handlers:
         if handler.delivery == "at_least_once" and since is None:
             yield (
-                f"{handler.declared}: what it does itself leaves no mark, and would be done again"
-                " for a day's changes; say since when changes may not be done (--since)"
+                f"{handler.declared}: its own I/O leaves no high-water mark, and would be done"
+                " again for a day's changes; say since when changes may not be done (--since)"
             )
 
 
@@ -135,7 +135,7 @@ class _Move:
         app = self.environment.app
         yield from unfit(app, newest, LAMBDA, TO_WORKERS)
         if newest is not None and newest.paused:
-            yield f"{app.name} is paused; let it go on first"
+            yield f"{app.name} is paused; resume it first"
 
     async def _outlast(self, in_flight: float) -> None:
         """Process under marks until invocations that began before have ended; read to the tip."""
@@ -163,7 +163,9 @@ class _Move:
                 return
             left = [record for record in left if record.position >= first.position]
             await anyio.sleep(_BLOCKED_PAUSE)
-        raise MoveRefused(["a handler blocks; the functions go on with their consumer"])
+        raise MoveRefused(
+            ["a handler blocks its shard; mend it and move again; the functions keep the consumer"]
+        )
 
     def _cursors(self, newest: Generation, holds: frozenset[str]) -> list[Cursor]:
         """Return a cursor for each shard that was read, parents first."""

@@ -110,7 +110,7 @@ def _add_migration(migration: Migration, found: Access) -> None:
         widen(found.own, (*READS, *WRITES), patterns)
     else:
         widen(found.migrated, [migration.to], patterns)
-    found.notes.append(f"{migration.declared} is allowed for; take it away once it is over")
+    found.notes.append(f"{migration.declared} is covered; remove it once the migration is done")
     reach = Reach()
     reach.visit(migration.collect, migration.source)
     _add_reads(reach, reach.entities, found)

@@ -80,7 +80,7 @@ def deny_application(app: App, place: Place | None = None) -> Policy:
             "KeepControlItems",
             actions,
             (_table(place, app.table, app),),
-            "nobody but streamkit writes there",
+            "only streamkit writes these items",
             any_key(_ALL_CONTROL),
             "Deny",
         )
@@ -156,7 +156,11 @@ class _Building:
         actions = ("DescribeStream", "GetRecords", "GetShardIterator")
         self._allow("ReadStream", actions, stream, "the changes; every item of the table is in it")
         seen = ["ListStreams"] if self.host == "lambda" else ["DescribeEndpoints", "ListStreams"]
-        why = "the mapping finds the stream" if self.host == "lambda" else "is the service there"
+        why = (
+            "the mapping finds the stream"
+            if self.host == "lambda"
+            else "whether the service answers"
+        )
         self._allow("FindService", seen, ["*"], why)
 
     def _control(self) -> None:
@@ -177,7 +181,7 @@ class _Building:
                 widen(self.access.own, actions, frozenset({f"{literal(ENTRY_PREFIX)}*"}))
         if self.host == "migrate":
             reads = ("BatchGetItem", "GetItem", "Query")
-            why = "it heeds the lag of the table's other consumers"
+            why = "it slows down while the table's other consumers lag"
             self._allow("OtherConsumers", reads, [self.control], why, _ALL_CONTROL)
         if self.host == "operator" and self.others:
             checks = ("ConditionCheckItem", *WRITES)

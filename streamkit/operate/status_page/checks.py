@@ -69,6 +69,6 @@ def _complaints(standing: Standing, lag_max: float) -> Iterable[str]:
     if standing.state in _STATES:
         yield _STATES[standing.state]
     if standing.unread and not standing.paused:
-        yield f"{standing.unread} shards are read by nobody"
+        yield f"{standing.unread} shards have no reader"
     if lag_max and not standing.paused and not math.isnan(standing.lag) and standing.lag > lag_max:
         yield f"{standing.lag:.0f} s behind, and {lag_max:g} s are allowed"

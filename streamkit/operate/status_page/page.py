@@ -139,7 +139,7 @@ def _tiles(view: View) -> Markup:
         _tile(f"{stuck}", "items stuck", "bad" if stuck else ""),
     ]
     if unread:
-        tiles.append(_tile(f"{unread}", "shards nobody reads", "bad"))
+        tiles.append(_tile(f"{unread}", "shards without a reader", "bad"))
     if status is not None and status.lost_shards:
         tiles.append(_tile(f"{len(status.lost_shards)}", "shards with losses", "bad"))
     if view.spending is not None and view.spending.workers:

@@ -152,7 +152,7 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str]:
     except asyncio.IncompleteReadError as error:
         if error.partial:
             raise _BadRequest(HTTPStatus.BAD_REQUEST) from None
-        raise ConnectionResetError("nothing was asked") from None
+        raise ConnectionResetError("the request is empty") from None
     except asyncio.LimitOverrunError:
         raise _BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from None
     words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")

@@ -156,7 +156,7 @@ def test_what_a_person_has_waived_is_no_difference():
         (error,) = await list_errors(place.app, place.aws, "0001")
         assert await retry_errors(place.app, place.aws, "0001") == (0, 1)
         assert kinds_of(await place.verify()) == ["fails"]
-        with pytest.raises(ValueError, match="say why"):
+        with pytest.raises(ValueError, match="give a reason"):
             await waive_errors(place.app, place.aws, "0001", {error.id}, " ")
         assert await waive_errors(place.app, place.aws, "0001", {error.id}, "ours") == 1
         found = await place.verify()
