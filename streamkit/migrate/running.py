@@ -319,6 +319,8 @@ class Runner:
         except TooManyErrors:
             await self._give_up(state, f"more than {ERRORS_MAX} items failed")
             return
+        if self.state.pass_name != state.pass_name:
+            await scan.delete()  # this process may have made them again since others deleted them
         if not complete or self.state != state:
             return
         left = await self._left(state) if state.phase in {"verifying", *_TURNING} else 0

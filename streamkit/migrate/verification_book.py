@@ -85,7 +85,7 @@ class VerificationBook:
 
     store: CursorStore
     name: str
-    paced: Callable[[], AbstractAsyncContextManager[None]]
+    paced: Callable[..., AbstractAsyncContextManager[None]]
     clock: Clock
     rng: random.Random
 

@@ -412,6 +412,14 @@ MUTANTS = (
         test="tests/unit/migrate/test_migration_verification.py::test_copies_without_a_source_are_found_however_many_passes_that_takes",
     ),
     Mutant(
+        "segments-of-a-pass-that-is-over",
+        "migrate/running.py",
+        "        if self.state.pass_name != state.pass_name:\n",
+        "        if self.state.pass_name != self.state.pass_name:\n",
+        "a process that stood still makes the segments of a pass again, and nothing deletes them",
+        test="tests/simulation/test_migration_stops.py::test_a_process_that_stood_still_leaves_no_segments_of_a_pass_that_is_over",
+    ),
+    Mutant(
         "beyond-is-fine",
         "migrate/findings.py",
         "return not self.different and not self.beyond",

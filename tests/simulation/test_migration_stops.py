@@ -20,8 +20,9 @@ from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
+from streamkit.testing.chance import repeatable
 from streamkit.testing.every import Stop
-from tests.simulation import migrating
+from tests.simulation import migrating, operators
 from tests.simulation.migrating import OldOrder, Order
 
 SETTINGS = Settings(heartbeat=6, lease=15, look_interval=3, poll_floor=1.0, poll_ceiling=3.0)
@@ -117,3 +118,39 @@ def test_a_process_that_asks_for_no_phase_before_it_writes_is_found(monkeypatch)
     played = (Stop("operation", n, "before", "end").play(scenario, make) for n in rewrites)
     with pytest.raises(AssertionError, match="has changed items after the end"):
         list(played)
+
+
+def shared():
+    return Harness(migrating.in_place(), shards=1, settings=SETTINGS)
+
+
+def is_segment(item):
+    return "#cursor#0001." in item["PK"]["S"]
+
+
+def calls_that_make_segments():
+    """Return the numbers of the calls, counted over all operations, and of those before them."""
+    with repeatable(0), shared() as harness:
+        found = set()
+
+        def saw(sighting):
+            made = any(w.old is None and is_segment(w.keys) for w in sighting.writes)
+            if made and sighting.actor == "operation":
+                found.add(harness.operations.calls - 1)
+
+        harness.freeze(at=1 << 60, part="operation")
+        harness.world.watchers.append(saw)
+        operators.joined(harness)
+    return {number - before for number in found for before in (0, 1)}
+
+
+def test_a_process_that_stood_still_leaves_no_segments_of_a_pass_that_is_over():
+    def outlived(harness):
+        operators.joined(harness)
+        harness.outlive()
+        assert not [item for item in harness.world.items("Shop") if is_segment(item)]
+
+    calls = calls_that_make_segments()
+    assert calls
+    for call in calls:
+        Stop("operation", call, "before", "end").play(outlived, shared)

@@ -40,7 +40,7 @@ from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Committer
 from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.fenced import TOGETHER, Fenced
+from streamkit.progress.fenced import Fenced
 from streamkit.progress.lease import LeaseWatch
 from streamkit.progress.scan.pages import Pages, Visit
 from streamkit.progress.scan.places import strided
@@ -51,6 +51,8 @@ log = get_logger("streamkit.scan")
 LEASE_SECONDS = 15.0
 """The time after which a silent owner's segment is taken."""
 _CREATED_AT_ONCE = 16
+_TRANSACTED = 2.0
+"""Write units of a small item in a transaction."""
 _LOOK_SECONDS = 2.0
 """The pause between two looks at other processes' segments, when there is nothing to take."""
 _PAUSE_SECONDS = 0.25
@@ -67,8 +69,8 @@ class TableScan:
     """One scan; all processes that share it must give the same number of segments.
 
     `schemas` are those of the tables that commits write to, including the control items' own.
-    Creating, taking and deleting segments waits for `paced`. Of the segments only those in `chosen`
-    are read, where it is given.
+    Creating, taking and deleting segments waits for `paced`, which takes write units, 1 by default.
+    Of the segments only those in `chosen` are read, where it is given.
     """
 
     store: CursorStore
@@ -78,7 +80,7 @@ class TableScan:
     rng: random.Random
     schemas: Mapping[str, TableSchema] = field(default_factory=dict)
     lease_seconds: float = LEASE_SECONDS
-    paced: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    paced: Callable[..., AbstractAsyncContextManager[None]] = nullcontext
     fence: Fenced | None = None
     chosen: Collection[int] | None = None
     _finished: set[str] = field(default_factory=set)
@@ -112,8 +114,9 @@ class TableScan:
 
         while missing := await self._missing():
             if self.fence is not None:
-                async with self.paced():
-                    await self.fence.apply([self._creation(name) for name in missing[:TOGETHER]])
+                some = [self._creation(name) for name in missing[:_CREATED_AT_ONCE]]
+                async with self.paced(_TRANSACTED * (1 + len(some))):
+                    await self.fence.apply(some)
                 continue
             async with anyio.create_task_group() as group:
                 for name in missing:
@@ -188,7 +191,7 @@ class TableScan:
         """
         if self.fence is not None:
             keys = [self.store.space.key("cursor", name) for name in self.names]
-            async with self.paced():
+            async with self.paced(_TRANSACTED * (1 + len(keys))):
                 await self.fence.delete_there(keys)
             return
         there = await self.cursors()
