@@ -6,6 +6,9 @@ thousands of calls. Parameters that botocore may refuse take botocore's own path
 and refusals that botocore may retry, with the answer that is already there, so that retries, their
 budget and the errors raised are botocore's. Of botocore's events only those of the request and the
 reply are emitted.
+
+A `Deferred` client does without botocore's until it needs it: to make one takes as long as thirty
+calls, and a simulation starts thousands of processes with three clients each.
 """
 
 import json
@@ -44,9 +47,31 @@ def shorten(client: Any) -> None:
     endpoint = client._endpoint  # noqa: SLF001  # botocore has no public access here
     if isinstance(endpoint.http_session, _Replaying):
         return
-    way = _Way(client, endpoint.http_session)
-    endpoint.http_session = _Replaying(endpoint.http_session)
-    client._make_api_call = way.call  # noqa: SLF001
+    _Way(client, endpoint.http_session, lambda: client).client()
+
+
+class Deferred:
+    """A client that takes the shortcut, and makes botocore's own for all else.
+
+    Args:
+        like: a client of the same service, Region and configuration, that says how calls are made.
+        session: the HTTP session of the calls.
+        make: makes botocore's client.
+    """
+
+    def __init__(self, like: Any, session: Any, make: Callable[[], Any]) -> None:
+        self._way = _Way(like, session, make)
+        self._operations: dict[str, str] = like.meta.method_to_api_mapping
+
+    def __getattr__(self, name: str) -> Any:
+        operation = self._operations.get(name)
+        if operation is None:
+            return getattr(self._way.client(), name)
+
+        async def method(**params: Any) -> Payload:
+            return await self._way.call(operation, params)
+
+        return method
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +95,48 @@ class _Operation:
 
 
 class _Way:
-    """The calls of one client."""
+    """The calls of one client, which is made when it is needed, from another one like it."""
 
-    def __init__(self, client: Any, session: Any) -> None:
-        self._long: Callable[[str, Payload], Awaitable[Payload]] = client._make_api_call  # noqa: SLF001
-        self._client = client
-        self._events = client.meta.events
-        self._service = client.meta.service_model
-        self._url = f"{client.meta.endpoint_url}/"
-        self._region = client.meta.region_name
+    def __init__(self, like: Any, session: Any, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._client: Any = None
+        self._long: Callable[[str, Payload], Awaitable[Payload]]
+        self._service = like.meta.service_model
+        self._url = f"{like.meta.endpoint_url}/"
+        self._region = like.meta.region_name
+        self._errors = like.exceptions
         self._session = session
-        self._parser = client._endpoint._response_parser_factory.create_parser("json")  # noqa: SLF001
+        self._parser = like._endpoint._response_parser_factory.create_parser("json")  # noqa: SLF001
+
+    def client(self) -> Any:
+        """Return botocore's client, whose calls go this way from now on."""
+        if self._client is None:
+            client = self._client = self._make()
+            self._long = client._make_api_call  # noqa: SLF001
+            client._make_api_call = self.call  # noqa: SLF001
+            client._endpoint.http_session = _Replaying(self._session)  # noqa: SLF001
+        return self._client
+
+    async def _emit(self, event: str, operation: _Operation, **about: Any) -> Any:
+        """Tell botocore's listeners; of a client that is not made, nobody has become one."""
+        if self._client is None:
+            return ()
+        return await self._client.meta.events.emit(f"{event}{operation.events}", **about)
 
     async def call(self, name: str, params: Payload) -> Payload:
         """Make a call; raise what botocore raises."""
         operation = _operation(self._service, name, self._parser)
         sent = params
-        emitted = await self._events.emit(
-            f"provide-client-params{operation.events}",
-            params=params,
-            model=operation.model,
-            context={},
-        )
-        for _, given in emitted:
+        for _, given in await self._emit(
+            "provide-client-params", operation, params=params, model=operation.model, context={}
+        ):
             sent = given or sent
         # A retry is made by botocore, and must send the token that the first attempt has sent.
         tokens = {token: str(uuid.uuid4()) for token in operation.tokens if token not in sent}
         if tokens:
             sent, params = sent | tokens, params | tokens
         if not operation.accepts(sent):
+            self.client()
             return await self._long(name, params)
         try:
             response = await self._session.exchange(
@@ -112,6 +150,7 @@ class _Way:
 
     async def _go_on(self, name: str, params: Payload, first: Response | Exception) -> Payload:
         """Pass a call to botocore, with the answer that it already has."""
+        self.client()
         token = _first.set(first)
         try:
             return await self._long(name, params)
@@ -132,23 +171,25 @@ class _Way:
         else:
             raw["context"] = context
             reply = await self._parsed(operation, raw)
-        await self._events.emit(
-            f"response-received{operation.events}",
+        await self._emit(
+            "response-received",
+            operation,
             response_dict=raw,
             parsed_response=reply,
             context=context,
             exception=None,
         )
         reply["ResponseMetadata"]["RetryAttempts"] = 0
-        await self._events.emit(
-            f"after-call{operation.events}",
+        await self._emit(
+            "after-call",
+            operation,
             http_response=_Accepted(response.status),
             parsed=reply,
             model=operation.model,
             context={},
         )
         if response.status >= 300:
-            error = self._client.exceptions.from_code(reply["Error"]["Code"])
+            error = self._errors.from_code(reply["Error"]["Code"])
             raise error(reply, operation.model.name)
         return reply
 

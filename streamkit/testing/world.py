@@ -17,13 +17,13 @@ from typing import Any, Literal
 import anyio
 
 from streamkit.app import App
-from streamkit.aws import Aws, connect
+from streamkit.aws import Aws
 from streamkit.local.control import Control
 from streamkit.local.engine import CallRecord, Engine
-from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Call, Response, session_class
 from streamkit.progress.activity import first_error
 from streamkit.settings import Settings
+from streamkit.testing.clients import deferred
 from streamkit.testing.faults import Interceptor
 from streamkit.testing.loop import SkewedClock, VirtualClock
 from streamkit.testing.sightings import WRITES, RecordLog, Sighting
@@ -166,9 +166,7 @@ class World:
             return await process.intercept(call, apply_as)
 
         session = session_class(self.engine, intercept=intercept, read_timeout=False)
-        async with connect(http_session=session, region=self.engine.region) as aws:
-            for client in (aws.dynamodb, aws.streams, aws.beats):
-                shorten(client)
+        async with deferred(session, self.engine.region) as aws:
             yield aws
 
     async def run_worker(

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from streamkit.aws import Aws, connect
+from streamkit.aws import Aws
 from streamkit.core.outcome import Work
 from streamkit.core.planning import Planner
 from streamkit.core.queued_keys import HeldLanes
@@ -21,7 +21,6 @@ from streamkit.core.tracing import NO_TRACING
 from streamkit.local.control import Control
 from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
-from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Call, Response, session_class
 from streamkit.progress.actions import Action
 from streamkit.progress.commit import Committer
@@ -30,6 +29,7 @@ from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fold import fold
 from streamkit.progress.pacing import ByteBudget, Pace, Pacing
 from streamkit.progress.transaction import transact
+from streamkit.testing.clients import deferred
 from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.sightings import WRITES
 from tests.models.explorer import follow
@@ -177,11 +177,9 @@ async def _clients(engine: Engine, actors: Sequence[Actor]) -> AsyncIterator[lis
         return
     session = session_class(engine, intercept=actors[0].intercept, read_timeout=False)
     async with (
-        connect(http_session=session, region=engine.region) as aws,
+        deferred(session, engine.region) as aws,
         _clients(engine, actors[1:]) as others,
     ):
-        for client in (aws.dynamodb, aws.streams, aws.beats):
-            shorten(client)
         yield [aws, *others]
 
 

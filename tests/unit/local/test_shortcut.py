@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
+from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError, ClientError
 
 from streamkit.aws import connect
@@ -15,6 +16,7 @@ from streamkit.local.errors import ApiError
 from streamkit.local.shortcut import shorten
 from streamkit.local.transport import Response, session_class
 from streamkit.stream.decode import parse_page
+from streamkit.testing.clients import deferred
 
 KEY = {"pk": {"S": "a"}}
 SCHEMA = {
@@ -108,12 +110,17 @@ class Network:
 
 
 @asynccontextmanager
-async def opened(short, network):
+async def opened(way, network):
     engine = Engine(clock=lambda: 1_700_000_000.5, rng=random.Random(1))
     engine.call("dynamodb", "CreateTable", {**SCHEMA, "TableName": "before"})
     session = session_class(engine, intercept=network.intercept)
-    async with connect(http_session=session, region="us-east-1") as aws:
-        if short:
+    opening = (
+        deferred(session, "us-east-1")
+        if way == "deferred"
+        else connect(http_session=session, region="us-east-1")
+    )
+    async with opening as aws:
+        if way == "short":
             for client in (aws.dynamodb, aws.streams, aws.beats, aws.dynamodb):
                 shorten(client)  # one of them twice, which changes nothing
         yield aws
@@ -138,14 +145,15 @@ def chance(monkeypatch):
 
 
 async def both(play, *troubles):
-    """Play the same on the long and on the short way."""
+    """Play the same on the long and on the short way, and with clients that are made late."""
     ends = []
-    for short in (False, True):
+    for way in ("long", "short", "deferred"):
         network = Network(*troubles)
-        async with opened(short, network) as aws:
+        async with opened(way, network) as aws:
             ends.append((await play(aws), network.seen))
-    (long, long_seen), (short, short_seen) = ends
+    (long, long_seen), (short, short_seen), late = ends
     assert long_seen == short_seen
+    assert late == (short, short_seen)
     return long, short
 
 
@@ -276,7 +284,7 @@ async def test_calls_that_go_on_side_by_side_keep_their_answers_apart(chance):
 async def test_the_short_way_is_taken():
     """Or the rest of this file would compare botocore with itself."""
     network = Network()
-    async with opened(True, network) as aws:
+    async with opened("short", network) as aws:
 
         def refuse(**_):
             raise AssertionError("botocore made a request")
@@ -289,3 +297,25 @@ async def test_the_short_way_is_taken():
         with pytest.raises(aws.dynamodb.exceptions.TransactionCanceledException):
             await aws.dynamodb.transact_write_items(TransactItems=[write])
     assert len(network.seen) == 3
+
+
+async def test_a_deferred_client_makes_botocores_when_a_call_goes_wrong_and_not_before(
+    chance, monkeypatch
+):
+    network, made, create = Network(), [], AioSession._create_client
+
+    async def noted(session, *service, **options):
+        made.append(service)
+        return await create(session, *service, **options)
+
+    async with opened("deferred", network):
+        pass  # the first one of all looks how calls are made
+    monkeypatch.setattr(AioSession, "_create_client", noted)
+    async with opened("deferred", network) as aws:
+        await aws.dynamodb.get_item(TableName="before", Key=KEY)
+        write = {"Put": {"TableName": "before", "Item": KEY}}
+        await aws.dynamodb.transact_write_items(TransactItems=[write])
+        assert made == []
+        network.troubles = [REFUSAL]
+        await aws.dynamodb.get_item(TableName="before", Key=KEY)
+        assert len(made) == 3
