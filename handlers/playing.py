@@ -37,7 +37,7 @@ WRITERS = 8
 _SHOWN = 10
 
 SETTINGS = Settings(
-    # The defaults are 3 and 7 seconds; here nobody wants to wait for a dead worker's lease.
+    # Shorter than the defaults of 3 and 7 seconds: a demo should not wait long for a dead lease.
     heartbeat=0.5,
     lease=1.5,
     poll_ceiling=0.3,
@@ -106,7 +106,7 @@ class Show:
         return swept
 
     async def until_shared(self) -> None:
-        """Wait until every worker has shards, and nobody's are left behind."""
+        """Wait until every worker has shards, and every shard has a worker."""
         while not self.shared:
             await anyio.sleep(0.1)
             self.tick()

@@ -1,4 +1,4 @@
-"""Passed: the sources with which a whole run of the tests was green, so that nobody runs it twice.
+"""Passed: the sources with which a whole run of the tests was green, so that it is not run twice.
 
 `make mutants` needs to know that the tests pass without a bug: a test that fails anyway catches
 nothing.

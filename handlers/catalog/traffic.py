@@ -51,7 +51,7 @@ class Traffic:
             await self._introduce(writer)
 
     async def act(self, writer: Writer) -> None:
-        """Let somebody do something."""
+        """Do one small thing that a user does."""
         acts: dict[Act, float] = {
             self._buy: 50,
             self._ship: 9,

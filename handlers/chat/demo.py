@@ -1,4 +1,4 @@
-"""The demo: users who talk, join, leave, and change what they are called."""
+"""The demo: users talk, join, leave, and change their names."""
 
 import sys
 

@@ -43,7 +43,7 @@ class Traffic:
             )
 
     async def act(self, writer: Writer) -> None:
-        """Let somebody do something."""
+        """Do one small thing that a user does."""
         acts: dict[Act, float] = {
             self._say: 25,
             self._unsay: 8,
@@ -152,7 +152,7 @@ class Traffic:
             for membership in memberships
             if membership.user_id in users
         ]
-        # Of a user who has signed off, the last name that was copied stays.
+        # The last copied name of a deleted user stays.
         wanted += [
             membership
             for membership in memberships

@@ -135,17 +135,17 @@ def list_brand(
 
 
 def watchers_of_brand(change: Inserted[Deal]) -> Query[BrandWatch]:
-    """Return who watches a deal's brand."""
+    """Return the watches of a deal's brand."""
     return BrandWatch.query(brand=change.new.brand)
 
 
 def watchers_of_category(change: Inserted[Deal]) -> Query[CategoryWatch]:
-    """Return who watches a deal's category."""
+    """Return the watches of a deal's category."""
     return CategoryWatch.query(category=change.new.category)
 
 
 def everybody(change: Inserted[Deal] | Modified[Deal]) -> Scan[User]:  # noqa: ARG001
-    """Return all users: nobody else is in their index."""
+    """Return all users; their index contains nothing else."""
     return Scan(User, index=User.all_users)
 
 
@@ -159,7 +159,7 @@ def tell_brand_watchers(change: Inserted[Deal], to: BrandWatch) -> Put[Message]:
 async def tell_category_watchers(
     change: Inserted[Deal], to: CategoryWatch, table: Table
 ) -> Put[Message] | None:
-    """Tell everyone who watches the deal's category, but for those who are told by its brand."""
+    """Tell everyone who watches the deal's category, except those who are told by its brand."""
     watch = BrandWatch.key(brand=change.new.brand, username=to.username)
     if await table.get(watch, check=False) is not None:
         return None

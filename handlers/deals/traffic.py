@@ -92,7 +92,7 @@ class Traffic:
         self._editor = anyio.Lock()
 
     async def open(self, writer: Writer) -> None:
-        """Write users, brands, categories, and who watches those of the deals."""
+        """Write users, brands and categories, and the watches of those that post deals."""
         rng = writer.rng
         await writer.put(*(User(username=name, name=name.title()) for name in self.users))
         await writer.put(*(_brand(rng, brand) for brand in self.brands + self.other_brands))
@@ -106,7 +106,7 @@ class Traffic:
                 await writer.put(CategoryWatch(category=category, username=username))
 
     async def act(self, writer: Writer) -> None:
-        """Let somebody do something."""
+        """Do one small thing that a user does."""
         acts: dict[Act, float] = {
             self._like: 40,
             self._unlike: 12,
@@ -279,7 +279,7 @@ class Traffic:
         )
 
     def _told(self, final: Final) -> Iterator[tuple[str, tuple[str, str, str]]]:
-        """Say who must have been told of which deal, unless that is over by now."""
+        """Return the messages that users must have, without those that have expired."""
         brands, categories = defaultdict(set), defaultdict(set)
         for watch in final[BrandWatch]:
             brands[watch.brand].add(watch.username)

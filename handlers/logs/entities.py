@@ -1,7 +1,7 @@
 """The entities of the logs: lines, under keys that spread a day's writes over partitions.
 
-A line's suffix is calculated from its id, so that whoever knows a line's id, day and time can get
-it, and whoever writes it again writes the same item.
+A line's suffix is calculated from its id, so a reader that knows a line's id, day and time can get
+it with one read, and a second write of the line writes the same item.
 """
 
 import zlib

@@ -1,4 +1,4 @@
-"""The entities of relay: orders, and who wants to hear of a customer's parcels."""
+"""The entities of relay: orders, and the followers of customers."""
 
 from decimal import Decimal
 from typing import Literal
@@ -20,7 +20,7 @@ class Order(Entity, pk="CUSTOMER#{customer}", sk="ORDER#{order_id}"):
 
 
 class Follower(Entity, pk="FOLLOWERS#{customer}", sk="USER#{username}"):
-    """Somebody who wants to hear of a customer's parcels. One collection: it is the audience."""
+    """A follower, who hears of a customer's parcels; all of a customer are one collection."""
 
     customer: str
     username: str

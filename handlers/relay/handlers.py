@@ -62,7 +62,7 @@ class CustomerOrders(Aggregate[Order], pk="ORDERSOF#{customer}", sk="ORDERSOF#{c
 
 
 def followers(change: Written) -> Query[Follower]:
-    """Return who wants to hear of a customer's parcels."""
+    """Return the followers of a customer."""
     return Follower.query(customer=change.new.customer)
 
 

@@ -1,4 +1,4 @@
-"""Receivers: the two servers of the demo that are nobody's product, a few lines of HTTP each."""
+"""Receivers: the demo's own search index and webhook receiver, a few lines of HTTP each."""
 
 import hashlib
 import hmac

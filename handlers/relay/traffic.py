@@ -1,4 +1,4 @@
-"""The application of the demo: customers who order, and a shop that ships."""
+"""The application of the demo: customers order, and a shop ships."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -34,13 +34,13 @@ class Traffic:
         self._orders: list[tuple[str, str]] = []
 
     async def open(self, writer: Writer) -> None:
-        """Let everybody follow whom they will; they do so to the end."""
+        """Choose the followers of each customer; they do not change afterwards."""
         for customer, count in FOLLOWERS.items():
             names = [f"{customer}{number}" for number in range(count)]
             await writer.put(*(Follower(customer=customer, username=name) for name in names))
 
     async def act(self, writer: Writer) -> None:
-        """Order something, or change an order that nobody else has changed since it was read."""
+        """Order something, or change an order IF it is unchanged since it was read."""
         rng, chance = writer.rng, writer.rng.random()
         if chance < 0.45 or not self._orders:
             await self._place(writer)

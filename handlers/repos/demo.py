@@ -1,4 +1,4 @@
-"""The demo: users who star repositories and work on issues, and counts that follow."""
+"""The demo: users star repositories and work on issues, and the counts follow."""
 
 import sys
 

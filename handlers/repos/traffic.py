@@ -1,4 +1,4 @@
-"""The application of the demo: users who star repositories, and open and close issues."""
+"""The application of the demo: users star repositories, and open and close issues."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The demo: students who enrol while everything is being renamed."""
+"""The demo: students enrol while students and sports are renamed."""
 
 import sys
 

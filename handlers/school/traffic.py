@@ -30,7 +30,7 @@ class Traffic:
         self._names = 0
 
     async def open(self, writer: Writer) -> None:
-        """Write students and sports, and enrol everybody for one of them."""
+        """Write students and sports, and enrol every student for one sport."""
         await writer.put(*(self._sport(sport, writer.rng) for sport in self._sports))
         for student_id in self._students:
             await writer.put(Student(student_id=student_id, name=self._name("student")))
@@ -93,7 +93,7 @@ class Traffic:
         self._students.append(student_id)
 
     async def _leave(self, writer: Writer) -> None:
-        """Let a student leave, whom somebody may enrol all the same, and who may come back."""
+        """Delete a student, who may still be enrolled meanwhile, and may come back."""
         student = self._one_student(writer.rng)
         if writer.rng.random() < 0.8:
             await writer.delete(student)
@@ -121,7 +121,7 @@ class Traffic:
         return Sport(sport=sport, name=self._name("sport"), coach=_coach(rng))
 
     def _name(self, kind: str) -> str:
-        """Return a name that nobody has had before."""
+        """Return a name that was never used before."""
         self._names += 1
         return f"{kind} {self._names}"
 

@@ -1,4 +1,4 @@
-"""A session store on a table without a sort key: who is logged in, how it ended, who is blocked.
+"""A session store on a table without a sort key: logins, how they ended, and blocked users.
 
 `entities` says what is in the table, `handlers` what follows from what, `demo` shows it at work
 and checks the result.

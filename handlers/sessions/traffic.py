@@ -1,4 +1,4 @@
-"""The application of the demo: users who log in, stay, leave, or are guessed at.
+"""The application of the demo: users log in, stay, leave, and passwords are guessed.
 
 What must follow is computed from the log of its writes: which sessions there were, how long each
 was to live in the end, who deleted it, who asked to be logged out everywhere.
@@ -50,7 +50,7 @@ class Traffic:
             await self._log_in(writer, username)
 
     async def act(self, writer: Writer) -> None:
-        """Let somebody do something."""
+        """Do one small thing that a user does."""
         username = writer.rng.choice(self.users)
         dice = writer.rng.random()
         if dice < 0.4:
@@ -180,7 +180,7 @@ def _active(final: Final) -> Comparison:
 
 
 def _attempts(final: Final) -> Iterator[Comparison]:
-    """Compare the counts of failed attempts, and who is blocked."""
+    """Compare the counts of failed attempts, and the blocked users."""
     counts = Counter(
         (attempt.username, bucket(attempt.at, "hour", tz="UTC")) for attempt in final[LoginAttempt]
     )

@@ -1,4 +1,4 @@
-"""The application of the demo: customers who order, and a shop that ships."""
+"""The application of the demo: customers order, and a shop ships."""
 
 import random
 from collections import Counter, defaultdict
@@ -46,7 +46,7 @@ class Traffic:
             await writer.put(self._customer(writer.rng, username))
 
     async def act(self, writer: Writer) -> None:
-        """Let somebody do something."""
+        """Do one small thing that a user does."""
         acts: dict[Act, float] = {
             self._place: 5,
             self._advance: 9,

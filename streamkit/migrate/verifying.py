@@ -7,7 +7,7 @@ the migration's own consumer, if it runs, has caught up; an item that still diff
 changed since, is wrong, and one that changes all the time is *unsettled*.
 
 Any number of processes share a verification, and each returns its report; if all of them stop,
-whoever verifies next continues at the pages that they have left: see `verification_book`. One that
+the next verification continues at the pages that they have left: see `verification_book`. One that
 was begun in another phase of the migration is given up, and begun anew, because what is right in
 one phase may be wrong in the next.
 

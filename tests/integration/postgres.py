@@ -26,7 +26,7 @@ def binaries():
 
 
 def ordinary_user():
-    """How a subprocess is run by somebody else than root, whom PostgreSQL refuses."""
+    """Run a subprocess as a user other than root, because PostgreSQL refuses root."""
     if os.geteuid() != 0:
         return {}
     for name in ("postgres", "nobody"):

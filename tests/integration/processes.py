@@ -145,7 +145,7 @@ class Site:
         return [item for item in shown if attribute in item]
 
     def owners(self):
-        """The process ids of the owners of what is not finished; None for what nobody owns."""
+        """The process ids of the owners of unfinished shards; None for a shard without an owner."""
         active = [item for item in self.controls("epoch") if item["state"] == "active"]
         names = {item.get("owner") for item in active}
         return {int(name.split("/")[1]) if name else None for name in names}

@@ -80,7 +80,7 @@ class Fleet:
         return 1
 
     def settle(self):
-        """Thaw everybody, and wait until every shard has a living owner."""
+        """Thaw every process, and wait until every shard has a living owner."""
         while self.frozen:
             self.act("thaw")
         living = {worker.pid for worker in self.awake}

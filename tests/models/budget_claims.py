@@ -189,7 +189,7 @@ def exceeds(make: Make) -> Iterator[str]:
 
 
 def wastes(make: Make) -> Iterator[str]:
-    """Look for processes that leave a part of the limit to nobody."""
+    """Look for processes that leave a part of the limit unused."""
     three = [(Plan(0.0), Plan(0.5), Plan(at)) for at in (0.0, 9.0)]
     deaths = [(Plan(0.0), p) for p in plans((0.0, 3.0)) if p.still < EVER and p.length != 19.0]
     for processes in (*three, *deaths):

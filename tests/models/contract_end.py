@@ -64,7 +64,7 @@ class World:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether it is over, and nobody knows of what old code did last."""
+        """Return whether it is over, although no process knows the last write of old code."""
         return self.phase == "done" and self.last not in (AGREED, self.decided)
 
 

@@ -149,7 +149,7 @@ class Model:
             yield from self.quiet(world)
 
     def begins(self, world: World, k: int) -> Iterator[tuple[Step, World]]:
-        """The mapping gives a function records, or somebody gives it a payload."""
+        """The mapping gives a function records, or a person gives it a payload."""
         again = world.current >= 0
         if again and world.troubles == self.regime.troubles:
             return

@@ -127,7 +127,7 @@ class Model:
         self.rules, self.bound = rules, bound
 
     def first(self) -> World:
-        """Return the world in which nobody has taken the cursor yet."""
+        """Return the world in which no worker has taken the cursor yet."""
         return World(workers=(None,) * self.bound.workers)
 
     def steps(self, world: World) -> Iterator[tuple[Step, World]]:

@@ -229,7 +229,7 @@ def replaced(make: MakeJudge) -> Iterator[str]:
 
 
 def found(make: MakeJudge) -> Iterator[str]:
-    """Look for a dead worker in a starved fleet that nobody finds within four leases."""
+    """Look for a dead worker in a starved fleet that no worker finds within four leases."""
     longest = MOST * LEASE + LONG + 2 * STEP
     for beats in itertools.product(schedules((LONG,), 0, 1), schedules((SHORT, LONG), 1, 3)):
         for looks in (1, 4):

@@ -68,7 +68,7 @@ class Error(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Return whether nobody has decided about what is shown."""
+        """Return whether no person has decided about what is shown."""
         return self.shown != self.decided
 
 

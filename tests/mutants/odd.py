@@ -1,4 +1,4 @@
-"""Bugs where something is in a state that nobody should meet."""
+"""Bugs in states that should not occur."""
 
 from tests.mutants.mutant import Mutant
 

@@ -160,7 +160,7 @@ class Ledger:
         return frozenset(shard for shard, mine in self.owners.items() if mine == owner)
 
     def even(self, alive: set[str]) -> bool:
-        """Return whether the workers alive, and nobody else, hold all open shards, evenly."""
+        """Return whether the live workers, and no others, hold all open shards, evenly."""
         held = self.held()
         if set(held) != alive or max(held.values()) - min(held.values()) > 1:
             return False

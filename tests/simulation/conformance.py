@@ -160,7 +160,7 @@ class OntoShop(Aggregate[Sale], onto=Shop, missing="skip"):
 
 
 class Door:
-    """A sink that nobody opens: a recorder takes its place."""
+    """A sink that is never opened: a recorder replaces it."""
 
     name = "door"
     limits = Limits(items=10)

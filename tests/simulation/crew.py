@@ -52,7 +52,7 @@ def create_table(world: World, name: str = TABLE, keys: tuple[str, ...] = ("PK",
 
 @dataclass(frozen=True)
 class Take:
-    """A shard's cursor has another owner; None is nobody."""
+    """A shard's cursor has another owner; None means no owner."""
 
     at: float
     shard: str
@@ -214,7 +214,7 @@ class Fleet:
         )
 
     async def until_even(self, *names: str, seconds: float = 60.0) -> float:
-        """Wait until these workers, and nobody else, hold all open shards, evenly."""
+        """Wait until these workers, and no others, hold all open shards, evenly."""
 
         def even() -> bool:
             held = self.held()

@@ -1,4 +1,4 @@
-"""Deploys and moves back and forth, beside redrives: a consumer that nobody leaves alone.
+"""Deploys and moves back and forth, beside redrives, of one consumer.
 
 In each period another version of the app runs, or another host, while items are written, some of
 which fail for a while, and two persons redrive what is parked, each with calls that take their

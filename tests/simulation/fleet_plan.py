@@ -194,7 +194,7 @@ def _faults(rng, numbers):
 
 
 def _storms(rng, numbers):
-    """Let commits fail more often in a row than the SDK repeats them, so that nobody knows."""
+    """Let commits fail more often in a row than the SDK repeats them, so that their outcome is unknown."""
     return [
         Event("commit_fault", worker=number, call=call, kind=rng.choice(_UNKNOWN))
         for number in numbers

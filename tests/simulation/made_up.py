@@ -1,4 +1,4 @@
-"""Sightings that nobody has made, for tests of invariants: one shard `s1`, its cursor, its records."""
+"""Made-up sightings for tests of invariants: one shard `s1`, its cursor, its records."""
 
 from dataclasses import replace
 

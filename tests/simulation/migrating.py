@@ -151,7 +151,7 @@ Where = Callable[[str], type[Any] | None]
 
 
 def old_then_new(old: type[Any], new: type[Any]) -> Where:
-    """Return what a well-behaved team does: nobody writes while pairs are turned around."""
+    """Return what a well-behaved team does: it writes nothing while pairs are switched."""
 
     def where(phase: str) -> type[Any] | None:
         if phase in ("switching", "returning", "following", "unturning", "dropping"):
@@ -162,7 +162,7 @@ def old_then_new(old: type[Any], new: type[Any]) -> Where:
 
 
 UNTOUCHED = 900
-"""The number of an order that nobody writes after the beginning."""
+"""The number of an order that is never written after the beginning."""
 
 
 class Orders:

@@ -20,7 +20,7 @@ BEGINS = 10.0
 FUNCTION_SECONDS = 60.0
 LEASE_SECONDS = 30.0
 LINGERS = 20.0
-"""For so long the mapping is still enabled when workers run already, as if nobody saw to it."""
+"""So long the mapping stays enabled while workers run already, as if it was forgotten."""
 
 
 @dataclass

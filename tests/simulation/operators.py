@@ -163,7 +163,7 @@ async def work(app, aws, *, clock):
 
 
 async def apply(app, aws, *, clock):
-    """Do what `streamkit migrate apply` does: begin it, if nobody has, and join."""
+    """Do what `streamkit migrate apply` does: begin it if it was never begun, and join."""
     with suppress(commands.AlreadyBegun):
         await begin(app, aws, clock=clock)
     await work(app, aws, clock=clock)

@@ -1240,7 +1240,7 @@ def one_pass(log):
 
 
 def scribble(world, name, number):
-    """Change something that everybody reads and nothing follows from, if the item is there."""
+    """Change an attribute that all handlers read and nothing follows from, if the item exists."""
     request = {
         "TableName": TABLE,
         "Key": key("NOTE", name),

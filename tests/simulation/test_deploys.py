@@ -45,7 +45,7 @@ def marks_are_not_raised(monkeypatch):
 
 @pytest.mark.parametrize("plant", [redrive_checks_neither, marks_are_not_raised])
 def test_a_planted_bug_is_found(plant, monkeypatch):
-    """It counts wrong, or it leaves control items behind that nobody can read."""
+    """It counts wrong, or it leaves control items behind that cannot be read."""
     plant(monkeypatch)
 
     def is_found(seed):

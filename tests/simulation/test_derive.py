@@ -1,4 +1,4 @@
-"""Derived items follow their source, and overwrite nobody else's."""
+"""Derived items follow their source, and never overwrite those of another source."""
 
 import random
 

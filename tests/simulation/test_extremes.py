@@ -171,7 +171,7 @@ async def a_worse_one_comes_while_the_group_is_read(stage):
 
 
 async def a_worse_one_comes_after_the_group_was_read(stage):
-    """The result does not know it, and nobody has looked at the revision since."""
+    """The result does not know it, and the revision was not read since."""
     before = stage.item()
     stage.hold("after query")
     stage.bid(stage.one, None)

@@ -1,4 +1,4 @@
-"""Workers share the shards of a stream: evenly, one owner each, and nobody waits long for a reader.
+"""Workers share the shards of a stream: evenly, one owner each, and no shard waits long for a reader.
 
 Every test looks at the engine's log alone. The referee in `crew` also checks each call: fencing,
 positions and leases.
@@ -22,7 +22,7 @@ def run(main, *arguments, seed=0):
 
 
 async def settled(fleet, *names):
-    """Wait until the shards are shared, and everybody has looked at everything again."""
+    """Wait until the shards are shared, and every worker has looked at the fleet again."""
     await fleet.until_even(*names)
     await anyio.sleep(35)
 

@@ -63,7 +63,7 @@ def outage(hours):
 
 
 def late_request(patch):
-    """While all is calm, somebody writes what a handler has written long ago."""
+    """While all is calm, the application writes what a handler wrote long ago."""
     calm = FleetRun.calm
 
     async def disturbed(self):

@@ -49,7 +49,7 @@ def put(world, pk, **attributes):
 
 
 class Overtaken:
-    """Lets somebody else be faster, between what an invocation reads and what it commits."""
+    """Lets another process be faster, between what an invocation reads and what it commits."""
 
     def __init__(self, faster):
         self.faster = faster

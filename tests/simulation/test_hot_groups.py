@@ -1,4 +1,4 @@
-"""Many shards whose changes all add to one group: it is right, and nobody tries without an end."""
+"""Many shards whose changes all add to one group: the group is right, and no commit is tried for ever."""
 
 from typing import Annotated
 

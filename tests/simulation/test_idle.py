@@ -1,4 +1,4 @@
-"""An idle table is quiet: what a worker writes on a day when nobody else does."""
+"""An idle table is quiet: what a worker writes on a day without other writes."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What an item's mark says of its held lanes: as long as they are held, and to whoever looks."""
+"""What an item's high-water mark says about its queued keys, as long as they are queued."""
 
 import anyio
 import pytest

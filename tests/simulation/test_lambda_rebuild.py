@@ -19,7 +19,7 @@ FUNCTION_SECONDS = 60.0
 
 
 class Spoilt(Market):
-    """Before anything is counted, somebody has written numbers of his own."""
+    """Before anything is counted, the application has written wrong numbers."""
 
     async def open(self, writer):
         await super().open(writer)

@@ -1,4 +1,4 @@
-"""Migrations against somebody who looks for the wrong moment: one small scenario for each."""
+"""Migrations in which something happens at the worst moment: a small scenario for each."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""What handlers do with a migration's own writes: effects as ever, and nobody outside is told."""
+"""What handlers do with a migration's own writes: their effects, but no sends."""
 
 import json
 import random
@@ -30,7 +30,7 @@ ORDERS = 5
 
 
 class Door:
-    """A sink that nobody opens: a recorder takes its place."""
+    """A sink that is never opened: a recorder replaces it."""
 
     name = "door"
     limits = Limits(items=10)

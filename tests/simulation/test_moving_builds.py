@@ -70,7 +70,7 @@ MOVES = {WORKERS: (run_functions, to_workers), LAMBDA: (World.run_worker, to_lam
 
 
 async def run(world, app):
-    """Let whoever runs the consumer go on; a move that was broken off is finished before."""
+    """Let the consumer's host go on; a move that was interrupted is finished before."""
     async with world.clients() as aws:
         store = CursorStore(aws.dynamodb, (await survey(app, aws)).space(app))
         host = await host_of(store)

@@ -1,4 +1,4 @@
-"""A move to Lambda beside whoever changes what it has read: a lister, a redrive; or too late."""
+"""A move to Lambda while a lister or a redrive changes what it has read, or too late."""
 
 import itertools
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""States that nobody should meet: it is said once what is wrong, and nothing is tried in a hurry."""
+"""States that should not occur: the problem is logged once, and nothing is repeated quickly."""
 
 from functools import partial
 

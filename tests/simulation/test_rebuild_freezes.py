@@ -176,7 +176,7 @@ SWEEP = Sweeping.once
 
 @pytest.fixture
 def idle_leader(monkeypatch):
-    """The leading worker sweeps nothing: somebody else does."""
+    """The leading worker sweeps nothing; another one does."""
 
     async def nothing(_):
         return

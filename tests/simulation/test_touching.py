@@ -95,7 +95,7 @@ def test_items_that_are_touched_are_rewritten_where_they_are_under_live_writes(s
 
 
 async def quiet(app, *, kept=30):
-    """Migrate with nobody else at work; return each item's writes by phase, and what there is.
+    """Migrate without other writers; return each item's writes by phase, and what there is.
 
     Every third order stands in no index.
     """

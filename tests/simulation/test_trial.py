@@ -44,7 +44,7 @@ class Copy(Entity, pk="COPY#{brand}", sk="USER#{user}"):
 
 
 class Door:
-    """A sink that nobody opens: trials put a recorder in its place."""
+    """A sink that is never opened: trials replace it by a recorder."""
 
     name = "door"
     limits = Limits(items=10)

@@ -140,7 +140,7 @@ def verify(harness, aggregate, meanwhile=None, **options):
 
 
 def change(harness, pk, expression, **values):
-    """Write past streamkit, as nobody should; `a` is the item's sort key's first part."""
+    """Write past streamkit, which is forbidden; `a` is the item's sort key's first part."""
     prefix = pk.partition("#")[0]
     request = {
         "TableName": "Sales",

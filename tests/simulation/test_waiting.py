@@ -1,4 +1,4 @@
-"""A shard that waits for a handler says so, to whoever asks why it is behind."""
+"""A shard that waits for a handler says so wherever its lag is shown."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Turns to call `DescribeStream`: never more than the fleet may have, whoever leads and comes."""
+"""Turns to call `DescribeStream`: never more than the fleet's limit, also when leaders change."""
 
 import anyio
 import pytest

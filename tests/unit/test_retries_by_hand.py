@@ -1,4 +1,4 @@
-"""Parked changes leave their lane once, in order, whoever redrives them, whatever comes between."""
+"""Parked changes leave their queue once and in order, also when redrives and workers interleave."""
 
 import random
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Balance: a worker claims its share from whoever can spare it, and then the fleet is at rest."""
+"""Balance: a worker claims its share from workers with more, and then the fleet is at rest."""
 
 import math
 import random
@@ -29,7 +29,7 @@ def chosen(owners, weights, worker, mine=()):
 
 
 def at_rest(owners, weights):
-    """Let each worker in turn claim and get, until nobody does; return how many shards moved."""
+    """Let each worker in turn claim and get, until none does; return how many shards moved."""
     moves = 0
     for _ in range(10):
         before = moves

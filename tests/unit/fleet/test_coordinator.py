@@ -133,7 +133,7 @@ class Fleet:
         return {s for s, o in assign(seats, dict.fromkeys(fleet, 1)).items() if o == owner}
 
     async def looks(self, seconds=0.5):
-        """Let time pass, with a look each half second and everybody's heartbeats."""
+        """Let time pass, with a look each half second and the heartbeats of all workers."""
         for _ in range(round(seconds / 0.5)):
             self.clock.now += 0.5
             self.me.presence._beat_at = self.clock.now
@@ -259,7 +259,7 @@ async def test_nothing_is_claimed_while_it_is_uncertain_who_reads_a_shard():
 
 
 async def test_nothing_is_claimed_for_a_lease_while_shards_are_about_to_be_taken():
-    """What nobody says to hold is about to be held by somebody, who will then have more."""
+    """A shard without an owner is about to be taken by a worker, which then has more."""
     fleet = Fleet("other")
     fleet.table.own("other", *NAMES)
     fleet.hides["other"] = 1
@@ -360,7 +360,7 @@ async def test_own_shards_are_verified_now_and_then_and_at_once_after_standing_s
 
 
 async def test_a_worker_that_could_not_look_for_long_takes_nobody_for_dead():
-    """All stood still together: whoever wakes first must not take everything."""
+    """All stood still together: the worker that wakes first must not take everything."""
     fleet = Fleet("other")
     fleet.table.own("other", *fleet.targets("other", "me", "other"))
     await fleet.looks(1)

@@ -1,4 +1,4 @@
-"""Rules of a fleet that hold whoever is in it: who is alive, whose a shard is, who is newest."""
+"""Rules that hold in every fleet: live members, assigned shards, the newest version."""
 
 import random
 from dataclasses import replace

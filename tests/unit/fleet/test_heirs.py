@@ -9,7 +9,7 @@ from tests.unit.fleet.test_coordinator import Fleet
 
 
 def ended(fleet, name, owner):
-    """Let a shard end under an owner, with a child that nobody has read."""
+    """Let a shard end under an owner, with a child that no worker has read."""
     parent = fleet.table.cursors[name]
     child = Cursor(f"{name}c", seat=parent.seat, parent=name, generation=1)
     fleet.table.cursors[name] = replace(

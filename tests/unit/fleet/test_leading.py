@@ -116,7 +116,7 @@ async def test_the_rest_of_a_batch_is_created_though_some_of_its_cursors_exist(t
 
 
 async def test_what_is_created_is_sent_again_when_a_plan_that_was_given_up_has_won_instead():
-    """Else the shard is taken for created, and nobody reads it until another worker leads."""
+    """Else the cursor counts as created, and no worker reads the shard until another one leads."""
 
     class Adopting(Commits):
         given_up = Batch(Cursor(LISTER, epoch=1))

@@ -191,7 +191,7 @@ def test_nothing_is_rolled_back_under_what_builds_on_it():
 
 @pytest.mark.parametrize("first", ["0001", "0003"])
 def test_of_two_people_one_begins_what_the_other_takes_away(first):
-    """One rolls 0001 back while another begins 0003 on it: whoever is later is refused."""
+    """One process rolls 0001 back while another begins 0003 on it: the later one is refused."""
 
     async def test(site):
         await site.apply("0001")

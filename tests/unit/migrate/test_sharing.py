@@ -1,4 +1,4 @@
-"""A budget is everybody's together: from the first second on, and nearly all of it is used."""
+"""All processes share one budget: from the first second on, and nearly all of it is used."""
 
 import random
 from collections import Counter

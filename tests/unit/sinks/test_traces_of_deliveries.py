@@ -1,4 +1,4 @@
-"""A delivery carries its trace wherever the receiver can look for it, and takes nobody's place."""
+"""A delivery carries its trace where the receiver can find it, and replaces no attribute."""
 
 from datetime import UTC, datetime
 
