@@ -1,4 +1,4 @@
-"""What Lambda calls for Big Time Deals; yours imports your app instead.
+"""The functions that Lambda calls for Big Time Deals; import your own app instead.
 
 In: events of the mapping, of the schedule, and of the queue for what the mapping gives up. Out:
 what has to come again; counts. On failure: mapping and queue send it again.

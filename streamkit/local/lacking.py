@@ -78,7 +78,7 @@ LACKING = (
     ),
     Lack(
         "resource policies",
-        "nobody is refused for lack of permission here; test policies against AWS",
+        "the engine checks no permissions; test policies against AWS",
         ("GetResourcePolicy", "PutResourcePolicy", "DeleteResourcePolicy"),
     ),
     Lack(
