@@ -81,7 +81,7 @@ def render(process: Process, views: Sequence[View]) -> str:
         element("main", _reasons(process.ready), *(_consumer(view) for view in views)),
         element(
             "footer",
-            f"streamkit {process.version} · {process.at} · anew every {REFRESH_SECONDS} s · ",
+            f"streamkit {process.version} · {process.at} · refreshed every {REFRESH_SECONDS} s · ",
             element("a", "metrics", href="/metrics"),
         ),
     )
@@ -257,7 +257,7 @@ def _workers(status: Status, standing: Standing) -> Markup:
         for one in status.workers
     ]
     newest = f"Generation {status.generation}" if status.generation else "No generation yet"
-    told = "" if status.current or standing.state == "starting" else ", of other handlers than here"
+    told = "" if status.current or standing.state == "starting" else ", with other handlers than this code"
     return together([_table(heads, rows), element("p", f"{newest}{told}.", class_="soft")])
 
 
