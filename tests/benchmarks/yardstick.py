@@ -1,8 +1,10 @@
 """Rows of the table that `make bench` prints: what is measured, beside what, and what it must reach.
 
 A figure is a ratio to a yardstick that ran beside it in the same run: the client's raw calls, the
-usual decoding, a bare read. So it says the same on every machine. Both are measured in CPU time,
-in turns, and the best round of each counts: other work on a machine can only make a round slower.
+usual decoding, a bare read. So it says the same on every machine. Both are measured in CPU time, in
+turns. Where rounds are short, the best one of each counts: other work on a machine can only make a
+round slower. Where they take seconds, each is compared with the yardstick right beside it, and the
+median counts: a processor that is shared runs at half its speed for seconds, and then does not.
 
 A row is one function:
 
@@ -12,6 +14,7 @@ A row is one function:
         return Figure(1 / mine, usual / mine)
 """
 
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -95,6 +98,16 @@ def row(
         return measure
 
     return add
+
+
+def median_of(rounds: Sequence[tuple[float, float]]) -> Figure:
+    """Return how many units a CPU second handles, and how many times the yardstick that is.
+
+    Args:
+        rounds: CPU seconds of a unit, and of the same by the yardstick right beside it.
+    """
+    rate = statistics.median(1 / mine for mine, _ in rounds)
+    return Figure(rate, statistics.median(yardstick / mine for mine, yardstick in rounds))
 
 
 def in_turns(*contestants: Callable[[], object], rounds: int = ROUNDS) -> Sequence[float]:

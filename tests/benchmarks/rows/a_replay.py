@@ -2,7 +2,7 @@
 
 from tests.benchmarks.deals import FULL
 from tests.benchmarks.replay import Case, Replay
-from tests.benchmarks.yardstick import Figure, row
+from tests.benchmarks.yardstick import Figure, median_of, row
 
 ROUNDS = 5
 USUAL = "the usual way to read"
@@ -13,8 +13,7 @@ def replayed(case: Case) -> Figure:
     """Return changes per CPU second of a worker, and its ratio to the usual way to read them."""
     with Replay(case) as replay:
         rounds = list(replay.rounds(ROUNDS))
-    rate = max(one.rate for one in rounds)
-    return Figure(rate, rate / max(one.usual for one in rounds))
+    return median_of([(1 / one.rate, 1 / one.usual) for one in rounds])
 
 
 @row("count only: nothing is written", unit=RATE, of=USUAL, bar=2.8)

@@ -15,9 +15,9 @@ from tests.benchmarks.consuming import app_of, consuming
 from tests.benchmarks.deals import FULL
 from tests.benchmarks.processes import Remote
 from tests.benchmarks.serving import TABLE, serving
-from tests.benchmarks.yardstick import Figure, row
+from tests.benchmarks.yardstick import Figure, median_of, row
 
-ROUNDS = 2
+ROUNDS = 3
 DEALS = 4000
 TOGETHER = 99
 """Items that one transaction writes, beside the one that moves its progress."""
@@ -102,7 +102,7 @@ def reaching(kind: str, prefix: str, raw_calls: Any, audience: int) -> Figure:
     The raw calls run against a server of their own, so that the consumer does not read their
     changes.
     """
-    best = [float("inf")] * 2
+    rounds = []
     with Remote(serving, 1, 0) as server, Remote(serving, 1, 0) as other:
         for one in (server, other):
             one.call("put", watches(audience))
@@ -120,11 +120,12 @@ def reaching(kind: str, prefix: str, raw_calls: Any, audience: int) -> Figure:
                 while server.call("count", prefix, "city", city) < audience:
                     assert time.monotonic() < deadline, "not all were reached"
                     time.sleep(0.1)
-                spent = consumer.call("spent"), actor.call("raw_timed", raw_calls, city)
+                spent = consumer.call("spent") / audience
+                raw = actor.call("raw_timed", raw_calls, city) / audience
                 if turn:
-                    best = list(map(min, best, spent))
+                    rounds.append((spent, raw))
                 consumer.call("finish", 2)
-    return Figure(audience / best[0], best[1] / best[0])
+    return median_of(rounds)
 
 
 @row("fan-out: recipients", unit="recipients/CPU s", of="queries and transactions", bar=0.13)
@@ -163,8 +164,8 @@ async def redrive_raw(raw: Any, number: int) -> None:
 
 @row("redrive: parked changes", unit="changes/CPU s", of="a read and a transaction", bar=0.25)
 def redrives() -> Figure:
-    best = [float("inf")] * 2
-    pages = 4
+    rounds = []
+    pages, parked = 4, 4 * FULL // 10
     with Remote(serving, 1, FULL) as server:
         url = server.call("address")
         for _ in range(ROUNDS):
@@ -173,10 +174,9 @@ def redrives() -> Figure:
                 server.call("release", pages)
                 consumer.call("finish")
             with Remote(acting, url) as actor:
-                spent = actor.call("timed", redrive_all), actor.call("raw_timed", redrive_raw, 275)
-                best = list(map(min, best, spent))
-    parked = pages * FULL / 10
-    return Figure(parked / best[0], best[1] / 275 / (best[0] / parked))
+                spent = actor.call("timed", redrive_all) / parked
+                rounds.append((spent, actor.call("raw_timed", redrive_raw, parked) / parked))
+    return median_of(rounds)
 
 
 async def rebuild(aws: Aws) -> None:
@@ -195,17 +195,17 @@ async def scan_all(raw: Any) -> None:
 @row("rebuild of an aggregate", unit="items/CPU s", of="the raw scan", bar=0.08)
 def rebuilding() -> Figure:
     """The CPU time of the command and of the worker together."""
-    best = [float("inf")] * 2
-    for _ in range(2):
+    rounds = []
+    for _ in range(ROUNDS):
         with Remote(serving, 1, 0) as server:
             server.call("put_deals", DEALS)
             url = server.call("address")
             with Remote(consuming, url, "aggregate") as consumer, Remote(acting, url) as actor:
                 consumer.call("mark")
                 consumer.call("finish")
-                scanned = min(actor.call("raw_timed", scan_all) for _ in range(3))
+                scanned = actor.call("raw_timed", scan_all)
                 consumer.call("mark")
                 spent = actor.call("timed", rebuild) + consumer.call("finish")
                 assert server.call("total", "BRAND#", "deals") == DEALS
-                best = list(map(min, best, (spent, scanned)))
-    return Figure(DEALS / best[0], best[1] / best[0])
+                rounds.append((spent / DEALS, scanned / DEALS))
+    return median_of(rounds)
