@@ -14,8 +14,8 @@ help: ## this list
 demo: $(STAMP) ## process 20,000 writes on the local engine, with a split and a kill, and check the result
 	@$(BIN)/streamkit demo
 
-test: $(STAMP) ## all tests but the benchmarks, in the same order of sets each time
-	PYTHONHASHSEED=0 $(BIN)/pytest -q -m "not benchmark" -n auto --dist worksteal
+test: $(STAMP) ## all tests, in the same order of sets each time
+	PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal
 
 quick: $(STAMP) ## the tests of tests/quick.txt, for every commit: most of what a mistake breaks
 	PYTHONHASHSEED=0 $(BIN)/pytest -q -n auto --dist worksteal @tests/quick.txt
@@ -32,7 +32,6 @@ types: $(STAMP) ## mypy (strict) on the code, pyright on the typed use of the pu
 
 bench: $(STAMP) ## speeds, as ratios measured side by side: ROWS="aggregate pages" for some, RECORD=1 to keep them
 	$(BIN)/python -m tests.benchmarks $(ROWS) $(if $(RECORD),--record --growth)
-	$(BIN)/pytest -q -m benchmark -s tests/benchmarks
 
 mutants: $(STAMP) ## deliberate bugs, each of which the tests must catch (half an hour; goes on where it stopped)
 	$(BIN)/python -m tests.mutants.run

@@ -29,7 +29,7 @@ def pytest_collection_finish():
 def pytest_sessionfinish(session, exitstatus):
     """Remember the sources of a whole run that is green; processes of a parallel run do not."""
     options, config = session.config.option, session.config
-    chosen = options.keyword or options.markexpr not in ("", "not benchmark")
+    chosen = options.keyword or options.markexpr
     whole = config.args_source is config.ArgsSource.TESTPATHS and not chosen
     if whole and exitstatus == 0 and not hasattr(config, "workerinput"):
         note_passed()

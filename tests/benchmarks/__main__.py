@@ -16,7 +16,7 @@ from streamkit.observe.logs import configure
 from tests.benchmarks import page
 from tests.benchmarks.growth import CURVES
 from tests.benchmarks.recording import Recorded, rounded, this_machine, today
-from tests.benchmarks.report import HEAD, failures, line, spaced
+from tests.benchmarks.report import HEAD, failures, line, number, spaced
 from tests.benchmarks.yardstick import ROWS, Figure
 
 
@@ -44,7 +44,7 @@ def measure_growth() -> dict[str, list[list[float]]]:
     found = {}
     for name, curve in CURVES.items():
         found[name] = [[x, rounded(y)] for x, y in curve()]
-        print(f"{name}: " + ", ".join(f"{x:,} {y:,.0f}" for x, y in found[name]), flush=True)
+        print(f"{name}: " + ", ".join(f"{x:,} {number(y)}" for x, y in found[name]), flush=True)
     return found
 
 

@@ -47,7 +47,7 @@ def plots(recorded: Recorded) -> dict[Path, str]:
     """Return the files of the plots."""
     return {
         DOCS / "performance" / f"{name}.svg": plot(
-            f"{title}: changes per CPU second", below, recorded.growth[name]
+            f"{title}: changes per CPU second, times the usual way", below, recorded.growth[name]
         )
         for name, (title, below) in PLOTS.items()
         if name in recorded.growth

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
+from tests.benchmarks.report import number
+
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 70, 30, 40, 50
 INK, LINE = "#777", "#2f7fd1"
@@ -32,12 +34,12 @@ def plot(title: str, below: str, curve: Sequence[Sequence[float]]) -> str:
             f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="{INK}"'
             ' stroke-opacity="0.25"/>'
         )
-        parts.append(_text(LEFT - 8, y + 4, f"{value:,.0f}", anchor="end"))
+        parts.append(_text(LEFT - 8, y + 4, number(value), anchor="end"))
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     parts.append(f'<polyline points="{path}" fill="none" stroke="{LINE}" stroke-width="2.5"/>')
     for (x, y), (name, value) in zip(points, curve, strict=True):
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{LINE}"/>')
-        parts.append(_text(x, y - 10, f"{value:,.0f}"))
+        parts.append(_text(x, y - 10, number(value)))
         parts.append(_text(x, floor + 18, f"{name:,}"))
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, below))
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}"'

@@ -36,6 +36,7 @@ class Case:
         shards: of the stream; every one has the same pages.
         times: how many handlers the app has.
         changes: in a round, over all shards.
+        workers: processes that share the shards; their CPU time is added up.
     """
 
     kind: str = "aggregate"
@@ -43,6 +44,7 @@ class Case:
     shards: int = 1
     times: int = 1
     changes: int = 14_000
+    workers: int = 1
 
     @property
     def pages(self) -> int:
@@ -80,7 +82,10 @@ class Replay:
         case = self.case
         self.server = self._stack.enter_context(Remote(serving, case.shards, case.records))
         url = self.server.call("address")
-        self.consumer = self._stack.enter_context(Remote(consuming, url, case.kind, case.times))
+        self.fleet = [
+            self._stack.enter_context(Remote(consuming, url, case.kind, case.times))
+            for _ in range(case.workers)
+        ]
         self._usual = Usual(url)
         self._given = 0
         return self
@@ -92,22 +97,28 @@ class Replay:
         """Warm up, measure so many rounds, and compare the table with what it must be."""
         case = self.case
         self.drain(case.warm_pages)
-        pages = max(1, USUAL_RECORDS // case.records)
-        before = self._usual.read(pages)
         for _ in range(number):
-            seconds = self.drain(case.pages, profile=self.profile)
-            after = self._usual.read(pages)
-            usual = pages * case.records / ((before + after) / 2)
-            yield Round(case.pages * case.records * case.shards / seconds, usual)
-            before = after
+            yield self.round(case.pages)
         self.compare()
+
+    def round(self, pages: int) -> Round:
+        """Give each shard so many pages, and read some the usual way before and after."""
+        before = self._usually()
+        seconds = self.drain(pages, profile=self.profile)
+        rate = pages * self.case.records * self.case.shards / seconds
+        return Round(rate, 2 / (before + self._usually()))
+
+    def _usually(self) -> float:
+        """Return the CPU seconds of a record that is read the usual way."""
+        pages = max(1, USUAL_RECORDS // 2 // self.case.records)
+        return self._usual.read(pages) / (pages * self.case.records)
 
     def drain(self, pages: int, *, profile: bool = False) -> float:
         """Give each shard so many pages; return the CPU seconds until they are committed."""
-        self.consumer.call("mark", profile)
+        for one in self.fleet:
+            one.call("mark", profile)
         self._given = self.server.call("release", pages)
-        seconds: float = self.consumer.call("finish")
-        return seconds
+        return sum(one.call("finish") for one in self.fleet)
 
     def compare(self) -> None:
         """Check that every change has had its effect, and had it once.
@@ -118,7 +129,7 @@ class Replay:
         case, given = self.case, self._given
         changes = given * case.records * case.shards
         if case.kind == "count":
-            assert self.consumer.call("seen") == changes
+            assert sum(one.call("seen") for one in self.fleet) == changes
         elif case.kind in ("aggregate", "grouped"):
             prefix = "BRAND#" if case.kind == "aggregate" else "SHELF#"
             views = views_of(given, case.records) * case.shards
@@ -136,15 +147,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--profile", action="store_true", help="also print where the time goes")
     parser.add_argument("--lines", type=int, default=40, help="of the profile")
+    parser.add_argument("--workers", type=int, default=1, help="that share the shards")
     given = parser.parse_args()
-    case = Case(given.handlers, given.page, given.shards, given.times, given.changes)
+    case = Case(given.handlers, given.page, given.shards, given.times, given.changes, given.workers)
     found = []
     with Replay(case, given.profile) as replay:
         for one in replay.rounds(given.rounds):
             found.append(one)
             print(f"{one.rate:10,.0f} changes/CPU s {one.ratio:8.2f} times the usual way")
         if given.profile:
-            print(replay.consumer.call("profile", given.lines))
+            print(replay.fleet[0].call("profile", given.lines))
     rate = statistics.median(one.rate for one in found)
     times = statistics.median(one.ratio for one in found)
     best = max(one.rate for one in found)
