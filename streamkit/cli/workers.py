@@ -1,5 +1,6 @@
 """`streamkit worker`: apps and their listeners run in one process until a signal or until idle."""
 
+import gc
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,6 +31,18 @@ from streamkit.worker.workers import Workers
 log = get_logger("streamkit.process")
 
 
+def _tune_collection() -> None:
+    """Let the garbage collector look at what a worker allocates in pages, and rarely at the rest.
+
+    With Python's own thresholds it takes a third of the CPU time: a page of a thousand changes
+    begins dozens of collections, and each of the largest goes through every imported module.
+    Measured, memory stays the same: what changes leave behind has no cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
 async def run_workers(
     apps: Sequence[App],
     settings: Settings,
@@ -51,6 +64,7 @@ async def run_workers(
         ConfigurationError: an app does not fit its table, or may not use it.
         RetentionLost: records may have been trimmed before they were read.
     """
+    _tune_collection()
     log.info(
         "process.started",
         version=__version__,

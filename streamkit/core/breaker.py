@@ -36,13 +36,13 @@ class Breaker:
     is_open: bool = False
     _window: deque[_Second] = field(default_factory=deque)
 
-    def worked(self, now: float) -> None:
-        """Count a change that was processed; this closes an open breaker and clears its window."""
+    def worked(self, now: float, times: int = 1) -> None:
+        """Count changes that were processed; this closes an open breaker and clears its window."""
         if self.is_open:
             self.is_open = False
             self._window.clear()
             log.warning("breaker.closed", handler=self.handler)
-        self._second(now).worked += 1
+        self._second(now).worked += times
 
     def failed(self, now: float) -> None:
         """Count a change that failed after its inline retries; an open breaker counts none.

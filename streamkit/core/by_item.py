@@ -5,9 +5,11 @@ their item are in one list, too.
 """
 
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from streamkit.changes import ItemKey
+from streamkit.core.outcome import Outcome, Work
 
 
 class Keyed(Protocol):
@@ -22,6 +24,16 @@ class Keyed(Protocol):
     def ties(self) -> frozenset[Hashable]:
         """Return what it shares with runs that must come before or after it; empty: nothing."""
         ...
+
+
+@dataclass(slots=True)
+class Run:
+    """One handler still to be run for one work."""
+
+    work: Work
+    outcome: Outcome
+    key: ItemKey
+    ties: frozenset[Hashable] = frozenset()
 
 
 K = TypeVar("K", bound=Keyed)

@@ -13,6 +13,7 @@ succeeds.
 import random
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -20,18 +21,19 @@ import anyio
 
 from streamkit.changes import ItemKey, Kind
 from streamkit.core.attempts import PATIENT, Attempts, Patience
-from streamkit.core.by_item import into_lanes
+from streamkit.core.by_item import Run, into_lanes
 from streamkit.core.failures import Counts, Failures
 from streamkit.core.handler import DEFER, Defer, Handler
 from streamkit.core.outcome import Aim, Outcome, Work, resolve
 from streamkit.core.parking import Failure
 from streamkit.core.reading import Pending, ReadTracker, Uncommitted
 from streamkit.core.routes import Channels, Routes
-from streamkit.core.sending import Sending
+from streamkit.core.sending import Sending, allowed
 from streamkit.core.shadow import Shadows
+from streamkit.core.totals import Adders, Block
 from streamkit.core.tracing import UNTRACED
 from streamkit.core.typed import TypedChanges, source_of
-from streamkit.effects import Effect, Result, Send, as_effects
+from streamkit.effects import Effect, Result, as_effects
 from streamkit.entity import Entity
 from streamkit.errors import RetryableError
 from streamkit.model.origin import UNMARKED, Mark, read_mark
@@ -53,16 +55,6 @@ runs."""
 def as_registered(handler: Handler, record: Record) -> Handler | None:  # noqa: ARG001
     """Run the handler itself."""
     return handler
-
-
-@dataclass(slots=True)
-class Run:
-    """One handler still to be run for one work."""
-
-    work: Work
-    outcome: Outcome
-    key: ItemKey
-    ties: frozenset[Hashable] = frozenset()
 
 
 @dataclass
@@ -99,16 +91,19 @@ class Dispatcher:
             for kind in handler.kinds:
                 there = self._listeners.get((handler.entity, kind), ())
                 self._listeners[handler.entity, kind] = (*there, handler)
+        heard = {} if self._traced else self._listeners
+        told = self._typed, self._aim, self.failures, self.meters
+        self._adders = Adders.of(heard, *told)
         self._limiter = anyio.Semaphore(self.concurrency)
-        self._slow: set[str] = set()
         self._turn = Turn(self.clock)
 
     async def works(
-        self, page: Page, shard_id: str, as_run: AsRun = as_registered
+        self, page: Page, shard_id: str, as_run: AsRun = as_registered, *, blocks: bool = False
     ) -> tuple[list[Work], list[Run], int]:
         """Route a page and run its pure handlers, as this shard runs them.
 
         Other tasks get their turn between changes, so that a slow handler does not cost a lease.
+        With `blocks`, changes in a row that only add up become one pending change.
 
         Returns:
             The pending changes that need anything done, the runs left for `run_lanes`, and how many
@@ -117,6 +112,10 @@ class Dispatcher:
         works: list[Work] = []
         later: list[Run] = []
         business = 0
+        block = None
+        if blocks and self._adders.handlers and not page.marked:
+            apart = partial(self.apart, shard_id=shard_id)
+            block = Block(self._adders, works, as_run, apart)
         for record in page.records:
             await self._turn.give_way()
             entity = self.router.route(record)
@@ -126,6 +125,9 @@ class Dispatcher:
             business += 1
             if entity is None:
                 self.counts.unknown += 1
+                continue
+            if block is not None and block.takes(record, entity):
+                self.counts.changes += 1
                 continue
             marked = page.marked and not self._raw
             written = record.counting() if marked else record
@@ -145,15 +147,29 @@ class Dispatcher:
             work = self._work(record, entity, running, shard_id, mark)
             if work.outcomes:
                 self.counts.changes += 1
+                if block is not None:
+                    block.close()
                 works.append(work)
                 later += self._run_pure(work, shard_id)
+        if block is not None:
+            block.close()
         return works, later, business
+
+    def apart(self, block: Work, shard_id: str) -> list[Work]:
+        """Return the changes of a block as pending changes of their own."""
+        works = []
+        for record, entity in block.block:
+            handlers = self._listeners[entity, record.kind]
+            work = self._work(record, entity, handlers, shard_id, UNMARKED)
+            self._run_pure(work, shard_id)
+            works.append(work)
+        return works
 
     def committed(self, work: Work) -> None:
         """Record that a change is finished: its effects are in the table, or it is parked."""
         self.shadows.committed(work)
         for outcome in work.outcomes:
-            self.meters.handler(outcome.handler.name).changes.add()
+            self.meters.handler(outcome.handler.name).changes.add(outcome.times)
 
     def wants(self, record: Record) -> bool:
         """Return whether a handler listens to such a change; its `when` is not evaluated."""
@@ -239,18 +255,7 @@ class Dispatcher:
         finally:
             seconds = self.clock.monotonic() - began
             if seconds > GIVE_WAY_SECONDS:
-                self._name_slow(outcome.handler, seconds)
-
-    def _name_slow(self, handler: Handler, seconds: float) -> None:
-        """Log once which handler keeps the event loop busy, because nothing else runs meanwhile."""
-        if handler.name not in self._slow:
-            self._slow.add(handler.name)
-            log.warning(
-                "handler.slow",
-                handler=handler.name,
-                milliseconds=round(seconds * 1000),
-                declared=str(handler.declared),
-            )
+                self.failures.name_slow(outcome.handler, seconds)
 
     async def run_lanes(
         self,
@@ -347,7 +352,7 @@ class Dispatcher:
         began = perf_counter()
         try:
             result: Any = handler.run(change, **tools)
-            return _allowed(as_effects(result), work, handler)
+            return allowed(as_effects(result), work, handler)
         finally:
             self.meters.handler(handler.name).seconds.record(perf_counter() - began)
 
@@ -371,7 +376,7 @@ class Dispatcher:
             outcome.defer()
             return
         try:
-            effects = _allowed(as_effects(result), work, handler)
+            effects = allowed(as_effects(result), work, handler)
             resolve(outcome, effects, tracker.reads, work.position, self.schema)
         except ValueError:
             if handler.broadcast is None:
@@ -389,10 +394,3 @@ class Dispatcher:
             return frozenset((handler.name, name) for name in (key, *shared))
         except Exception:  # noqa: BLE001 - the run itself will fail, with its retries
             return frozenset({(handler.name, key)})
-
-
-def _allowed(effects: tuple[Effect, ...], work: Work, handler: Handler) -> tuple[Effect, ...]:
-    """Leave out sends that would tell somebody about a migration."""
-    if work.mark.origin != "migration" or handler.migrations != "default":
-        return effects
-    return tuple(effect for effect in effects if not isinstance(effect, Send))

@@ -50,12 +50,24 @@ class Failures:
     clock: Clock
     _breakers: dict[str, Breaker] = field(default_factory=dict)
     _waiting: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _slow: set[str] = field(default_factory=set)
 
-    def worked(self, handler: Handler, now: float) -> None:
-        """Record that a change was processed; `now` is monotonic."""
+    def worked(self, handler: Handler, now: float, times: int = 1) -> None:
+        """Record that changes were processed; `now` is monotonic."""
         breaker = self._breaker(handler)
         if breaker is not None:
-            breaker.worked(now)
+            breaker.worked(now, times)
+
+    def name_slow(self, handler: Handler, seconds: float) -> None:
+        """Log once which handler keeps the event loop busy, because nothing else runs meanwhile."""
+        if handler.name not in self._slow:
+            self._slow.add(handler.name)
+            log.warning(
+                "handler.slow",
+                handler=handler.name,
+                milliseconds=round(seconds * 1000),
+                declared=str(handler.declared),
+            )
 
     def failed(self, handler: Handler) -> None:
         """Record that a change failed after its inline retries, and again for each later try."""

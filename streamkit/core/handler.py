@@ -4,10 +4,11 @@ Every kind of handler (a function, an aggregate, a fan-out, a mirror) becomes a 
 a name, what it listens to, and `run`, which turns one change into effects.
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Protocol, get_args
 
 from streamkit.changes import Change, Kind
 from streamkit.effects import Effect, Result
@@ -124,6 +125,38 @@ class Broadcast:
     one: Callable[..., Awaitable[Any]]
     serve: Callable[..., Awaitable[tuple[Effect, ...]]]
     rate: float | None = None
+
+
+class Totals(Protocol):
+    """Sums up what changes add to items, without an effect for each change."""
+
+    def deltas(self, old: Any, new: Any) -> Sequence[Any]:
+        """Return what one change adds, and sum up nothing yet; raise what the handler raises."""
+
+    def add(self, deltas: Sequence[Any]) -> None:
+        """Sum up what `deltas` returned; this never fails."""
+
+    def __len__(self) -> int:
+        """Return how many items the changes add to."""
+
+    def effects(self) -> tuple[Effect, ...]:
+        """Return one effect for each item, as if the changes were one.
+
+        Raises:
+            ArithmeticError: a sum cannot be stored.
+        """
+
+
+class Adder(ABC):
+    """The `run` of a handler whose results only add up, whatever lies between two changes."""
+
+    @abstractmethod
+    def __call__(self, change: Change[Any], /) -> Result:
+        """Return the effects of one change."""
+
+    @abstractmethod
+    def totals(self) -> Totals:
+        """Return totals of no changes yet, which end in the same as the effects of each."""
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,8 @@ class CommitLoop:
         elif isinstance(plan, Stays):
             self.left, self.failure = True, plan.failure
         elif isinstance(plan, TooLarge):
-            self.dispatcher.failures.too_large(plan.outcome, self.planner.shard)
+            if not self._take_apart():
+                self.dispatcher.failures.too_large(plan.outcome, self.planner.shard)
         elif plan.sends and not await self._deliver(plan):
             return
         elif plan.actions or plan.cursor.done or plan.sends or plan.plain:
@@ -210,6 +211,8 @@ class CommitLoop:
 
     async def _narrow(self, sent: Batch, code: str) -> None:
         """Halve the commit until only the change, then the handler, that is invalid is left."""
+        if self._take_apart():
+            return
         if sent.changes > 1:
             self._most = sent.changes // 2
             return
@@ -229,6 +232,18 @@ class CommitLoop:
         self.dispatcher.failures.give_up(culprit, failure, shard)
         if culprit.waiting:
             await self._wait()
+
+    def _take_apart(self) -> bool:
+        """Replace blocks by their changes, so that the one at fault is found; return whether any.
+
+        A block ends where its last change does: an earlier plan that still wins ends there, too.
+        """
+        if not any(work.block for work in self.works):
+            return False
+        shard = self.planner.shard
+        pairs = ((self.dispatcher.apart(w, shard) if w.block else [w]) for w in self.works)
+        self.works = deque(work for some in pairs for work in some)
+        return True
 
     async def _wait(self) -> None:
         """Wait while the first change cannot go on, as a blocking handler does; or leave it."""

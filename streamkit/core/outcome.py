@@ -4,7 +4,7 @@ A `Work` is one pending change, with the outcome of each handler that listens to
 wait in the order of their shard until they are committed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamkit.changes import ItemKey
@@ -81,7 +81,7 @@ class Outcome:
     (called lane in the code) without a failure: it is parked, due at once, and continues there
     beside the shard. `trial` is what a shadow handler would have written. `trace` is the
     `traceparent` of the handler's last run, if its change was traced. `to` names the recipient, in
-    a fan-out.
+    a fan-out. `times` is how many changes it sums up.
     """
 
     handler: Handler
@@ -100,6 +100,7 @@ class Outcome:
     trial: tuple[Action, ...] = ()
     trace: str = ""
     to: str = ""
+    times: int = 1
 
     @property
     def parks(self) -> bool:
@@ -145,7 +146,8 @@ class Work:
 
     `dated` is when the change at its position was created, in epoch seconds. `images` are the old
     and the new one, once a handler has wanted them. `mark` is the origin: what wrote the change.
-    `trace` is the `traceparent` of the writer.
+    `trace` is the `traceparent` of the writer. A `block` stands for several changes in a row, each
+    with its entity, whose handlers only add up; `position` is that of the last one.
     """
 
     position: str
@@ -158,6 +160,7 @@ class Work:
     images: tuple[Entity | None, Entity | None] | None = None
     mark: Mark = UNMARKED
     trace: str = ""
+    block: Sequence[tuple[Record, type[Entity]]] = ()
 
 
 def resolve(

@@ -37,6 +37,15 @@ class TypedChanges:
         old, new = (None if i is None else decoder.values(i, fields) for i in images)
         return handler.when.holds(old, new)
 
+    def images(self, record: Record, entity: type[Entity]) -> tuple[Entity | None, Entity | None]:
+        """Decode the old image of a record, and the new one.
+
+        Raises:
+            DecodeError: an image does not fit the entity.
+        """
+        decode, old, new = self._decoders[entity].decode, record.old_image, record.new_image
+        return None if old is None else decode(old), None if new is None else decode(new)
+
     def change_of(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
         """Build the typed change for a handler; its images are decoded now, once for all handlers.
 
@@ -50,10 +59,7 @@ class TypedChanges:
         if handler.raw:
             return _raw_change(work, record, handler, shard_id)
         if work.images is None or not entity.model_config.get("frozen"):
-            decoder = self._decoders[entity]
-            old = None if record.old_image is None else decoder.decode(record.old_image)
-            new = None if record.new_image is None else decoder.decode(record.new_image)
-            work.images = (old, new)
+            work.images = self.images(record, entity)
         old, new = work.images
         return Change.of(
             record,

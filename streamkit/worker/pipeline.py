@@ -22,7 +22,8 @@ from typing import Protocol
 import anyio
 import anyio.abc
 
-from streamkit.core.dispatch import Dispatcher, Run
+from streamkit.core.by_item import Run
+from streamkit.core.dispatch import Dispatcher
 from streamkit.core.outcome import Work
 from streamkit.core.parking import Failure
 from streamkit.core.stage import CommitStage
@@ -226,7 +227,7 @@ class ShardPipeline:
         """Run the pure handlers of a page; the shard counts as busy while they run."""
         self._processing = True
         try:
-            return await self.dispatcher.works(page, self.shard, self.turning.as_run)
+            return await self.dispatcher.works(page, self.shard, self.turning.as_run, blocks=True)
         finally:
             self._processing = False
 

@@ -3,6 +3,63 @@
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    # -- blocks of changes that add up -------------------------------------------------------------
+    Mutant(
+        "block-at-its-first-change",
+        "core/totals.py",
+        "Work(last.position, last.created_at,",
+        "Work(first.position, last.created_at,",
+        "a block's changes are read and counted again after its commit",
+        test="tests/unit/test_totals.py::test_a_block_is_at_its_last_change_and_ends_before_one_that_goes_its_own_way",
+    ),
+    Mutant(
+        "block-around-a-change",
+        "core/dispatch.py",
+        "                if block is not None:\n                    block.close()\n                works.append(work)\n",
+        "                works.append(work)\n",
+        "a change is committed before those ahead of it, which a new owner then leaves out",
+        test="tests/unit/test_totals.py::test_a_block_is_at_its_last_change_and_ends_before_one_that_goes_its_own_way",
+    ),
+    Mutant(
+        "block-never-taken-apart",
+        "core/loop.py",
+        "        if not any(work.block for work in self.works):\n            return False\n",
+        "        return False\n",
+        "all changes of a page are parked for one that its item refuses",
+        test="tests/simulation/test_blocks.py::test_a_sum_that_its_item_refuses_parks_the_changes_of_that_item_alone",
+    ),
+    Mutant(
+        "block-during-a-build",
+        "core/totals.py",
+        "any(self.as_run(h, record) is not h for h in handlers)",
+        "any(self.as_run is None for h in handlers)",
+        "changes are counted beside the ledger of a build",
+        test="tests/unit/test_totals.py::test_a_build_that_is_under_way_is_asked_at_each_change",
+    ),
+    Mutant(
+        "totals-forget-a-group",
+        "kinds/aggregate/adding.py",
+        "                    sums[name] = before + amount\n",
+        "                    sums[name] = amount\n",
+        "of many changes of a group only the last is counted",
+        test="tests/unit/test_totals.py::test_a_block_comes_to_what_its_changes_do_one_by_one",
+    ),
+    Mutant(
+        "totals-round",
+        "kinds/aggregate/adding.py",
+        "prec=500",
+        "prec=20",
+        "sums of long numbers are rounded, or refused",
+        test="tests/unit/test_totals.py::test_a_block_comes_to_what_its_changes_do_one_by_one",
+    ),
+    Mutant(
+        "groups-of-one-name",
+        "kinds/aggregate/adding.py",
+        "        if before != after:\n",
+        "        if before is None:\n",
+        "an item that leaves its group stays in its sums",
+        test="tests/unit/test_totals.py::test_a_block_comes_to_what_its_changes_do_one_by_one",
+    ),
     # -- lanes and runs ----------------------------------------------------------------------------
     Mutant(
         "lane-order-broken",

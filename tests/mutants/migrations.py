@@ -469,7 +469,7 @@ MUTANTS = (
     ),
     Mutant(
         "migrations-send",
-        "core/dispatch.py",
+        "core/sending.py",
         '    if work.mark.origin != "migration" or handler.migrations != "default":\n',
         '    if work.mark.origin != "nobody" or handler.migrations != "default":\n',
         "a migration tells everybody outside of each item that it rewrites",

@@ -24,13 +24,13 @@ from typing import Any, ClassVar, Generic, TypeVar, Unpack
 
 from pydantic import ConfigDict
 
-from streamkit.changes import Change, Kind
+from streamkit.changes import Kind
 from streamkit.core.handler import Handler, Policy
-from streamkit.effects import Effect
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import DeclarationError
+from streamkit.kinds.aggregate.adding import effects_of
 from streamkit.kinds.aggregate.buckets import Until
-from streamkit.kinds.aggregate.contributions import contributions, difference, placed, stored_as
+from streamkit.kinds.aggregate.contributions import contributions, difference, stored_as
 from streamkit.kinds.aggregate.counting import counting_handler
 from streamkit.kinds.aggregate.extremes import extremes_of
 from streamkit.kinds.aggregate.measures import MEASURES, Avg, Distinct, Measure, adds_up
@@ -189,12 +189,10 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
     group = inspect.unwrap(aggregate.group)
     if not inspect.ismethod(group):
         raise DeclarationError(f"{declared}: group() is a @classmethod")
-    if group.__func__ is Aggregate.group.__func__:  # type: ignore[attr-defined]
+    derived = group.__func__ is Aggregate.group.__func__  # type: ignore[attr-defined]
+    if derived:
         check_group(stored_as(aggregate), source, declared)
     check_aggregate(aggregate, source, declared)
-
-    def run(change: Change[Any]) -> list[Effect]:
-        return placed(aggregate, difference(aggregate, change.old, change.new), change)
 
     if aggregate.__options__.approximate:
         policy = replace(policy, on_failure="skip")
@@ -203,7 +201,7 @@ def aggregate_handler(aggregate: type[Aggregate[Any]], policy: Policy) -> Handle
         name=aggregate.__name__,
         entity=source,
         kinds=frozenset(Kind),
-        run=run,
+        run=effects_of(aggregate, derived=derived),
         declared=declared,
         policy=policy,
         commutes=True,

@@ -17,7 +17,8 @@ from typing import Any, Literal
 import anyio
 
 from streamkit.changes import ItemKey
-from streamkit.core.dispatch import Dispatcher, Run
+from streamkit.core.by_item import Run
+from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import AUDIENCE, Broadcast
 from streamkit.core.loop import CommitLoop
 from streamkit.core.parking import Failure

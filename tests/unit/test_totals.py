@@ -1,0 +1,211 @@
+"""Changes that only add up become blocks, which come to what the changes do one by one."""
+
+import random
+from decimal import Context, Decimal
+from typing import Annotated
+
+import msgspec
+import pytest
+
+from streamkit import Aggregate, App, Avg, Count, Distinct, Entity, Key, Modified, Sum
+from streamkit.core.dispatch import Dispatcher, as_registered
+from streamkit.core.tables import Tables
+from streamkit.model.schema import TableSchema
+from streamkit.progress.actions import Verb
+from streamkit.stream.decode import parse_page
+from streamkit.testing.loop import VirtualClock, run_virtually
+
+EXACT = Context(prec=500)
+SCHEMA = TableSchema("shop", "PK", "SK", "S", "S", {})
+
+
+class Sale(Entity, pk="SALE#{number}", sk="SALE"):
+    number: int
+    shop: str
+    day: int | None = None
+    price: Decimal = Decimal(0)
+    pieces: int = 0
+    buyer: str | None = None
+
+
+class Till(Aggregate[Sale], pk="TILL#{shop}", sk="DAY#{day}"):
+    shop: str
+    day: int
+    sales: Annotated[int, Count()] = 0
+    large: Annotated[int, Count(when=lambda sale: sale.pieces > 3)] = 0
+    revenue: Annotated[Decimal, Sum("price")] = Decimal(0)
+    pieces: Annotated[int, Sum("pieces")] = 0
+    worth: Annotated[Decimal, Sum(lambda sale: sale.price * sale.pieces)] = Decimal(0)
+    mean: Annotated[Decimal | None, Avg("price")] = None
+    buyers: Annotated[int, Distinct("buyer")] = 0
+
+
+class Shelf(Aggregate[Sale], pk="SHELF#{name}", sk="SHELF"):
+    name: str
+    sales: Annotated[int, Count()] = 0
+    pieces: Annotated[int, Sum("pieces")] = 0
+
+    @classmethod
+    def group(cls, sale: Sale) -> list[Key["Shelf"]]:
+        if sale.pieces == 13:
+            raise ValueError("nobody buys thirteen")
+        return [cls.key(name=f"{sale.shop}-{n}") for n in range(sale.pieces % 4)]
+
+
+def app_of(*kinds, listener=False):
+    app = App("shop", table="shop", entities=[Sale])
+    for kind in kinds:
+        app.aggregate(kind)
+    if listener:
+
+        @app.on
+        def note(change: Modified[Sale]) -> None:
+            pass
+
+    return app
+
+
+def image(chance, number):
+    made = {
+        "PK": {"S": f"SALE#{number}"},
+        "SK": {"S": "SALE"},
+        "number": {"N": str(number)},
+        "shop": {"S": chance.choice("abc")},
+        "pieces": {"N": chance.choice(["0", "1", "2", "3", "5", "-7"])},
+        "price": {"N": chance.choice(["0", "1.50", "-2", "1E+20", "0.01"])},
+    }
+    if chance.random() < 0.8:
+        made["day"] = {"N": str(chance.randrange(3))}
+    if chance.random() < 0.5:
+        made["buyer"] = {"S": chance.choice("xyz")}
+    if chance.random() < 0.05:
+        made["pieces"] = {"N": chance.choice(["13", "9" * 38, "-" + "9" * 38])}
+    if chance.random() < 0.05:
+        made["price"] = {"N": "9" * 37}
+    if chance.random() < 0.03:
+        made["pieces"] = {"S": "many"}  # does not fit the entity
+    if chance.random() < 0.03:
+        made["shop"] = {"S": ""}  # no key can be built of it
+    return made
+
+
+def page_of(chance, count):
+    records = []
+    for position in range(1, count + 1):
+        number = chance.randrange(5)
+        kind = chance.choice(["INSERT", "MODIFY", "MODIFY", "MODIFY", "REMOVE"])
+        images = {}
+        if kind != "REMOVE":
+            images["NewImage"] = image(chance, number)
+        if kind != "INSERT":
+            images["OldImage"] = image(chance, number)
+        if kind == "MODIFY" and chance.random() < 0.7:  # within its group
+            old, new = images["OldImage"], images["NewImage"]
+            images["NewImage"] = new | {name: old[name] for name in ("shop", "day") if name in old}
+        inner = {
+            "Keys": {"PK": {"S": f"SALE#{number}"}, "SK": {"S": "SALE"}},
+            "SequenceNumber": f"{position:021}",
+            "ApproximateCreationDateTime": 1_700_000_000,
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
+            "SizeBytes": 1,
+            **images,
+        }
+        records.append({"eventName": kind, "eventID": str(position), "dynamodb": inner})
+    return parse_page(msgspec.json.encode({"Records": records}))
+
+
+def dispatcher_of(app):
+    routes, chance = app.routes(Tables(SCHEMA)), random.Random(1)
+    return Dispatcher(app.handlers, routes, lambda *_: {}, VirtualClock(), chance)
+
+
+def dispatched(app, page, *, blocks, as_run=as_registered):
+    """Return the pending changes of a page, the same with blocks taken apart, and the counts."""
+
+    async def run():
+        dispatcher = dispatcher_of(app)
+        works, _, _ = await dispatcher.works(page, "shard", as_run, blocks=blocks)
+        apart = (dispatcher.apart(w, "shard") if w.block else [w] for w in works)
+        return works, [work for some in apart for work in some], dispatcher.counts
+
+    return run_virtually(run)
+
+
+def meaning(works):
+    """Return what pending changes write to each item, in the end, and which of them are parked."""
+    adds, sets, parked = {}, {}, []
+    for work in works:
+        for outcome in work.outcomes:
+            if outcome.parks:
+                parked.append((work.position, outcome.handler.name, outcome.failure.kind))
+            for ref, action in outcome.actions.items():
+                assert action.verb is Verb.UPDATE
+                assert not any([action.removes, action.unions, action.subtractions, action.guards])
+                sets.setdefault(ref, {}).update(action.sets)
+                sums = adds.setdefault(ref, {})
+                for name, amount in action.adds.items():
+                    sums[name] = EXACT.add(sums.get(name, Decimal(0)), amount)
+    return adds, sets, parked
+
+
+APPS = [(Till,), (Shelf,), (Till, Shelf)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("kinds", APPS, ids=["derived", "grouped", "both"])
+def test_a_block_comes_to_what_its_changes_do_one_by_one(kinds, seed):
+    page = page_of(random.Random(seed), 60)
+    singly, _, one = dispatched(app_of(*kinds), page, blocks=False)
+    together, _, other = dispatched(app_of(*kinds), page, blocks=True)
+    assert meaning(together) == meaning(singly)
+    assert (one.changes, one.failures) == (other.changes, other.failures)
+
+
+def test_most_changes_are_in_blocks():
+    pages = [page_of(random.Random(seed), 60) for seed in range(20)]
+    works = [w for page in pages for w in dispatched(app_of(Till), page, blocks=True)[0]]
+    assert sum(len(work.block) for work in works) > 400
+    assert len(works) < 1_000
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_block_that_is_taken_apart_is_its_changes(seed):
+    page = page_of(random.Random(seed), 60)
+    singly, _, _ = dispatched(app_of(Till, Shelf), page, blocks=False)
+    _, apart, _ = dispatched(app_of(Till, Shelf), page, blocks=True)
+    assert [w.position for w in apart] == [w.position for w in singly]
+    assert meaning(apart) == meaning(singly)
+
+
+def test_a_block_is_at_its_last_change_and_ends_before_one_that_goes_its_own_way():
+    page = page_of(random.Random(3), 60)
+    works, _, _ = dispatched(app_of(Till, Shelf), page, blocks=True)
+    positions = [work.position for work in works]
+    assert positions == sorted(positions)
+    for work in works:
+        if work.block:
+            assert work.position == work.block[-1][0].position
+            assert work.dated == work.block[-1][0].created_at
+            assert [outcome.times for outcome in work.outcomes] == [len(work.block)] * 2
+
+
+def test_changes_that_another_handler_listens_to_go_their_own_way():
+    page = page_of(random.Random(4), 60)
+    works, _, _ = dispatched(app_of(Till, listener=True), page, blocks=True)
+    assert all(record.kind.name != "MODIFIED" for work in works for record, _ in work.block)
+    assert any(work.block for work in works)
+
+
+def test_a_build_that_is_under_way_is_asked_at_each_change():
+    page = page_of(random.Random(5), 60)
+    works, _, _ = dispatched(app_of(Till), page, blocks=True, as_run=lambda *_: None)
+    assert works == []
+
+
+def test_sums_that_no_number_holds_are_found_at_their_change():
+    chance = random.Random(6)
+    page = page_of(chance, 400)
+    singly, _, _ = dispatched(app_of(Till), page, blocks=False)
+    together, _, _ = dispatched(app_of(Till), page, blocks=True)
+    assert meaning(together)[2] == meaning(singly)[2]
+    assert {kind for _, _, kind in meaning(singly)[2]} >= {"DecodeError", "ValueError"}
