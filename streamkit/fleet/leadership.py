@@ -94,6 +94,8 @@ class Leadership:
 
     async def _take(self) -> Cursor | None:
         cursor = await self.store.read(LISTER) or await self._create()
+        # No shard may be left whose cursor names a generation that began after the leader's death.
+        self.coordinator.rollout.hear(cursor.generation)
         place = (cursor.owner, cursor.epoch)
         members = self.coordinator.members
         mine = cursor.owner == self.coordinator.me.name

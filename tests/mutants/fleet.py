@@ -501,6 +501,14 @@ MUTANTS = (
         test="tests/simulation/test_mutant_gaps.py::test_a_leader_that_was_replaced_while_it_stood_still_lists_a_quiet_stream_no_more",
     ),
     Mutant(
+        "lead-of-a-newer-generation-unheard",
+        "fleet/leadership.py",
+        "        self.coordinator.rollout.hear(cursor.generation)\n",
+        "",
+        "no worker leads, because only the dead leader's cursor names the newer generation",
+        test="tests/simulation/test_rollouts.py::test_who_could_lead_hears_of_a_generation_that_only_the_dead_leaders_cursor_names",
+    ),
+    Mutant(
         "old-roll-out-leads-on",
         "fleet/leadership.py",
         "        while self.coordinator.is_current:\n",

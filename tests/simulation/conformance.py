@@ -315,6 +315,7 @@ class Market:
     def __init__(self, app):
         self.app = app
         self.deals = 0
+        self.sales = {}
 
     async def open(self, writer):
         await writer.put(*(Shop(shop=shop) for shop in SHOPS))
@@ -334,8 +335,14 @@ class Market:
             poison=rng.random() < 0.05,
         )
         if dice < 0.55:
+            if self.sales.get(sale.item_key) == sale:
+                # A sale that is written again as it is loses what a migration has set: a change
+                # beside a migration, and none without one.
+                sale = sale.model_copy(update={"amount": sale.amount + 1})
+            self.sales[sale.item_key] = sale
             await writer.put(sale)
         elif dice < 0.75:
+            self.sales.pop(sale.item_key, None)
             await writer.delete(sale.item_key)
         elif dice < 0.82:
             self.deals += 1

@@ -7,8 +7,10 @@ import pytest
 
 from streamkit import Aggregate, App, Count, Entity, Key, Sum
 from streamkit.fleet.generation import read_generation
+from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
+from tests.simulation.rebuilds import Gate
 from tests.simulation.shop import TABLE, Traffic, create_table
 
 
@@ -136,3 +138,38 @@ async def newest_dies():
 
 def test_an_older_roll_out_takes_over_from_newest_workers_that_died():
     run_virtually(newest_dies)
+
+
+def creates_cursors(call):
+    return call.operation == "TransactWriteItems" and b"#cursor#shardId" in call.payload
+
+
+async def leader_dies_before_a_rebuild():
+    world = World.create(4)
+    create_table(world)
+    Traffic(world, 4).write(10)
+    gate = Gate(creates_cursors)
+    process = Process("leader", faults=gate)
+    async with anyio.create_task_group() as group:
+        leading, other = Running(world, 1), Running(world, 1)
+
+        async def run_leader():
+            await world.run_worker(
+                version(1), process=process, until_idle=False, started=leading.remember
+            )
+
+        group.start_soon(run_leader)
+        await gate.met.wait()
+        group.start_soon(other.run)
+        await anyio.sleep(5)
+        process.kill()
+        async with world.clients() as aws:
+            done = await rebuild_aggregate(version(1), aws, "Sales", clock=world.clock)
+        assert done.done
+        assert leader(world) == leading.worker.name
+        await leads(world, other)
+        other.worker.stop()
+
+
+def test_who_could_lead_hears_of_a_generation_that_only_the_dead_leaders_cursor_names():
+    run_virtually(leader_dies_before_a_rebuild)
