@@ -162,7 +162,7 @@ class Reporter:
             tally = await runner.tallies.read(self._of)
             self._looks.append(Look(now, tally.scanned, tally.changed, tally.conflicts))
         looks = tuple(self._looks)
-        worker, reason = runner.capturing.worker, runner.rate.reason
+        worker, reason = runner.capture.worker, runner.rate.reason
         return Report(runner.owner, now, self._of, reads, writes, reason, looks, worker)
 
     def _speeds(self, now: float) -> tuple[float, dict[str, float]]:

@@ -27,7 +27,7 @@ from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError, LeaseLost, RetentionLost
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.capturing import Capturing
+from streamkit.migrate.capture import Capture
 from streamkit.migrate.commands import require_begun, require_same
 from streamkit.migrate.course import Turn, after_pass, given_up, once_more
 from streamkit.migrate.opening import open_migration
@@ -136,7 +136,7 @@ class Runner:
         for problem in problems_of_target(target, self.migration):
             raise ConfigurationError(problem.text)
         self.tallies = TallyBook(self.book.store, self.migration.id)
-        self.capturing = Capturing(
+        self.capture = Capture(
             self.app,
             opened.aws,
             self.migration,
@@ -169,7 +169,7 @@ class Runner:
             self._interrupt.set()
             self._changed.set()
             if before.course[:2] != state.course[:2]:
-                self.capturing.stop()
+                self.capture.stop()
 
     async def _follow(self) -> None:
         while True:
@@ -207,7 +207,7 @@ class Runner:
                 await self._next_change()
                 continue
             try:
-                await self.capturing.run(state, self.settings, self.rng)
+                await self.capture.run(state, self.settings, self.rng)
             except RetentionLost:
                 await self._begin_anew(state)
 
@@ -219,7 +219,7 @@ class Runner:
 
     async def _end_capture(self) -> None:
         self.stopping.set()
-        self.capturing.stop()
+        self.capture.stop()
         await self._captured.wait()
 
     async def _begin_anew(self, state: State) -> None:
@@ -248,7 +248,7 @@ class Runner:
             if state.waits:
                 await self._next_change()
             elif self._catches_up:
-                self._catches_up = not await self.capturing.caught_up(state)
+                self._catches_up = not await self.capture.caught_up(state)
             elif state.phase in RESTING:
                 if not stay:
                     return
@@ -280,7 +280,7 @@ class Runner:
     async def _capturing(self, state: State) -> None:
         """Wait until changes are followed, and the table shows it."""
         while not self._interrupt.is_set():
-            if await self.capturing.is_live(state):
+            if await self.capture.is_live(state):
                 await self._step(state, "scanning")
                 return
             await self._pause(0.2)
@@ -291,7 +291,7 @@ class Runner:
 
     async def _catching_up(self, state: State) -> None:
         while not self._interrupt.is_set():
-            if await self.capturing.caught_up(state):
+            if await self.capture.caught_up(state):
                 returning = state.phase == "returning"
                 await self._step(state, "following" if returning else "verifying")
                 return
@@ -304,7 +304,7 @@ class Runner:
                 await self._give_up(state, await self._said_of(left))
             return
         first = state.phase in ("switching", "contracting") and not state.attempt
-        if first and not await self.capturing.caught_up(state):
+        if first and not await self.capture.caught_up(state):
             return  # an item that was deleted at its old place would be left as a copy
         about = self.book.store, state.pass_name, state.segments, self.clock, self.rng
         scan = TableScan(*about, paced=self.rate.paced)
@@ -360,7 +360,7 @@ class Runner:
         assert self._work is not None  # noqa: S101 - a state was adopted
         if not await self._work.failing():
             return 0
-        if not await self.capturing.caught_up(state):
+        if not await self.capture.caught_up(state):
             return None
         return await self._work.failing()
 

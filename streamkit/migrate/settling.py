@@ -13,7 +13,7 @@ from typing import Any, Literal
 import anyio
 
 from streamkit.migrate.agreement import image_digest
-from streamkit.migrate.capturing import Capturing
+from streamkit.migrate.capture import Capture
 from streamkit.migrate.differences import Difference, Inspection
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.opening import Opened
@@ -69,7 +69,7 @@ class Settling:
         async def nothing(_change: Any) -> None: ...
 
         opened, state = self.opened, self.work.state
-        capturing = Capturing(
+        capture = Capture(
             opened.app,
             opened.aws,
             self.work.migration,
@@ -79,10 +79,10 @@ class Settling:
             nothing,
             self.clock,
         )
-        if opened.around.table.stream_arn is None or not await capturing.processes(state):
+        if opened.around.table.stream_arn is None or not await capture.processes(state):
             await anyio.sleep(_PAUSE_SECONDS)
             return "nobody"
-        if await capturing.caught_up(state, _PATIENCE_SECONDS):
+        if await capture.caught_up(state, _PATIENCE_SECONDS):
             return "in step"
         # The heartbeat of a process that was killed after the end stays for a while.
         return "nobody" if state.phase in ("done", "rolled back") else "behind"

@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "errors-believed-at-once",
         "migrate/running.py",
-        "        if not await self.capturing.caught_up(state):\n            return None\n        return",
+        "        if not await self.capture.caught_up(state):\n            return None\n        return",
         "        return",
         "a change that is followed twice raises an error that ends a contraction for good",
         test="tests/simulation/test_migration_old_writers.py::test_contract_believes_an_error_only_once_all_that_was_written_is_followed",

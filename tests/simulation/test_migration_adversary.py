@@ -324,7 +324,7 @@ async def failing_pass(phase):
         await site.put(Order(user="ann", order_id="1", status="SOMEBODY ELSE'S"))
         runner, book, state = await runner_in(site, phase)
         runner._interrupt = anyio.Event()  # it was set when the state was read
-        runner.capturing.caught_up = AsyncMock(return_value=True)
+        runner.capture.caught_up = AsyncMock(return_value=True)
         await runner._pass(state)
         return await book.read("0001")
 

@@ -212,7 +212,7 @@ class LateRunner(Runner):
 
     async def _open(self):
         await super()._open()
-        sides = self.capturing.sides
+        sides = self.capture.sides
 
         def late(state):
             found = sides(state)
@@ -220,7 +220,7 @@ class LateRunner(Runner):
                 side.app.start = "latest"
             return found
 
-        self.capturing.sides = late
+        self.capture.sides = late
 
 
 def only_the_pass(monkeypatch):
