@@ -308,20 +308,7 @@ class Runner:
             return  # an item that was deleted at its old place would be left as a copy
         about = self.book.store, state.pass_name, state.segments, self.clock, self.rng
         scan = TableScan(*about, paced=self.rate.paced)
-        if state.does in _DELETING and not state.attempt:
-            await self._pause(_SETTLE_SECONDS)
-        assert self._work is not None  # noqa: S101 - a state was adopted
-        part, at_once = Passing(self._work, self.tallies, self.pace, self.rng), self.pace.segments
-        try:
-            complete = await scan.run(
-                part.pages, part.visit, self.owner, at_once=at_once, stopping=self._interrupt
-            )
-        except TooManyErrors:
-            await self._give_up(state, f"more than {ERRORS_MAX} items failed")
-            return
-        if self.state.pass_name != state.pass_name:
-            await scan.delete()  # this process may have made them again since others deleted them
-        if not complete or self.state != state:
+        if not await self._scan(state, scan) or self.state != state:
             return
         left = await self._left(state) if state.phase in {"verifying", *_TURNING} else 0
         if left is None:
@@ -337,6 +324,23 @@ class Runner:
         else:
             await self._turn(state, after_pass(state, other_table=self.migration.to is not None))
         await scan.delete()
+
+    async def _scan(self, state: State, scan: TableScan) -> bool:
+        """Visit what is left of a pass, together with others; return whether all of it is done."""
+        if state.does in _DELETING and not state.attempt:
+            await self._pause(_SETTLE_SECONDS)
+        assert self._work is not None  # noqa: S101 - a state was adopted
+        part, at_once = Passing(self._work, self.tallies, self.pace, self.rng), self.pace.segments
+        try:
+            complete = await scan.run(
+                part.pages, part.visit, self.owner, at_once=at_once, stopping=self._interrupt
+            )
+        except TooManyErrors:
+            complete = False
+            await self._give_up(state, f"more than {ERRORS_MAX} items failed")
+        if self.state.pass_name != state.pass_name:
+            await scan.delete()  # this process may have made them again since others deleted them
+        return complete
 
     async def _objection(self) -> str | None:
         return await objection(self.opened.errors, self.clock.time())

@@ -131,10 +131,11 @@ def test_a_migration_ends_however_many_items_are_waived(monkeypatch):
             waived = await mending.waive_errors(app, aws, "0001", None, "known", clock=world.clock)
             assert waived
             await steps.resume(app, aws, "0001", by="op")
-        return state, stored, labels(world)
+        segments = [i for i in world.items("Shop") if "#cursor#0001." in i["PK"]["S"]]
+        return state, stored, labels(world), segments
 
-    state, stored, after = at_table(test, orders=5)
-    assert state.phase == "done"
+    state, stored, after, segments = at_table(test, orders=5)
+    assert (state.phase, segments) == ("done", [])
     assert stored == sorted(stored)
     assert stored[0] <= 10 + 5  # a page is finished
     assert stored[-1] == after.count(None) == 45
