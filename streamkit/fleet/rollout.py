@@ -61,6 +61,7 @@ class Rollout:
     _alone_since: float | None = None
     _ask_at: float = 0.0
     _refresh_at: float = 0.0
+    _doubted: bool = False
 
     async def position(self, me: Member, members: Mapping[str, Member]) -> dict[str, Any]:
         """Return the state and generation that this worker reports from now on.
@@ -137,19 +138,24 @@ class Rollout:
             return None
         return await self._try(take_over=True)
 
+    def doubt(self) -> None:
+        """Read the newest generation at the next refresh: this worker may be of an older one."""
+        self._doubted = True
+
     async def refresh(self, every: float, *, leads: bool) -> None:
-        """Read the state of the builds, if this worker leads or while there are builds.
+        """Read the state of the builds, if this worker leads, doubts, or while there are builds.
 
         Args:
             every: seconds between two looks.
             leads: whether this worker leads.
         """
         joined, now = self.joined, self.clock.monotonic()
-        if joined is None or self.superseded or now < self._refresh_at:
+        if joined is None or self.superseded:
             return
-        if not leads and all(build.state == "live" for build in joined.builds.values()):
+        wanted = leads or any(build.state != "live" for build in joined.builds.values())
+        if not self._doubted and not (wanted and now >= self._refresh_at):
             return
-        self._refresh_at = now + every
+        self._refresh_at, self._doubted = now + every, False
         newest = await newest_generation(self.store)
         if newest is None or newest.number < joined.number:
             return

@@ -47,8 +47,19 @@ class FleetView:
         self.members = members
 
     def lost(self, name: str) -> None:
-        """Look again at a shard that could not be taken, or was lost."""
+        """Look again at a shard that could not be taken."""
         self.uncertain.add(name)
+
+    def dropped(self, name: str) -> None:
+        """Look at once why a shard was lost: another worker has it, or there is a new generation.
+
+        A step of a rebuild raises all cursors. Without this, the worker that lost one would notice
+        when the leader next reads the consumer, after up to a listing interval: the shard may by
+        now be assigned to a worker that has nothing to lose, and that sees no reason to look.
+        """
+        self.uncertain.add(name)
+        self.rollout.doubt()
+        self.look_soon()
 
     def found(self, cursor: Cursor) -> None:
         """Add a cursor that this worker created or changed, and look soon which worker owns it."""

@@ -234,7 +234,7 @@ class ShardSet:
             log.info("shard.lost", shard=pipeline.shard, reason=str(error))
             self._tell("lost", pipeline.shard)
             self._drop(pipeline)
-            self.view.lost(pipeline.shard)
+            self.view.dropped(pipeline.shard)
         return True
 
     def _tell(self, what: Turn, shard: str) -> None:

@@ -600,6 +600,22 @@ MUTANTS = (
         test="tests/unit/fleet/test_gaps.py::test_a_running_worker_joins_a_generation_that_its_like_has_started",
     ),
     Mutant(
+        "lost-shard-without-doubt",
+        "fleet/view.py",
+        "        self.rollout.doubt()\n",
+        "",
+        "a worker that loses shards to a rebuild goes on in its old generation for half a minute",
+        test="tests/unit/fleet/test_gaps.py::test_a_worker_that_lost_a_shard_reads_its_generation_at_its_next_look",
+    ),
+    Mutant(
+        "lost-shard-looked-at-late",
+        "worker/shardset.py",
+        "            self.view.dropped(pipeline.shard)\n",
+        "            self.view.lost(pipeline.shard)\n",
+        "a worker that is alone notices a rebuild only at its next look",
+        test="tests/simulation/test_starts.py::test_changes_are_counted_soon_after_a_rebuild_begins",
+    ),
+    Mutant(
         "idle-beside-unread-shards",
         "worker/crew.py",
         "        return self.coordinator.all_idle(idle=self.is_idle(pages))\n",

@@ -88,6 +88,7 @@ SELECTIONS: dict[str, tuple[str, ...]] = {
     "rebuilds": (
         "tests/simulation/test_ledger_rows.py",
         "tests/simulation/test_rebuild.py",
+        "tests/simulation/test_starts.py",
     ),
     "watchdogs": ("tests/simulation/test_watchdogs.py",),
     "lambda": (

@@ -23,12 +23,15 @@ from streamkit.fleet.generation import (
     finish_rewind,
     newest_generation,
     step_builds,
+    stepped,
     withdraw_rewind,
     write_generation,
 )
 from streamkit.fleet.joining import Founding, join_generation
+from streamkit.fleet.known import KnownShards
 from streamkit.fleet.members import Member, Roster
 from streamkit.fleet.rollout import Rollout
+from streamkit.fleet.view import FleetView
 from streamkit.local.engine import Engine
 from streamkit.local.transport import session_class
 from streamkit.model.schema import TableSchema
@@ -257,6 +260,24 @@ async def test_an_old_roll_out_waits_as_long_as_a_worker_of_the_newest_lives(sto
     rollout = await old_beside_new(store, Hands())
     me = await watched(rollout, old("joining"), {"n": NEW}, 5 * PATIENCE)
     assert me.state == "waiting"
+
+
+@pytest.mark.parametrize(("lost", "noticed"), [(True, True), (False, False)])
+async def test_a_worker_that_lost_a_shard_reads_its_generation_at_its_next_look(
+    store, lost, noticed
+):
+    """It may hold shards that are assigned to others, and be the only one that has lost any."""
+    await join_generation(store, "new", (), take_over=False)
+    founding = Founding("shop", "trim_horizon", Hands(), SimpleNamespace())
+    rollout = Rollout(store, "new", (), Hands(), PATIENCE, founding)
+    await rollout.position(Member("me", fingerprint="new", state="joining"), {})
+    newest = await newest_generation(store)
+    await write_generation(store, newest, stepped(newest, {}, advance=True))
+    view = FleetView(SimpleNamespace(), KnownShards(store), rollout)
+    if lost:
+        view.dropped("s")
+    await rollout.refresh(60.0, leads=False)
+    assert rollout.superseded is noticed
 
 
 class Beating:

@@ -235,7 +235,7 @@ def test_a_lost_lease_is_normal_and_no_error_is_logged():
         running={"s": pipeline},
         _tell=lambda what, shard: None,
         _drop=lambda pipeline: None,
-        view=SimpleNamespace(lost=lost.append),
+        view=SimpleNamespace(dropped=lost.append),
     )
     with capture_logs() as logs:
         assert ShardSet.failed(shards, pipeline, LeaseLost("another worker has taken it"))
