@@ -257,7 +257,7 @@ def _workers(status: Status, standing: Standing) -> Markup:
         for one in status.workers
     ]
     newest = f"Generation {status.generation}" if status.generation else "No generation yet"
-    told = "" if status.current or standing.state == "starting" else ", with other handlers than this code"
+    told = "" if status.current or standing.state == "starting" else ", with other handlers"
     return together([_table(heads, rows), element("p", f"{newest}{told}.", class_="soft")])
 
 
