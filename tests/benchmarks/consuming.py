@@ -189,8 +189,11 @@ class Consumer:
             self.sampler.start()
         self._began = time.process_time()
 
-    async def finish(self, quiet: int = 1) -> float:
-        """Wait until every shard had so many quiet pages; return the CPU seconds since `mark`."""
+    async def finish(self, quiet: int = 2) -> float:
+        """Wait until every shard had so many quiet pages; return the CPU seconds since `mark`.
+
+        One is not enough: it may have been asked for before the server had more to give.
+        """
         if self.made:
             self.made[0].count_anew()
         while not (self.made and self.made[0].is_idle(quiet)):

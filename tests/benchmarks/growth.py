@@ -29,7 +29,7 @@ def over_shards() -> Curve:
         (
             count,
             median_of(
-                Case("aggregate", PAGE, count, changes=max(4_000, count * PAGE)),
+                Case("aggregate", PAGE, count, changes=max(7_000, count * PAGE)),
                 2 if count < 1000 else 1,
             ),
         )
@@ -39,9 +39,7 @@ def over_shards() -> Curve:
 
 def over_handlers() -> Curve:
     """Handlers that write nothing, full pages."""
-    return [
-        (count, median_of(Case("count", times=count, changes=4_000))) for count in (1, 2, 5, 10, 20)
-    ]
+    return [(count, median_of(Case("count", times=count))) for count in (1, 2, 5, 10, 20)]
 
 
 def over_backlog() -> Curve:

@@ -11,6 +11,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "performance.md"
 BEGIN, END = "<!-- figures: `make bench RECORD=1` writes them -->\n", "<!-- end of figures -->\n"
 
+GROWTH = (
+    "Changes per CPU second of all processes together, as so many times the usual way to read. A"
+    " flat line means that twice the work takes twice the time."
+)
+
 PLOTS = {
     "shards": ("An aggregate over shards, pages of 100", "shards of one worker"),
     "handlers": ("Handlers that write nothing, full pages", "handlers of the app"),
@@ -33,7 +38,14 @@ def figures(recorded: Recorded) -> str:
         ratio = "" if figure.ratio is None else number(figure.ratio)
         bar = f"{'≤' if row.less else '≥'} {number(row.bar)}"
         lines.append(f"| {name} | {number(figure.value)} {row.unit} | {ratio} | {row.of} | {bar} |")
-    return "\n".join([*lines, ""])
+    drawn = [
+        f"![{title}](performance/{name}.svg)"
+        for name, (title, _) in PLOTS.items()
+        if name in recorded.growth
+    ]
+    if drawn:
+        lines += ["", GROWTH]
+    return "\n".join([*lines, *(text for one in drawn for text in ("", one)), ""])
 
 
 def page(text: str, recorded: Recorded) -> str:

@@ -4,6 +4,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.benchmarks import page
+from tests.benchmarks.__main__ import load_rows
 from tests.benchmarks.plots import plot
 from tests.benchmarks.recording import Recorded
 from tests.benchmarks.report import change, failures, line
@@ -53,6 +55,15 @@ def test_a_recorded_table_is_read_as_it_was_written(tmp_path):
 def test_the_best_round_of_each_counts_and_the_first_warms_up():
     first, second = iter([0.5, 3.0, 2.0]), iter([0.1, 9.0, 7.0])
     assert in_turns(lambda: next(first), lambda: next(second), rounds=2) == [2.0, 7.0]
+
+
+def test_the_page_and_its_plots_show_what_is_recorded():
+    load_rows()
+    recorded = Recorded.read()
+    text = page.PAGE.read_text()
+    assert page.page(text, recorded) == text
+    for place, drawn in page.plots(recorded).items():
+        assert place.read_text() == drawn
 
 
 def test_a_plot_is_well_formed_and_names_every_point():

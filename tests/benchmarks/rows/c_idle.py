@@ -25,7 +25,7 @@ def idle_shards(seconds_between: float) -> dict[str, float]:
         url = server.call("address")
         with Remote(consuming, url, "aggregate", 1, pace) as consumer:
             consumer.call("mark")
-            consumer.call("finish", 2)
+            consumer.call("finish")
             rounds = []
             for _ in range(3):
                 before = server.call("spent")["polls"]
@@ -72,6 +72,6 @@ def alone() -> Figure:
     return read_units(1)
 
 
-@row("one idle shard, each of two workers: table reads a minute", unit="units", bar=145, less=True)
+@row("one idle shard, each of two workers: table reads a minute", unit="units", bar=195, less=True)
 def two() -> Figure:
     return read_units(2)

@@ -111,7 +111,7 @@ def reaching(kind: str, prefix: str, raw_calls: Any, audience: int) -> Figure:
             Remote(acting, other.call("address")) as actor,
         ):
             consumer.call("mark")
-            consumer.call("finish", 2)
+            consumer.call("finish")
             for turn in range(ROUNDS + 1):
                 city = f"city-{turn}"
                 consumer.call("mark")
@@ -124,7 +124,7 @@ def reaching(kind: str, prefix: str, raw_calls: Any, audience: int) -> Figure:
                 raw = actor.call("raw_timed", raw_calls, city) / audience
                 if turn:
                     rounds.append((spent, raw))
-                consumer.call("finish", 2)
+                consumer.call("finish")
     return median_of(rounds)
 
 
