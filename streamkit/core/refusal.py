@@ -45,9 +45,15 @@ def refuse(outcome: Outcome, effects: Collection[int], position: str, schema: Ta
 
 
 def contended(outcome: Outcome) -> bool:
-    """Give up on an outcome that must run again, if it was refused too often; return whether."""
+    """Give up on an outcome that was refused too often; return whether.
+
+    An audience is deferred instead, because its change has not failed.
+    """
     if not outcome.waiting or outcome.refusals <= REFUSALS_MAX:
         return False
+    if outcome.handler.broadcast is not None:
+        outcome.defer()  # of many recipients one often changes; in the parked queue each is alone
+        return True
     detail = "what it read or checked kept changing before the commit"
     outcome.give_up(Failure("Contended", detail, outcome.refusals))
     return True

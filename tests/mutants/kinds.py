@@ -125,6 +125,14 @@ MUTANTS = (
         test="tests/simulation/test_fan_out_adversary.py::test_a_condition_that_fails_concerns_its_own_recipient_even_inline",
     ),
     Mutant(
+        "contended-audience-fails",
+        "core/refusal.py",
+        "        outcome.defer()  # of many",
+        "        pass  # of many",
+        "a mirror is stuck, if failures are not retried, because its copies changed too often",
+        test="tests/unit/test_failures.py::test_an_audience_of_which_one_recipient_always_changes_is_deferred_and_has_not_failed",
+    ),
+    Mutant(
         "fan-out-never-breaks",
         "kinds/fan_out/serving.py",
         "        if enough and 2 * len(failing)",

@@ -7,10 +7,12 @@ import pytest
 import structlog
 from msgspec import Raw
 
-from streamkit import App, DeclarationError, Entity, Inserted, PoisonChange, Policy
+from streamkit import App, DeclarationError, Entity, Inserted, PoisonChange, Policy, Put, Query
 from streamkit.core.dispatch import Dispatcher
+from streamkit.core.outcome import Outcome
 from streamkit.core.parking import Failure, next_due, stored
 from streamkit.core.reading import Uncommitted
+from streamkit.core.refusal import REFUSALS_MAX, contended
 from streamkit.core.tables import Tables
 from streamkit.errors import DecodeError
 from streamkit.model.schema import TableSchema
@@ -263,3 +265,25 @@ def test_what_an_error_says_is_not_stored_beside_keys():
     assert "4111" in failure.told("whole")
     assert "4111" not in failure.told("keys")
     assert "test_failures.py" in failure.told("keys")
+
+
+def everybody(change: Inserted[Order]) -> Query[Order]:
+    return Order.query(number=change.new.number)
+
+
+@pytest.mark.parametrize("on_failure", ["park", "skip", "block"])
+def test_an_audience_of_which_one_recipient_always_changes_is_deferred_and_has_not_failed(
+    on_failure,
+):
+    app = App("shop", table="shop", policy=Policy(on_failure=on_failure))
+
+    @app.fan_out(everybody)
+    def notify(change: Inserted[Order], to: Order) -> Put[Order]:
+        return Put(to)
+
+    (handler,) = app.handlers
+    outcome = Outcome(handler, waiting=True, refusals=REFUSALS_MAX)
+    assert not contended(outcome)
+    outcome.refusals += 1
+    assert contended(outcome)
+    assert (outcome.deferred, outcome.failure, outcome.waiting) == (True, None, False)
