@@ -150,8 +150,10 @@ async def joined(shards, before, after):
         assert len(fleet.moves(since)) <= 2 * after * -(-shards // (before + after))
 
 
-@pytest.mark.parametrize("shape", [(8, 3, 1), (8, 3, 2), (24, 5, 1), (30, 2, 2)], ids=str)
-@pytest.mark.parametrize("seed", range(2))
+SHAPES = [(8, 3, 1), (8, 3, 2), (24, 5, 1), (30, 2, 2)]
+
+
+@pytest.mark.parametrize(("seed", "shape"), enumerate(SHAPES), ids=str)
 def test_workers_that_join_get_an_even_share_and_little_else_moves(seed, shape):
     run(joined, *shape, seed=seed)
 
