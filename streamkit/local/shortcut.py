@@ -189,6 +189,9 @@ class _Way:
             context={},
         )
         if response.status >= 300:
+            # Botocore makes up an id for each call of its own: seeds keep the runs that they gave
+            # when refusals were such calls, and with them the bugs that they find.
+            uuid.uuid4()
             error = self._errors.from_code(reply["Error"]["Code"])
             raise error(reply, operation.model.name)
         return reply

@@ -153,7 +153,7 @@ async def joined(shards, before, after):
 SHAPES = [(8, 3, 1), (8, 3, 2), (24, 5, 1), (30, 2, 2)]
 
 
-@pytest.mark.parametrize(("seed", "shape"), enumerate(SHAPES), ids=str)
+@pytest.mark.parametrize(("seed", "shape"), list(enumerate(SHAPES)), ids=str)
 def test_workers_that_join_get_an_even_share_and_little_else_moves(seed, shape):
     run(joined, *shape, seed=seed)
 
