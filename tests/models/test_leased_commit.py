@@ -106,12 +106,14 @@ class Driver:
     async def send(self, n, outcomes):
         stage, actor = self.stages[n], self.bench.actors[n]
         first = int(stage.start.position) if stage.start.position != START else 0
+        # All that is not committed stays pending: an earlier plan that wins may go further.
+        pending = outcomes.ljust(CHANGES - first, HANDLED)
         stage.works.clear()
         stage.works.extend(
-            self.work(number, outcome) for number, outcome in enumerate(outcomes, first + 1)
+            self.work(number, outcome) for number, outcome in enumerate(pending, first + 1)
         )
         await stage.held.learn_tails(stage.works)
-        plan = stage.loop.planner.plan(stage.works, stage.start)
+        plan = stage.loop.planner.plan(stage.works, stage.start, most=len(outcomes))
         self.numbers[plan.id] = number = len(self.numbers)
         self.waits[n] = number
         await actor.begins(self.commit(stage, plan))
