@@ -23,7 +23,7 @@ from handlers.stage import Death, Process, Stage, open_stage
 from handlers.system import System
 from streamkit.aws import Aws
 from streamkit.core.table_shape import entities_of
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.local.engine import Engine
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.settings import Settings
@@ -162,7 +162,7 @@ class Writers:
     """The application: several writers at once, until together they have made enough writes."""
 
     traffic: Traffic
-    around: Surroundings
+    around: AppTables
     aws: Aws
     seed: int
     total: int
@@ -236,7 +236,7 @@ async def perform(system: System, writes: int, seed: int, sent: Mapping[str, Rec
     return int(not results or not all(comparison.holds for comparison in results))
 
 
-async def set_up(system: System, aws: Aws) -> Surroundings:
+async def set_up(system: System, aws: Aws) -> AppTables:
     """Create the tables of a system."""
     app = system.app
     await system.shape.create(aws.dynamodb, app.table, entities_of(app))

@@ -45,7 +45,7 @@ _PAUSE_MAX = 10.0
 """The longest pause, in seconds, between repetitions of a call that the service refuses for now."""
 
 
-class Trouble(Enum):
+class ErrorKind(Enum):
     """What a failed call means for the caller."""
 
     CANCELED = "canceled"  # a transaction with reasons
@@ -62,42 +62,42 @@ class Trouble(Enum):
 
 
 _CODES = {
-    "TransactionCanceledException": Trouble.CANCELED,
-    "ConditionalCheckFailedException": Trouble.CONDITION,
-    "TransactionConflictException": Trouble.CONFLICT,
-    "TransactionInProgressException": Trouble.UNKNOWN,
-    "ProvisionedThroughputExceededException": Trouble.THROTTLED,
-    "RequestLimitExceeded": Trouble.THROTTLED,
-    "LimitExceededException": Trouble.THROTTLED,
-    "ThrottlingException": Trouble.THROTTLED,
-    "Throttling": Trouble.THROTTLED,
-    "ValidationException": Trouble.INVALID,
-    "ItemCollectionSizeLimitExceededException": Trouble.INVALID,
-    "ExpiredIteratorException": Trouble.EXPIRED,
-    "TrimmedDataAccessException": Trouble.TRIMMED,
-    "ResourceNotFoundException": Trouble.MISSING,
-    "AccessDeniedException": Trouble.REFUSED,
-    "UnrecognizedClientException": Trouble.REFUSED,
-    "ExpiredTokenException": Trouble.REFUSED,
-    "InternalServerError": Trouble.UNKNOWN,
-    "ServiceUnavailable": Trouble.UNKNOWN,
+    "TransactionCanceledException": ErrorKind.CANCELED,
+    "ConditionalCheckFailedException": ErrorKind.CONDITION,
+    "TransactionConflictException": ErrorKind.CONFLICT,
+    "TransactionInProgressException": ErrorKind.UNKNOWN,
+    "ProvisionedThroughputExceededException": ErrorKind.THROTTLED,
+    "RequestLimitExceeded": ErrorKind.THROTTLED,
+    "LimitExceededException": ErrorKind.THROTTLED,
+    "ThrottlingException": ErrorKind.THROTTLED,
+    "Throttling": ErrorKind.THROTTLED,
+    "ValidationException": ErrorKind.INVALID,
+    "ItemCollectionSizeLimitExceededException": ErrorKind.INVALID,
+    "ExpiredIteratorException": ErrorKind.EXPIRED,
+    "TrimmedDataAccessException": ErrorKind.TRIMMED,
+    "ResourceNotFoundException": ErrorKind.MISSING,
+    "AccessDeniedException": ErrorKind.REFUSED,
+    "UnrecognizedClientException": ErrorKind.REFUSED,
+    "ExpiredTokenException": ErrorKind.REFUSED,
+    "InternalServerError": ErrorKind.UNKNOWN,
+    "ServiceUnavailable": ErrorKind.UNKNOWN,
 }
 
 AwsError = (ClientError, BotoCoreError)
 """The errors that a call of a client may raise."""
 
 
-def trouble_of(error: BaseException) -> Trouble:
+def trouble_of(error: BaseException) -> ErrorKind:
     """Return what an exception raised by a client means."""
     if isinstance(error, HTTPClientError | NotConnected):
-        return Trouble.UNKNOWN
+        return ErrorKind.UNKNOWN
     if not isinstance(error, ClientError):
-        return Trouble.OTHER
+        return ErrorKind.OTHER
     code = error.response.get("Error", {}).get("Code", "")
     if code in _CODES:
         return _CODES[code]
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return Trouble.UNKNOWN if status >= 500 else Trouble.OTHER
+    return ErrorKind.UNKNOWN if status >= 500 else ErrorKind.OTHER
 
 
 def code_of(error: BaseException) -> str:
@@ -112,7 +112,7 @@ def is_throttled(reply: Mapping[str, Any]) -> bool:
     reasons = reply.get("CancellationReasons", ())
     codes = [reply["Error"].get("Code"), *(reason.get("Code") for reason in reasons)]
     slow = {"ProvisionedThroughputExceeded", "ThrottlingError"}
-    return any(_CODES.get(code) is Trouble.THROTTLED or code in slow for code in codes)
+    return any(_CODES.get(code) is ErrorKind.THROTTLED or code in slow for code in codes)
 
 
 async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE_MAX) -> T:
@@ -126,7 +126,7 @@ async def patiently(call: Callable[[], Awaitable[T]], *, longest: float = _PAUSE
         try:
             return await call()
         except AwsError as error:
-            if trouble_of(error) not in (Trouble.THROTTLED, Trouble.UNKNOWN):
+            if trouble_of(error) not in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
                 raise
             code = code_of(error)
             log.often("aws.repeated", level="warning", by=code, code=code, seconds=pause)
@@ -215,7 +215,7 @@ class Aws:
         try:
             await self.streams.describe_stream(StreamArn=stream_arn, Limit=1)
         except AwsError as error:
-            return isinstance(error, ClientError) and trouble_of(error) is not Trouble.UNKNOWN
+            return isinstance(error, ClientError) and trouble_of(error) is not ErrorKind.UNKNOWN
         return True
 
     async def get_iterator(self, **where: str) -> str:

@@ -29,7 +29,7 @@ from streamkit.entity import Entity, spec_of
 from streamkit.errors import DeclarationError
 from streamkit.model.codec import key_digest
 from streamkit.model.declaration import Declaration
-from streamkit.model.origin import UNMARKED, Mark, Origin
+from streamkit.model.origin import UNMARKED, Origin, OriginMark
 
 E_co = TypeVar("E_co", bound=Entity, covariant=True)
 
@@ -118,7 +118,7 @@ class Change(Generic[E_co]):
         new: Entity | None,
         shard_id: str = "",
         handler: str = "",
-        mark: Mark = UNMARKED,
+        mark: OriginMark = UNMARKED,
         key: ItemKey | None = None,
     ) -> "Change[Any]":
         """Return the change that a record describes, in the class of its kind.

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequenc
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from streamkit.aws import AwsError, Trouble, code_of, fetch_all, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, fetch_all, trouble_of
 from streamkit.core.matching import Matcher
 from streamkit.core.querying import (
     group_ref,
@@ -395,6 +395,6 @@ async def _available(call: Awaitable[T]) -> T:
     try:
         return await call
     except AwsError as error:
-        if trouble_of(error) in (Trouble.THROTTLED, Trouble.UNKNOWN):
+        if trouble_of(error) in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
             raise Unavailable(f"the table cannot be read just now: {code_of(error)}") from error
         raise

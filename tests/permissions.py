@@ -17,7 +17,7 @@ from streamkit.app import App
 from streamkit.cli import loading
 from streamkit.migrate.running import Runner
 from streamkit.operate.permissions.hosts import policy_for
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from streamkit.testing.world import World
 
 ACCOUNT, REGION = "000000000000", "us-east-1"
@@ -259,7 +259,7 @@ def commanded(arguments, table, partition_key):
         mock.patch.object(AioBaseClient, "_make_api_call", noting),
     ):
         yield
-    place, apps = Place.of(account=ACCOUNT, region=REGION), apps or [App("x", table=table)]
+    place, apps = AccountPlace.of(account=ACCOUNT, region=REGION), apps or [App("x", table=table)]
     for host in HOSTS.get(arguments[0], ("operator",)):
         policies = [policy_for(app, host, place, leases=LEASES).to_dict() for app in apps]
         refused = [r for r in asked if not any(allows(policy, r) for policy in policies)]

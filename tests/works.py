@@ -4,7 +4,7 @@ import msgspec
 
 from streamkit.changes import ItemKey, Kind
 from streamkit.core.handler import Handler
-from streamkit.core.outcome import Outcome, Work, resolve
+from streamkit.core.outcome import Outcome, PendingChange, resolve
 from streamkit.core.parking import Failure
 from streamkit.effects import Add
 from streamkit.entity import Entity
@@ -58,7 +58,7 @@ def is_absent(item):
 
 def work(number, *outcomes, name="a"):
     position, key = str(number).zfill(40), ItemKey(name, name)
-    return Work(position, 100.0 + number, record(number, name), Thing, key, list(outcomes))
+    return PendingChange(position, 100.0 + number, record(number, name), Thing, key, list(outcomes))
 
 
 def done(number, *effects, by=None, reads=()):

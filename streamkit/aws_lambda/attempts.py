@@ -27,7 +27,7 @@ DEADLY = 2
 
 
 @dataclass(frozen=True)
-class Trials:
+class AttemptCounts:
     """The counts of one consumer; a consumer that is founded again starts new counts."""
 
     store: CursorStore

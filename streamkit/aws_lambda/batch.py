@@ -17,16 +17,17 @@ from itertools import islice
 
 from streamkit.aws_lambda.high_water_marks import Marks
 from streamkit.changes import ItemKey
-from streamkit.core.dispatch import AsRun, Dispatcher, as_registered
-from streamkit.core.high_water_mark import Mark
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.handler import AsRun, as_registered
+from streamkit.core.high_water_mark import HighWaterMark
 from streamkit.core.loop import CommitLoop, Overtaken
-from streamkit.core.outcome import Work
+from streamkit.core.outcome import PendingChange
 from streamkit.core.parking import Failure, lane_name
 from streamkit.core.planning import Planner
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.progress.actions import MARK_GUARD
 from streamkit.progress.commit import Applied, Batch, Verdict
-from streamkit.progress.control import Cursor, Hold
+from streamkit.progress.control import Cursor, QueuedKey
 from streamkit.progress.pacing import Pace, Pacing
 from streamkit.progress.transaction import Send, transact
 from streamkit.progress.verdicts import Invalid
@@ -59,7 +60,7 @@ class BatchRun:
 
     def __post_init__(self) -> None:
         """Queue what the marks of the batch's items name as queued."""
-        self.held = HeldLanes(self.marks.store, self.planner.holds)
+        self.held = QueuedKeys(self.marks.store, self.planner.holds)
         self.tables, self.rng = self.dispatcher.routes.tables, self.dispatcher.rng
         pacing = Pacing(Pace(), self.rng)
         parts = (self, self.dispatcher, self.planner, self.held, self.tables, pacing)
@@ -110,7 +111,7 @@ class BatchRun:
         for record in self.todo:
             for lane in self.marks.known[record.item_key].lanes:
                 # The queue's list and tail are read together, before a change is added to it.
-                self.held.lanes.setdefault(lane, Hold(""))
+                self.held.lanes.setdefault(lane, QueuedKey(""))
 
     async def advance(self, count: int) -> bool:
         """Process the next records; return whether all of them are done."""
@@ -131,7 +132,7 @@ class BatchRun:
         self._begin(self.dispatcher.unrun(self.todo[0], failure, self.as_run))
         return await self._commit(1)
 
-    def _begin(self, works: Iterable[Work]) -> None:
+    def _begin(self, works: Iterable[PendingChange]) -> None:
         self.loop.works.clear()
         self.loop.works.extend(works)
 
@@ -145,7 +146,7 @@ class BatchRun:
             self.todo.popleft()
         return True
 
-    def _drop_done(self, works: Iterable[Work]) -> None:
+    def _drop_done(self, works: Iterable[PendingChange]) -> None:
         """Leave out the handlers that are done with a change since an earlier invocation."""
         for work in works:
             if work.key is not None:
@@ -161,7 +162,7 @@ class BatchRun:
         """A cursor without a position: the marks say what is done."""
         return _START
 
-    async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict | Overtaken:
+    async def commit(self, plan: Batch, works: Sequence[PendingChange]) -> Verdict | Overtaken:
         """Commit a plan with the marks of its items."""
         then = self._marks_after(plan, works)
         moves = [self.marks.move(key, first, mark) for key, (first, mark) in then.items()]
@@ -184,7 +185,7 @@ class BatchRun:
             return Overtaken(await self._look_again(works))
         return verdict
 
-    def drop(self, plan: Batch, works: deque[Work]) -> list[Work]:
+    def drop(self, plan: Batch, works: deque[PendingChange]) -> list[PendingChange]:
         """Drop the changes that a plan finishes, and the handlers that it is done with."""
         dropped = [works.popleft() for _ in range(plan.changes)]
         self._drop_done(islice(works, 1))
@@ -193,9 +194,11 @@ class BatchRun:
     def adopted(self, won: Batch) -> None:
         """Do nothing: the marks are known to have moved."""
 
-    def _marks_after(self, plan: Batch, works: Iterable[Work]) -> dict[ItemKey, tuple[str, Mark]]:
+    def _marks_after(
+        self, plan: Batch, works: Iterable[PendingChange]
+    ) -> dict[ItemKey, tuple[str, HighWaterMark]]:
         """Return, for the items of a plan, their first change in it and their marks after it."""
-        found: dict[ItemKey, tuple[str, Mark]] = {}
+        found: dict[ItemKey, tuple[str, HighWaterMark]] = {}
         for number, work in enumerate(works):
             if work.key is None or number > plan.changes:
                 break
@@ -203,15 +206,15 @@ class BatchRun:
             mark = before[1] if before else self.marks.known[work.key]
             lanes = self._lanes(work.key, mark, plan)
             if number < plan.changes:
-                then = Mark(work.position, lanes=lanes)
+                then = HighWaterMark(work.position, lanes=lanes)
             elif plan.cursor.done:
-                then = Mark(mark.position, mark.done | plan.cursor.done, lanes)
+                then = HighWaterMark(mark.position, mark.done | plan.cursor.done, lanes)
             else:
                 break
             found[work.key] = (before[0] if before else work.position, then)
         return found
 
-    def _lanes(self, key: ItemKey, mark: Mark, plan: Batch) -> frozenset[str]:
+    def _lanes(self, key: ItemKey, mark: HighWaterMark, plan: Batch) -> frozenset[str]:
         """Return the parked queues that an item has after a plan.
 
         Queues of handlers that this release does not have stay, too: the release may be rolled
@@ -222,14 +225,14 @@ class BatchRun:
         names = {lane_name(handler.name, key) for handler in self.dispatcher.handlers} | mark.lanes
         return frozenset(name for name in names if name in self.held.lanes or name in plan.held)
 
-    async def _look_again(self, works: Iterable[Work]) -> list[Work]:
+    async def _look_again(self, works: Iterable[PendingChange]) -> list[PendingChange]:
         """Return what is not done yet, after another invocation was faster with some items."""
         works = list(works)
         keys = {work.key for work in works if work.key is not None}
         for lane in (lane for key in keys for lane in self.marks.known[key].lanes):
             self.held.forget(lane)  # it may be gone, or have another tail
         await self.marks.read(keys)
-        left: list[Work] = []
+        left: list[PendingChange] = []
         for work in works:
             if work.key is not None and self.marks.is_done(work.key, work.position):
                 if work.record is not None:

@@ -16,7 +16,7 @@ from streamkit.aws import Aws, connect
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.parking import LAMBDA_CHUNKS
 from streamkit.core.routes import Channels
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.core.tracing import Tracing
 from streamkit.core.unreadable import set_aside
 from streamkit.errors import ConfigurationError
@@ -54,7 +54,7 @@ class Environment:
 
     app: App
     machine: Machine
-    around: Surroundings
+    around: AppTables
     dispatcher: Dispatcher
     shard: str
     joined: Generation | None
@@ -152,7 +152,7 @@ async def open_environment(
 
 
 async def _join(
-    app: App, around: Surroundings, store: CursorStore, clock: Clock, aws: Aws, meters: Meters
+    app: App, around: AppTables, store: CursorStore, clock: Clock, aws: Aws, meters: Meters
 ) -> Generation | None:
     """Join the generation of this code, as a worker does, so that `status` shows it."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)

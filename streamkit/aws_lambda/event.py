@@ -22,7 +22,7 @@ _Given = list[Any] | tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LambdaEvent:
     """One event: its records in order, and the ARN of their stream, if the event contains it.
 
     Unless it is `marked`, no item in it names the handler that wrote it, or says that it is a copy.
@@ -36,7 +36,7 @@ class Event:
     state: Mapping[str, Any] | None = None
 
 
-def read_event(event: Mapping[str, Any]) -> Event:
+def read_event(event: Mapping[str, Any]) -> LambdaEvent:
     """Read an event; one that closes a window may have no records.
 
     Raises:
@@ -56,7 +56,7 @@ def read_event(event: Mapping[str, Any]) -> Event:
         )
     windowed = "window" in event
     records, marked = _read(given, foreign)
-    return Event(
+    return LambdaEvent(
         records,
         marked,
         _stream_of(event, given),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamkit.changes import ItemKey
-from streamkit.core.high_water_mark import Mark, expiry, mark_name, mark_path, read_mark
+from streamkit.core.high_water_mark import HighWaterMark, expiry, mark_name, mark_path, read_mark
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of
 from streamkit.model.schema import TableSchema
@@ -45,7 +45,7 @@ class Marks:
     store: CursorStore
     clock: Clock
     incarnation: str
-    known: dict[ItemKey, Mark] = field(default_factory=dict)
+    known: dict[ItemKey, HighWaterMark] = field(default_factory=dict)
     _names: dict[ItemKey, str] = field(default_factory=dict)
     _shape: _Shape | None = None
 
@@ -54,7 +54,7 @@ class Marks:
         names = {self._name(key): key for key in keys}
         items = await self.store.items([mark_path(self.incarnation, name) for name in names])
         for key in names.values():
-            self.known[key] = Mark()
+            self.known[key] = HighWaterMark()
         for item in items:
             self.known[names[item["name"]["S"]]] = read_mark(item)
 
@@ -68,7 +68,7 @@ class Marks:
         """Return whether a change of an item is done."""
         return self.known[key].token >= position
 
-    def move(self, key: ItemKey, first: str, then: Mark) -> Action:
+    def move(self, key: ItemKey, first: str, then: HighWaterMark) -> Action:
         """Return the action that moves an item's mark, IF it is still before the change `first`."""
         now, name = self.known[key], self._name(key)
         until = expiry(self.clock.time())["N"]
@@ -83,7 +83,7 @@ class Marks:
         action.guards.append((Guard(_before(now, first)), source))
         return action
 
-    def _update(self, name: str, then: Mark, until: str) -> Action:
+    def _update(self, name: str, then: HighWaterMark, until: str) -> Action:
         action = self.store.space.update(*mark_path(self.incarnation, name))
         action.sets |= {"name": {"S": name}, "position": {"S": then.token}}
         if then.lanes:
@@ -103,7 +103,7 @@ class Marks:
         Nearly all marks are bare, and rendering each costs more than all other work on it.
         """
         if self._shape is None:
-            sample = self._update(_NAME, Mark(_THEN), _UNTIL)
+            sample = self._update(_NAME, HighWaterMark(_THEN), _UNTIL)
             self._shape = _shape_of(sample, self.store.space.schema)
         body, places = self._shape
         values = body["ExpressionAttributeValues"].copy()
@@ -111,12 +111,12 @@ class Marks:
             values[placeholder] = {kind: texts[number]}
         return {**body, "Key": key, "ExpressionAttributeValues": values}
 
-    def moved(self, key: ItemKey, then: Mark) -> None:
+    def moved(self, key: ItemKey, then: HighWaterMark) -> None:
         """Note that a commit has moved the mark."""
         self.known[key] = then
 
 
-def _before(now: Mark, first: str) -> Condition:
+def _before(now: HighWaterMark, first: str) -> Condition:
     """Return the condition that a mark is before a change, and its names are as they were read.
 
     It names the same parked queues: the change before this one may have been parked meanwhile.
@@ -127,7 +127,7 @@ def _before(now: Mark, first: str) -> Condition:
     return any_of(absent, before)
 
 
-_BARE = Guard(_before(Mark(), _FIRST))
+_BARE = Guard(_before(HighWaterMark(), _FIRST))
 """The condition of a bare mark's update, with placeholders for the values."""
 
 

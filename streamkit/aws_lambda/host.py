@@ -20,7 +20,7 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws_lambda.environment import Environment, become_host, check_stream
-from streamkit.aws_lambda.event import Event, read_event
+from streamkit.aws_lambda.event import LambdaEvent, read_event
 from streamkit.aws_lambda.invocation import run_records
 from streamkit.aws_lambda.runtime import Context, Runtime, seconds_of
 from streamkit.observe.logger import get_logger
@@ -88,7 +88,7 @@ async def process_batch(
     return _response(given, batch.left)
 
 
-def _response(event: Event, left: Record | None) -> Response:
+def _response(event: LambdaEvent, left: Record | None) -> Response:
     # Empty, missing or unknown identifiers would make the whole batch fail.
     failures = [] if left is None else [{"itemIdentifier": left.sequence_number}]
     response: Response = {"batchItemFailures": failures}

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import anyio
 
-from streamkit.aws_lambda.attempts import DEADLY, Trials
+from streamkit.aws_lambda.attempts import DEADLY, AttemptCounts
 from streamkit.aws_lambda.batch import BatchRun
 from streamkit.aws_lambda.counting import Counting
 from streamkit.aws_lambda.environment import Environment
@@ -93,7 +93,7 @@ class _Invocation:
         self.deadline = (
             anyio.current_time() + seconds - min(_COMMIT_SECONDS, seconds * _COMMIT_SHARE)
         )
-        self.trials = Trials(store, clock, environment.incarnation)
+        self.trials = AttemptCounts(store, clock, environment.incarnation)
         self.counted: Record | None = None
         self.counting = Counting(builds, clock.time())
         self.batch = BatchRun(

@@ -21,7 +21,7 @@ from streamkit.aws_lambda.environment import Environment, become_host, check_str
 from streamkit.aws_lambda.event import read_records
 from streamkit.aws_lambda.invocation import run_records
 from streamkit.core.high_water_mark import KEPT_SECONDS
-from streamkit.core.outcome import Outcome, Work
+from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parked.payload import records_between
 from streamkit.core.parking import (
     LAMBDA_CHUNKS,
@@ -151,7 +151,9 @@ async def _park(environment: Environment, record: Record, shard: str) -> None:
             await _park_for(environment, work, outcome, shard)
 
 
-async def _park_for(environment: Environment, work: Work, outcome: Outcome, shard: str) -> None:
+async def _park_for(
+    environment: Environment, work: PendingChange, outcome: Outcome, shard: str
+) -> None:
     store, handler = environment.store, outcome.handler
     if work.record is None or work.entity is None or work.key is None:
         return

@@ -8,9 +8,9 @@ import typer
 from streamkit.cli.options import AppArgument, InFlightOption, JsonOption
 
 if TYPE_CHECKING:
-    from streamkit.kinds.aggregate.backfill import Counts
+    from streamkit.kinds.aggregate.backfill import BackfillCounts
     from streamkit.kinds.aggregate.rebuild import Rebuilt
-    from streamkit.kinds.aggregate.verification import Difference, Verification
+    from streamkit.kinds.aggregate.verification import GroupDifference, Verification
     from streamkit.model.builds import BuildState
 
 aggregates = typer.Typer(
@@ -163,13 +163,13 @@ def rebuild(
         exit_with(ExitCode.PROBLEMS)
 
 
-def _progress(name: str) -> "Callable[[BuildState, Counts], None]":
+def _progress(name: str) -> "Callable[[BuildState, BackfillCounts], None]":
     """Return a function that prints a line whenever something has changed."""
     from streamkit.cli.printing import say
 
     printed: list[str] = []
 
-    def progress(state: "BuildState", counts: "Counts") -> None:
+    def progress(state: "BuildState", counts: "BackfillCounts") -> None:
         scanned = f", {counts.items} items read here" if counts.items else ""
         line = f"{name}: {state}{scanned}"
         if line not in printed[-1:]:
@@ -217,7 +217,7 @@ def _describe(found: "Verification") -> None:
         say(f"every group is what its {rest}items say")
 
 
-def _describe_differences(title: str, differences: "Sequence[Difference]") -> None:
+def _describe_differences(title: str, differences: "Sequence[GroupDifference]") -> None:
     from streamkit.cli.printing import say
     from streamkit.cli.printing import table as print_table
 

@@ -8,7 +8,7 @@ import typer
 
 from streamkit.cli.options import AppArgument, JsonOption, with_settings
 from streamkit.cli.printing import print_json, say, seconds, table
-from streamkit.observe.pricing import PRICED, Cost, Estimate, estimate
+from streamkit.observe.pricing import PRICED, Cost, CostEstimate, estimate
 
 if TYPE_CHECKING:
     from streamkit.aws import Aws
@@ -62,7 +62,7 @@ def cost(
 
         loaded = app_named(app)
 
-        async def read(aws: "Aws") -> "tuple[Estimate, tuple[Spending, ...]]":
+        async def read(aws: "Aws") -> "tuple[CostEstimate, tuple[Spending, ...]]":
             expected = await read_estimate(loaded, aws, chosen, workers=workers, changes=changes)
             return expected, await read_spending(loaded, aws)
 
@@ -74,7 +74,7 @@ def cost(
         _describe_counted(counted, found)
 
 
-def _describe(found: Estimate, preset: str) -> None:
+def _describe(found: CostEstimate, preset: str) -> None:
     say(f"{found.workers} workers, {found.shards} open shards, preset {preset}; $ a month")
     say()
     rows = [_row(one) for one in found.costs]
@@ -87,7 +87,7 @@ def _describe(found: Estimate, preset: str) -> None:
     say(f"Prices: {PRICED}. What handlers write and read comes on top.")
 
 
-def _describe_counted(counted: "Sequence[Spending]", found: Estimate) -> None:
+def _describe_counted(counted: "Sequence[Spending]", found: CostEstimate) -> None:
     if not any(one.workers for one in counted):
         return
     say()
@@ -118,7 +118,7 @@ def _row(one: Cost) -> tuple[str, ...]:
     )
 
 
-def _fields(found: Estimate) -> dict[str, Any]:
+def _fields(found: CostEstimate) -> dict[str, Any]:
     costs = [{**asdict(one), "dollars": one.dollars} for one in found.costs]
     each = {f"{per}_dollars": found.each(per) for per in ("worker", "shard", "fleet")}
     return {

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from streamkit.cli.printing import moment, say, seconds, table
-from streamkit.core.parked.queues import HeldLane
+from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import Parked
 from streamkit.fleet.hosting import LAMBDA
 from streamkit.operate.fan_outs import FanOutStatus
-from streamkit.operate.inspection import Inspection
+from streamkit.operate.inspection import AppInspection
 from streamkit.operate.redrive import LaneReport
 from streamkit.operate.status import ShardStatus, Status, WorkerStatus
 
@@ -159,7 +159,7 @@ def stems(depths: Sequence[int]) -> list[str]:
     return drawn[::-1]
 
 
-def describe_inspection(found: Inspection) -> None:
+def describe_inspection(found: AppInspection) -> None:
     """Print whether an app fits its table."""
     facts = found.table
     keys = ", ".join(f"{name} ({kind})" for name, kind in facts.keys.items())
@@ -186,14 +186,14 @@ def describe_inspection(found: Inspection) -> None:
     say(f"ok{but}" if found.ok else "not ok")
 
 
-def _handler_rows(found: Inspection) -> Iterator[tuple[str, ...]]:
+def _handler_rows(found: AppInspection) -> Iterator[tuple[str, ...]]:
     for handler in found.handlers:
         policy = f"{handler.on_failure} after {handler.attempts}"
         kinds = f"{handler.entity} {'|'.join(handler.kinds)}"
         yield handler.name, kinds, handler.delivery, policy, handler.declared
 
 
-def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, HeldLane]) -> None:
+def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, ParkedQueue]) -> None:
     """Print parked changes, queue by queue (lanes in the code); the first has its next try."""
     rows = [
         (
@@ -232,7 +232,7 @@ def describe_parked(parked: Sequence[Parked], lanes: Mapping[str, HeldLane]) -> 
     say(f"{len(rows)} parked in {len({change.lane for change in parked})} queues: {said}")
 
 
-def _next_try(change: Parked, lane: HeldLane | None) -> tuple[str, str]:
+def _next_try(change: Parked, lane: ParkedQueue | None) -> tuple[str, str]:
     """Return how often a change was tried since it was parked, and the time of its next try."""
     if lane is None or lane.head != change.position:
         return "-", "-"
@@ -240,7 +240,7 @@ def _next_try(change: Parked, lane: HeldLane | None) -> tuple[str, str]:
     return str(lane.tries), "stuck" if lane.stuck else due
 
 
-def parked_fields(change: Parked, lane: HeldLane | None = None) -> dict[str, Any]:
+def parked_fields(change: Parked, lane: ParkedQueue | None = None) -> dict[str, Any]:
     """Return a parked change in JSON's types, with its record if that was read.
 
     If its parked queue (`lane`) is given, the first change of the queue has `due` (epoch seconds,

@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.cli.exits import ExitCode
 from streamkit.cli.loading import AppNotLoaded
 from streamkit.errors import ConfigurationError, NotBegun, RetentionLost
@@ -64,7 +64,7 @@ def _aws_text(error: Exception) -> str:
     if operation is None:
         name = type(error).__name__
         return f"{str(error).rstrip('.')} ({name}){_ADVICE.get(name, '')}"
-    if trouble_of(error) is Trouble.REFUSED:
+    if trouble_of(error) is ErrorKind.REFUSED:
         return str(error)
     return f"AWS answers {operation} with {code_of(error)}"
 

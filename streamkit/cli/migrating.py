@@ -21,7 +21,7 @@ from streamkit.cli.watchdog import blocked_seconds, watch_loop
 from streamkit.errors import StreamkitError
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.aggregates import run_aggregate
-from streamkit.migrate.passing import Pace
+from streamkit.migrate.passing import PassPace
 from streamkit.migrate.progress import Progress, ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
@@ -76,7 +76,7 @@ async def _run(
             return await run_aggregate(
                 app, aws, migration, at_once=manner.at_once, stopping=stopping
             )
-    pace = Pace(segments=manner.at_once, page=manner.page)
+    pace = PassPace(segments=manner.at_once, page=manner.page)
     runner = Runner(app, aws, migration, prompt(settings), pace=pace)
     async with anyio.create_task_group() as group:
         group.start_soon(Reporter(runner).run)

@@ -8,9 +8,9 @@ from streamkit.migrate.diffs import Diff
 from streamkit.migrate.errors import ItemError
 from streamkit.migrate.estimates import StepCost
 from streamkit.migrate.findings import Verified
-from streamkit.migrate.planning import Plan
+from streamkit.migrate.planning import MigrationPlan
 from streamkit.migrate.progress import Progress
-from streamkit.migrate.sampling import Estimate
+from streamkit.migrate.sampling import SampleEstimate
 from streamkit.migrate.state import State
 from streamkit.migrate.status import Line
 
@@ -31,7 +31,7 @@ def describe_list(found: Sequence[Listed]) -> None:
 # -- plans -----------------------------------------------------------------------------------------
 
 
-def describe_plan(plan: Plan) -> None:
+def describe_plan(plan: MigrationPlan) -> None:
     """Print a plan."""
     exact = plan.sampled >= 1
     what = "all of the table" if exact else f"{plan.sampled:.2%} of the table"
@@ -55,7 +55,7 @@ def describe_plan(plan: Plan) -> None:
 
 def _row(step: StepCost) -> tuple[str, ...]:
     indexes = [f"{name} {_count(one)}" for name, one in sorted(step.writes.items()) if name]
-    own = step.writes.get("", Estimate(0.0))
+    own = step.writes.get("", SampleEstimate(0.0))
     return (
         step.step,
         _count(step.reads),
@@ -65,7 +65,7 @@ def _row(step: StepCost) -> tuple[str, ...]:
     )
 
 
-def _describe_problems(plan: Plan) -> None:
+def _describe_problems(plan: MigrationPlan) -> None:
     say()
     if not plan.problems:
         say("no problem was found")
@@ -217,16 +217,16 @@ def describe_verified(found: Verified) -> None:
 # -- numbers ---------------------------------------------------------------------------------------
 
 
-def _count(one: Estimate) -> str:
+def _count(one: SampleEstimate) -> str:
     error = f" ±{one.error:,.0f}" if one.error else ""
     return f"{one.value:,.0f}{error}"
 
 
-def _share(one: Estimate) -> str:
+def _share(one: SampleEstimate) -> str:
     error = f" ±{one.error:.1%}" if one.error else ""
     return f"{one.value:.1%}{error}"
 
 
-def _money(one: Estimate) -> str:
+def _money(one: SampleEstimate) -> str:
     error = f" ±{one.error:,.2f}" if one.error >= 0.005 else ""
     return f"{one.value:,.2f}{error}"

@@ -120,15 +120,15 @@ def plan(
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.commands import migration_of
-    from streamkit.migrate.planning import Budget, Plan, plan_migration
+    from streamkit.migrate.planning import MigrationPlan, UnitBudget, plan_migration
     from streamkit.migrate.sampling import read_wanted
 
     loaded = app_with_migrations(app)
     migration, wanted = migration_of(loaded, number), read_wanted(sample)
 
-    async def read(aws: "Aws") -> Plan:
+    async def read(aws: "Aws") -> MigrationPlan:
         limit = await limit_of(loaded, aws, limits)
-        budget = Budget(limit.max_reads, limit.max_writes)
+        budget = UnitBudget(limit.max_reads, limit.max_writes)
         return await plan_migration(
             loaded,
             aws,

@@ -130,13 +130,13 @@ def list_(
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.printing import print_json
     from streamkit.cli.running import app_named, exit_with, with_aws
-    from streamkit.core.parked.queues import HeldLane, list_parked, open_store
+    from streamkit.core.parked.queues import ParkedQueue, list_parked, open_store
     from streamkit.core.parking import Parked
 
     loaded = app_named(app, listener)
     chosen = _selection(filters)
 
-    async def read(aws: Aws) -> tuple[list[HeldLane], list[Parked]]:
+    async def read(aws: Aws) -> tuple[list[ParkedQueue], list[Parked]]:
         store = await open_store(loaded, aws)
         lanes = await chosen.choose(store)
         return lanes, await list_parked(store, lanes)

@@ -8,10 +8,10 @@ import typer
 from streamkit.cli.options import AppArgument
 
 if TYPE_CHECKING:
-    from streamkit.operate.permissions.document import Policy
+    from streamkit.operate.permissions.document import IamPolicy
 
 
-class Host(Enum):
+class PolicyHost(Enum):
     """The host that a policy is for."""
 
     WORKER = "worker"
@@ -21,7 +21,7 @@ class Host(Enum):
 
 
 HostOption = Annotated[
-    Host,
+    PolicyHost,
     typer.Option(
         "--host", help="The host that needs the policy; operator runs all other commands."
     ),
@@ -57,7 +57,7 @@ LeasesOption = Annotated[
 def iam(  # noqa: PLR0913 - each is an option
     app: AppArgument = None,
     *,
-    host: HostOption = Host.WORKER,
+    host: HostOption = PolicyHost.WORKER,
     account: Annotated[
         str | None,
         typer.Option("--account", help="The account, twelve digits; without it, any account."),
@@ -84,10 +84,10 @@ def iam(  # noqa: PLR0913 - each is an option
     from streamkit.cli.running import app_named
     from streamkit.operate.permissions.hosts import deny_application as denial
     from streamkit.operate.permissions.hosts import policy_for
-    from streamkit.operate.permissions.place import Place
+    from streamkit.operate.permissions.place import AccountPlace
 
     loaded = app_named(app)
-    place = Place.of(account=account, region=region, table_arn=table_arn)
+    place = AccountPlace.of(account=account, region=region, table_arn=table_arn)
     if deny_application:
         policy = denial(loaded, place)
     else:
@@ -107,7 +107,7 @@ def iam(  # noqa: PLR0913 - each is an option
         typer.echo(f"note: {note}", err=True)
 
 
-def _describe(policy: "Policy") -> None:
+def _describe(policy: "IamPolicy") -> None:
     from streamkit.cli.printing import table
 
     rows = [

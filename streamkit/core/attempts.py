@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import anyio
 
 from streamkit.core.failures import Failures
-from streamkit.core.outcome import Outcome, Work
+from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import Failure
 from streamkit.errors import PoisonChange, Unavailable
 from streamkit.sinks.outlets import SLOW_SECONDS
@@ -48,7 +48,7 @@ class Attempts:
     async def persist(
         self,
         attempt: Callable[[], Awaitable[None]],
-        work: Work,
+        work: PendingChange,
         outcome: Outcome,
         shard_id: str,
         until: anyio.Event | None,

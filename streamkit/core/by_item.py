@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from streamkit.changes import ItemKey
-from streamkit.core.outcome import Outcome, Work
+from streamkit.core.outcome import Outcome, PendingChange
 
 
 class Keyed(Protocol):
@@ -30,7 +30,7 @@ class Keyed(Protocol):
 class Run:
     """One handler still to be run for one work."""
 
-    work: Work
+    work: PendingChange
     outcome: Outcome
     key: ItemKey
     ties: frozenset[Hashable] = frozenset()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from streamkit.core.handler import Handler
 from streamkit.core.writes import ANY_KIND
 from streamkit.entity import Entity
-from streamkit.model.origin import Mark
+from streamkit.model.origin import OriginMark
 
 Same = Callable[[type[Entity], type[Entity]], bool]
 """Returns whether an item of the one entity may be an item of the other."""
@@ -81,7 +81,7 @@ class Cascades:
 
         `trace` is the `traceparent` of the handler's run, if it was traced.
         """
-        mark = Mark("handler", hops + 1, trace)
+        mark = OriginMark("handler", hops + 1, trace)
         return mark.text(handler, f"{self.app}/{position.lstrip('0')}")
 
 

@@ -22,9 +22,9 @@ import anyio
 from streamkit.changes import ItemKey, Kind
 from streamkit.core.attempts import PATIENT, Attempts, Patience
 from streamkit.core.by_item import Run, into_lanes
-from streamkit.core.failures import Counts, Failures
-from streamkit.core.handler import DEFER, Defer, Handler
-from streamkit.core.outcome import Aim, Outcome, Work, resolve
+from streamkit.core.failures import DispatchCounts, Failures
+from streamkit.core.handler import DEFER, AsRun, Defer, Handler, as_registered
+from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
 from streamkit.core.parking import Failure
 from streamkit.core.reading import Pending, ReadTracker, Uncommitted
 from streamkit.core.routes import Channels, Routes
@@ -36,7 +36,7 @@ from streamkit.core.typed import TypedChanges, source_of
 from streamkit.effects import Effect, Result, as_effects
 from streamkit.entity import Entity
 from streamkit.errors import RetryableError
-from streamkit.model.origin import UNMARKED, Mark, read_mark
+from streamkit.model.origin import UNMARKED, OriginMark, read_mark
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
 from streamkit.progress.pacing import GIVE_WAY_SECONDS, Turn
@@ -46,15 +46,6 @@ log = get_logger("streamkit.handler")
 
 Tools = Callable[[Handler, ReadTracker], dict[str, Any]]
 """A function that makes the keyword arguments that a handler's signature asks for."""
-
-AsRun = Callable[[Handler, Record], Handler | None]
-"""A function that returns the handler to run instead, for a record of this shard; None if none
-runs."""
-
-
-def as_registered(handler: Handler, record: Record) -> Handler | None:  # noqa: ARG001
-    """Run the handler itself."""
-    return handler
 
 
 @dataclass
@@ -76,7 +67,7 @@ class Dispatcher:
         routes = self.routes
         self.router, self.schema = routes.router, routes.tables.own
         self.meters, self.tracing = self.channels.meters, self.channels.tracing
-        self.counts = Counts()
+        self.counts = DispatchCounts()
         self.failures = Failures(self.counts, self.clock)
         self.shadows = Shadows(self.clock, self.counts.shadow)
         self._aim = Aim(routes.tables, routes.cascades)
@@ -99,7 +90,7 @@ class Dispatcher:
 
     async def works(
         self, page: Page, shard_id: str, as_run: AsRun = as_registered, *, blocks: bool = False
-    ) -> tuple[list[Work], list[Run], int]:
+    ) -> tuple[list[PendingChange], list[Run], int]:
         """Route a page and run its pure handlers, as this shard runs them.
 
         Other tasks get their turn between changes, so that a slow handler does not cost a lease.
@@ -109,7 +100,7 @@ class Dispatcher:
             The pending changes that need anything done, the runs left for `run_lanes`, and how many
             records of the page were the application's own.
         """
-        works: list[Work] = []
+        works: list[PendingChange] = []
         later: list[Run] = []
         business = 0
         block = None
@@ -155,7 +146,7 @@ class Dispatcher:
             block.close()
         return works, later, business
 
-    def apart(self, block: Work, shard_id: str) -> list[Work]:
+    def apart(self, block: PendingChange, shard_id: str) -> list[PendingChange]:
         """Return the changes of a block as pending changes of their own."""
         works = []
         for record, entity in block.block:
@@ -165,7 +156,7 @@ class Dispatcher:
             works.append(work)
         return works
 
-    def committed(self, work: Work) -> None:
+    def committed(self, work: PendingChange) -> None:
         """Record that a change is finished: its effects are in the table, or it is parked."""
         self.shadows.committed(work)
         for outcome in work.outcomes:
@@ -176,12 +167,14 @@ class Dispatcher:
         entity = self.router.route(record)
         return isinstance(entity, type) and (entity, record.kind) in self._listeners
 
-    def unrun(self, record: Record, failure: Failure, as_run: AsRun = as_registered) -> list[Work]:
+    def unrun(
+        self, record: Record, failure: Failure, as_run: AsRun = as_registered
+    ) -> list[PendingChange]:
         """Return the pending change of a record that must not run: each handler has failed."""
         entity = self.router.route(record)
         if not isinstance(entity, type):
             return []
-        work = Work(record.position, record.created_at, record, entity, record.item_key)
+        work = PendingChange(record.position, record.created_at, record, entity, record.item_key)
         for listener in self._listeners.get((entity, record.kind), ()):
             handler = as_run(listener, record)
             if handler is not None and not handler.shadow:
@@ -195,10 +188,10 @@ class Dispatcher:
         entity: type[Entity],
         listeners: Iterable[Handler],
         shard_id: str,
-        mark: Mark,
-    ) -> Work:
+        mark: OriginMark,
+    ) -> PendingChange:
         dated = record.created_at
-        work = Work(record.position, dated, record, entity, record.item_key, mark=mark)
+        work = PendingChange(record.position, dated, record, entity, record.item_key, mark=mark)
         if self._traced:
             work.trace = self.tracing.read(record, mark)
         aim = replace(self._aim, hops=mark.hops) if mark.hops else self._aim
@@ -220,7 +213,7 @@ class Dispatcher:
             work.outcomes.append(outcome)
         return work
 
-    def _run_pure(self, work: Work, shard_id: str) -> list[Run]:
+    def _run_pure(self, work: PendingChange, shard_id: str) -> list[Run]:
         later = []
         for outcome in work.outcomes:
             if outcome.failure is not None or not outcome.waiting:
@@ -233,7 +226,7 @@ class Dispatcher:
                 self._run_sync(work, outcome, shard_id)
         return later
 
-    def _run_sync(self, work: Work, outcome: Outcome, shard_id: str) -> None:
+    def _run_sync(self, work: PendingChange, outcome: Outcome, shard_id: str) -> None:
         outcome.run += 1
         began = self.clock.monotonic()
         try:
@@ -260,7 +253,7 @@ class Dispatcher:
     async def run_lanes(
         self,
         runs: Sequence[Run],
-        works: Sequence[Work],
+        works: Sequence[PendingChange],
         shard_id: str,
         *,
         held: Callable[..., bool],
@@ -303,7 +296,7 @@ class Dispatcher:
 
     async def run(
         self,
-        work: Work,
+        work: PendingChange,
         outcome: Outcome,
         uncommitted: Uncommitted,
         shard_id: str,
@@ -331,7 +324,9 @@ class Dispatcher:
             await self.attempts.persist(attempt, work, outcome, shard_id, until)
             uncommitted.note(work, outcome)
 
-    async def _attempt(self, work: Work, outcome: Outcome, pending: Pending, shard_id: str) -> None:
+    async def _attempt(
+        self, work: PendingChange, outcome: Outcome, pending: Pending, shard_id: str
+    ) -> None:
         handler = outcome.handler
         if handler.when is not None and not self._typed.wanted(*source_of(work), handler):
             outcome.drop()
@@ -345,7 +340,7 @@ class Dispatcher:
                 effects = self._effects(work, handler, shard_id)
                 resolve(outcome, effects, (), work.position, self.schema)
 
-    def _effects(self, work: Work, handler: Handler, shard_id: str) -> tuple[Effect, ...]:
+    def _effects(self, work: PendingChange, handler: Handler, shard_id: str) -> tuple[Effect, ...]:
         """Run a pure handler, and record how long it took."""
         change = self.change_of(work, handler, shard_id)
         tools = self.tools(handler, ReadTracker()) if handler.needs else {}
@@ -357,7 +352,12 @@ class Dispatcher:
             self.meters.handler(handler.name).seconds.record(perf_counter() - began)
 
     async def _attempt_async(
-        self, work: Work, handler: Handler, outcome: Outcome, pending: Pending, shard_id: str
+        self,
+        work: PendingChange,
+        handler: Handler,
+        outcome: Outcome,
+        pending: Pending,
+        shard_id: str,
     ) -> None:
         tracker = ReadTracker(pending)
         change = self.change_of(work, handler, shard_id)
@@ -384,7 +384,7 @@ class Dispatcher:
             outcome.defer()  # the effects for all recipients do not fit into one transaction
 
     def _ties(
-        self, work: Work, key: ItemKey, handler: Handler, shard_id: str
+        self, work: PendingChange, key: ItemKey, handler: Handler, shard_id: str
     ) -> frozenset[Hashable]:
         """Return what a handler's run shares with other runs; errors come up in the run."""
         if handler.together is None:

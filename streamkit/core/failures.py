@@ -26,7 +26,7 @@ single change have grown, each of its tries is logged."""
 
 
 @dataclass(slots=True)
-class Counts:
+class DispatchCounts:
     """What dispatch has seen: the number of records by what happened to them.
 
     `failures` are changes that failed for a handler for good; those that its policy drops also
@@ -46,7 +46,7 @@ class Counts:
 class Failures:
     """Decides on failures for one worker; a breaker counts over all its shards."""
 
-    counts: Counts
+    counts: DispatchCounts
     clock: Clock
     _breakers: dict[str, Breaker] = field(default_factory=dict)
     _waiting: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -17,6 +17,7 @@ from streamkit.errors import DeclarationError
 from streamkit.model.builds import Build
 from streamkit.model.declaration import Declaration
 from streamkit.model.when import When
+from streamkit.stream.decode import Record
 
 OnFailure = Literal["park", "block", "skip"]
 """What happens to a change that still fails after its retries.
@@ -227,3 +228,13 @@ class Handler:
             return self.migrations == "deliver"
         notifies = self.broadcast is not None and not self.converges
         return not notifies and self.delivery != "at_least_once"
+
+
+AsRun = Callable[[Handler, Record], Handler | None]
+"""A function that returns the handler to run instead, for a record of this shard; None if none
+runs."""
+
+
+def as_registered(handler: Handler, record: Record) -> Handler | None:  # noqa: ARG001
+    """Run the handler itself."""
+    return handler

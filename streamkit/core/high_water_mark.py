@@ -30,7 +30,7 @@ KEPT_SECONDS = 7 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class HighWaterMark:
     """How far an item is done.
 
     `position` is that of its last finished change. `done` names handlers that are done with the
@@ -63,14 +63,14 @@ def mark_path(incarnation: str, name: str) -> tuple[str, ...]:
     return ("mark", incarnation, name) if incarnation else ("mark", name)
 
 
-def read_mark(item: Mapping[str, Any]) -> Mark:
+def read_mark(item: Mapping[str, Any]) -> HighWaterMark:
     """Read a mark from its item."""
 
     def texts(name: str) -> frozenset[str]:
         return frozenset(item[name]["SS"]) if name in item else frozenset()
 
     position = item["position"]["S"]
-    return Mark(position or START, texts("done"), texts("lanes"))
+    return HighWaterMark(position or START, texts("done"), texts("lanes"))
 
 
 def expiry(now: float) -> dict[str, str]:

@@ -18,7 +18,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.changes import ItemKey
 from streamkit.core.outcome import Read
 from streamkit.core.reading import ReadTracker, applied
@@ -67,7 +67,7 @@ def written(ref: ItemRef, entry: str) -> Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One entry as it was read; `text` is None if there is no entry."""
 
     ref: ItemRef
@@ -87,7 +87,7 @@ class Ledger:
         self._space = space
         self._tracker = tracker
 
-    async def entry(self, aggregate: str, build: int, key: ItemKey) -> Entry:
+    async def entry(self, aggregate: str, build: int, key: ItemKey) -> LedgerEntry:
         """Return the entry of an item; the result is valid only if the commit finds the same entry.
 
         Raises:
@@ -99,7 +99,7 @@ class Ledger:
         stored = await self._stored(ref)
         versions, actions = self._tracker.pending.of(ref)
         item = applied(actions, stored) or {}
-        entry = Entry(ref, item["entry"]["S"] if "entry" in item else None)
+        entry = LedgerEntry(ref, item["entry"]["S"] if "entry" in item else None)
         self._tracker.reads.append(Read(ref, versions, stored, _as_stored))
         return entry
 
@@ -114,7 +114,7 @@ class Ledger:
                 TableName=schema.name, Key=ref.key(schema), ConsistentRead=True
             )
         except AwsError as error:
-            if trouble_of(error) in (Trouble.THROTTLED, Trouble.UNKNOWN):
+            if trouble_of(error) in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
                 raise Unavailable(f"the table cannot be read now: {code_of(error)}") from error
             raise
         stored = own_attributes(reply["Item"]) if "Item" in reply else None

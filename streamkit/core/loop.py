@@ -25,10 +25,10 @@ from typing import Any, Protocol
 import anyio
 
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.outcome import Outcome, Work
+from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.core.parking import Failure
 from streamkit.core.planning import ALL, Planner, Rerun, Stays, TooLarge
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.reading import settle
 from streamkit.core.refusal import contended, refuse
 from streamkit.core.repeating import Repeating
@@ -39,7 +39,7 @@ from streamkit.progress.commit import Applied, Batch, Verdict
 from streamkit.progress.control import Cursor
 from streamkit.progress.pacing import Pacing
 from streamkit.progress.plain import write_plainly
-from streamkit.progress.verdicts import Again, Invalid, Refused
+from streamkit.progress.verdicts import Again, Invalid, RefusedCommit
 
 log = get_logger("streamkit.commit")
 
@@ -48,7 +48,7 @@ log = get_logger("streamkit.commit")
 class Overtaken:
     """Nothing was applied, because another run was faster; these pending changes are left to do."""
 
-    left: Sequence[Work]
+    left: Sequence[PendingChange]
 
 
 class Fence(Protocol):
@@ -58,7 +58,7 @@ class Fence(Protocol):
     def start(self) -> Cursor:
         """Return where planning begins: the position up to which all is done, and what else is."""
 
-    async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict | Overtaken:
+    async def commit(self, plan: Batch, works: Sequence[PendingChange]) -> Verdict | Overtaken:
         """Commit a plan and its progress, in one transaction; return what became of it.
 
         `Applied` names the plan that won, which may be one that was sent earlier.
@@ -67,7 +67,7 @@ class Fence(Protocol):
             LeaseLost: this host may not commit any more.
         """
 
-    def drop(self, plan: Batch, works: deque[Work]) -> Sequence[Work]:
+    def drop(self, plan: Batch, works: deque[PendingChange]) -> Sequence[PendingChange]:
         """Remove from `works` the changes that a plan finishes; return them."""
 
     def adopted(self, won: Batch) -> None:
@@ -85,12 +85,12 @@ class CommitLoop:
     fence: Fence
     dispatcher: Dispatcher
     planner: Planner
-    held: HeldLanes
+    held: QueuedKeys
     tables: Mapping[str, TableSchema]
     pacing: Pacing
     deadline: float = math.inf
     patient: bool = True
-    works: deque[Work] = field(default_factory=deque)
+    works: deque[PendingChange] = field(default_factory=deque)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     left: bool = False
     cut: bool = False
@@ -177,7 +177,7 @@ class CommitLoop:
             verdict = await self.fence.commit(plan, self.works)
         if isinstance(verdict, Applied):
             await self.adopt(verdict.batch)
-        elif isinstance(verdict, Refused):
+        elif isinstance(verdict, RefusedCommit):
             await self._refused(verdict)
         elif isinstance(verdict, Invalid):
             await self._narrow(plan, verdict.code)
@@ -188,7 +188,7 @@ class CommitLoop:
 
     # -- what did not go through ---------------------------------------------------------------
 
-    async def _refused(self, refused: Refused) -> None:
+    async def _refused(self, refused: RefusedCommit) -> None:
         """Change the results that made the commit fail, so that the next plan differs."""
         results: dict[tuple[str, str], set[int]] = {}
         for source in dict.fromkeys(refused.sources):
@@ -259,7 +259,7 @@ class CommitLoop:
         return outcome.waiting and (not self.patient or self.stopping.is_set())
 
 
-def _writes(work: Work, outcome: Outcome, done: frozenset[str]) -> bool:
+def _writes(work: PendingChange, outcome: Outcome, done: frozenset[str]) -> bool:
     """Return whether an outcome has anything to store that is not stored yet."""
     stored = f"{work.position}:{outcome.handler.name}" in done
     return not stored and bool(outcome.parks or outcome.items)

@@ -1,7 +1,7 @@
 """Pending changes and outcomes: the changes of a page between dispatch and commit.
 
-A `Work` is one pending change, with the outcome of each handler that listens to it. Pending changes
-wait in the order of their shard until they are committed.
+A `PendingChange` has the outcome of each handler that listens to it. Pending changes wait in the
+order of their shard until they are committed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from streamkit.core.writes import check_writes, entity_of
 from streamkit.effects import Completed, Effect, Guard, Noted, Send
 from streamkit.entity import Entity
 from streamkit.model.conditions import Condition
-from streamkit.model.origin import UNMARKED, Mark
+from streamkit.model.origin import UNMARKED, OriginMark
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import (
     BYTES_MAX,
@@ -141,7 +141,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class Work:
+class PendingChange:
     """One pending change and its outcomes; without a record it only marks how far a page reaches.
 
     `dated` is when the change at its position was created, in epoch seconds. `images` are the old
@@ -158,7 +158,7 @@ class Work:
     outcomes: list[Outcome] = field(default_factory=list)
     page_bytes: int = 0
     images: tuple[Entity | None, Entity | None] | None = None
-    mark: Mark = UNMARKED
+    mark: OriginMark = UNMARKED
     trace: str = ""
     block: Sequence[tuple[Record, type[Entity]]] = ()
 

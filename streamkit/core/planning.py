@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from streamkit.changes import ItemKey
-from streamkit.core.outcome import Outcome, Version, Work, with_reads
+from streamkit.core.outcome import Outcome, PendingChange, Version, with_reads
 from streamkit.core.parking import (
     Failure,
     ParkedRecord,
@@ -31,7 +31,7 @@ from streamkit.errors import InvariantError
 from streamkit.progress.actions import BYTES_MAX, ITEMS_MAX, Action, ItemRef
 from streamkit.progress.clock import Clock
 from streamkit.progress.commit import Batch
-from streamkit.progress.control import ControlSpace, Cursor, Hold
+from streamkit.progress.control import ControlSpace, Cursor, QueuedKey
 from streamkit.progress.fold import join_read, merge
 
 CHUNK_LANES = 100
@@ -52,7 +52,7 @@ SENDS_MAX = 100
 class Rerun:
     """This outcome must be made (again), now that all changes before it are settled."""
 
-    work: Work
+    work: PendingChange
     outcome: Outcome
 
 
@@ -87,8 +87,8 @@ class Draft:
     actions: dict[ItemRef, Action] = field(default_factory=dict)
     sizes: dict[ItemRef, int] = field(default_factory=dict)
     size: int = 0
-    held: dict[str, Hold] = field(default_factory=dict)
-    sends: list[tuple[Work, Outcome]] = field(default_factory=list)
+    held: dict[str, QueuedKey] = field(default_factory=dict)
+    sends: list[tuple[PendingChange, Outcome]] = field(default_factory=list)
     plain: dict[ItemRef, Action] = field(default_factory=dict)
 
     def offer(self, writes: Sequence[Action], checks: Sequence[Action]) -> bool:
@@ -132,14 +132,19 @@ class Planner:
     space: ControlSpace
     clock: Clock
     shard: str
-    holds: dict[str, Hold] = field(default_factory=dict)
+    holds: dict[str, QueuedKey] = field(default_factory=dict)
     chunks: tuple[str, ...] = ()
     room: int = ITEMS_MAX
     marks: bool = False
     parks: bool = True
 
     def plan(
-        self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
+        self,
+        works: Iterable[PendingChange],
+        cursor: Cursor,
+        *,
+        most: int = ALL,
+        split: bool = False,
     ) -> Batch | Rerun | TooLarge | Stays:
         """Plan the next commit of the pending changes.
 
@@ -187,7 +192,7 @@ class Planner:
 
     def _not_ready(
         self,
-        work: Work,
+        work: PendingChange,
         todo: Sequence[Outcome],
         draft: Draft,
         written: dict[ItemRef, tuple[Version, ...]],
@@ -205,13 +210,13 @@ class Planner:
                     return Rerun(work, outcome)
         return None
 
-    def stays(self, work: Work, draft: Draft) -> bool:  # noqa: ARG002 - subclasses use them
+    def stays(self, work: PendingChange, draft: Draft) -> bool:  # noqa: ARG002 - subclasses use them
         """Return whether a change that has failed stays where it is, instead of being parked."""
         return not self.parks
 
     def _note_writes(
         self,
-        work: Work,
+        work: PendingChange,
         outcomes: Iterable[Outcome],
         draft: Draft,
         written: dict[ItemRef, tuple[Version, ...]],
@@ -222,16 +227,16 @@ class Planner:
                 for ref in outcome.actions:
                     written[ref] = (*written.get(ref, ()), version)
 
-    def _is_held(self, work: Work, outcome: Outcome, draft: Draft) -> bool:
+    def _is_held(self, work: PendingChange, outcome: Outcome, draft: Draft) -> bool:
         if not (self.holds or draft.held) or outcome.handler.commutes or work.key is None:
             return False
         lane = lane_name(outcome.handler.name, work.key)
         return lane in self.holds or lane in draft.held
 
-    def _offer(self, work: Work, outcomes: Sequence[Outcome], draft: Draft) -> bool:
+    def _offer(self, work: PendingChange, outcomes: Sequence[Outcome], draft: Draft) -> bool:
         writes: list[Action] = []
         checks: list[Action] = []
-        held: dict[str, Hold] = {}
+        held: dict[str, QueuedKey] = {}
         for outcome in outcomes:
             more, reads = self._contribution(work, outcome, draft, held)
             writes += more
@@ -250,7 +255,7 @@ class Planner:
         return True
 
     def _handler_by_handler(
-        self, work: Work, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
+        self, work: PendingChange, todo: Sequence[Outcome], draft: Draft, *, only_one: bool
     ) -> frozenset[str] | TooLarge:
         """Take as many handlers of one change as fit; return the names of those that are done."""
         done: set[str] = set()
@@ -267,7 +272,7 @@ class Planner:
         return frozenset(done)
 
     def _contribution(
-        self, work: Work, outcome: Outcome, draft: Draft, held: dict[str, Hold]
+        self, work: PendingChange, outcome: Outcome, draft: Draft, held: dict[str, QueuedKey]
     ) -> tuple[list[Action], list[Action]]:
         """Return the actions and checks of an outcome: its effects, its parking or queueing."""
         if work.key is None:
@@ -278,7 +283,12 @@ class Planner:
         return self.parking(work, work.key, outcome, draft, held), []
 
     def parking(
-        self, work: Work, key: ItemKey, outcome: Outcome, draft: Draft, held: dict[str, Hold]
+        self,
+        work: PendingChange,
+        key: ItemKey,
+        outcome: Outcome,
+        draft: Draft,
+        held: dict[str, QueuedKey],
     ) -> list[Action]:
         """Return the actions that park or queue a change; add its queue to `held`."""
         handler = outcome.handler
@@ -290,14 +300,14 @@ class Planner:
         hold = known or self.holds.get(lane)
         if hold is None:
             chunk = self._chunk(lane, draft, held)
-            held[lane] = Hold(chunk, work.position)
+            held[lane] = QueuedKey(chunk, work.position)
             return park(self.space, lane, parked, chunk)
         if hold.tail is None:
             raise InvariantError(f"queue {lane} was planned before its tail was read")
-        held[lane] = Hold(hold.chunk, work.position)
+        held[lane] = QueuedKey(hold.chunk, work.position)
         return queue(self.space, lane, parked, hold.tail, guarded=known is None)
 
-    def _parked(self, work: Work, outcome: Outcome) -> ParkedRecord:
+    def _parked(self, work: PendingChange, outcome: Outcome) -> ParkedRecord:
         if work.record is None or work.entity is None:
             raise InvariantError("a high-water mark cannot be parked")
         policy, failure, now = outcome.handler.policy, outcome.failure, self.clock.time()
@@ -317,7 +327,7 @@ class Planner:
             build=outcome.handler.build,
         )
 
-    def _chunk(self, lane: str, draft: Draft, held: dict[str, Hold]) -> str:
+    def _chunk(self, lane: str, draft: Draft, held: dict[str, QueuedKey]) -> str:
         """Return the name of the holds item that a new parked queue goes to."""
         if self.chunks:
             return chunk_of(lane, self.chunks)
@@ -341,6 +351,6 @@ def _merged(first: Action, second: Action) -> Action | None:
     return merged if merged is None or merged.clauses <= CLAUSES_MAX else None
 
 
-def _mark(work: Work, outcome: Outcome) -> str:
+def _mark(work: PendingChange, outcome: Outcome) -> str:
     """Return the text by which a cursor says that a handler is done with a change."""
     return f"{work.position}:{outcome.handler.name}"

@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Handler
-from streamkit.core.outcome import Work
+from streamkit.core.outcome import PendingChange
 from streamkit.core.parking import lane_name
-from streamkit.progress.control import Hold
+from streamkit.progress.control import QueuedKey
 from streamkit.progress.cursor import CursorStore
 
 
 @dataclass
-class HeldLanes:
+class QueuedKeys:
     """The parked queues of one shard; `lanes` is shared with the planner.
 
     `began` is called when there are new ones.
     """
 
     store: CursorStore
-    lanes: dict[str, Hold] = field(default_factory=dict)
+    lanes: dict[str, QueuedKey] = field(default_factory=dict)
     began: Callable[[], object] = lambda: None
 
-    def begin(self, held: Mapping[str, Hold]) -> None:
+    def begin(self, held: Mapping[str, QueuedKey]) -> None:
         """Add parked queues that a commit created, or whose tail it moved."""
         if held:
             self.lanes |= held
@@ -44,7 +44,7 @@ class HeldLanes:
         """Read the parked queues from the chunks that a cursor names."""
         for chunk, lanes in (await self.in_chunks(chunks)).items():
             for lane in lanes:
-                self.lanes[lane] = Hold(chunk)
+                self.lanes[lane] = QueuedKey(chunk)
         if self.lanes:
             self.began()
 
@@ -60,9 +60,9 @@ class HeldLanes:
         if item is None:
             self.lanes.pop(lane, None)
         else:
-            self.lanes[lane] = Hold(item["chunk"]["S"], item["tail"]["S"])
+            self.lanes[lane] = QueuedKey(item["chunk"]["S"], item["tail"]["S"])
 
-    async def learn_tails(self, works: Iterable[Work]) -> None:
+    async def learn_tails(self, works: Iterable[PendingChange]) -> None:
         """Read the tails of the parked queues that pending changes will join, before planning.
 
         `works` may grow while a tail is read, so every pass begins at its start again.
@@ -73,7 +73,7 @@ class HeldLanes:
                 return
             await self.refresh(lane)
 
-    def _without_tail(self, works: Iterable[Work]) -> Iterator[str]:
+    def _without_tail(self, works: Iterable[PendingChange]) -> Iterator[str]:
         for work in works if self.lanes else ():
             for outcome in work.outcomes:
                 if work.key is None or outcome.handler.commutes:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from streamkit.core.outcome import Outcome, Read, Version, Work, nothing_expected
+from streamkit.core.outcome import Outcome, PendingChange, Read, Version, nothing_expected
 from streamkit.effects import Guard
 from streamkit.entity import Entity, attribute_names
 from streamkit.model.codec import decode
@@ -29,7 +29,7 @@ class Uncommitted:
     item does not walk through all pending changes.
     """
 
-    def __init__(self, works: Iterable[Work] = ()) -> None:
+    def __init__(self, works: Iterable[PendingChange] = ()) -> None:
         self.items: dict[ItemRef, dict[str, Wire] | None] = {}
         """The items as the table had them."""
         self._writers: dict[ItemRef, list[tuple[str, int, Outcome]]] = {}
@@ -37,7 +37,7 @@ class Uncommitted:
             for outcome in work.outcomes:
                 self.note(work, outcome)
 
-    def note(self, work: Work, outcome: Outcome) -> None:
+    def note(self, work: PendingChange, outcome: Outcome) -> None:
         """Add what a run will write, in the order of the changes."""
         if not outcome.actions:
             return
@@ -98,7 +98,7 @@ def _version(position: str, outcome: Outcome) -> Version:
     return position, outcome.handler.name, outcome.run
 
 
-def settle(works: Iterable[Work], written: Mapping[ItemRef, tuple[Version, ...]]) -> None:
+def settle(works: Iterable[PendingChange], written: Mapping[ItemRef, tuple[Version, ...]]) -> None:
     """Update pending results after a commit that wrote items which they read.
 
     A handler saw the writes of changes before its own as if they had happened. Now some have

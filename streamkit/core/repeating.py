@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import anyio
 
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.outcome import Outcome, Read, Work
+from streamkit.core.outcome import Outcome, PendingChange, Read
 from streamkit.core.planning import Rerun
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.reading import Pending, Uncommitted
 from streamkit.core.refusal import REFUSALS_MAX
 from streamkit.progress.actions import ItemRef
@@ -30,11 +30,11 @@ class Repeating:
     """Repeats runs of one shard or batch; `until` is set when the rest is left to another owner."""
 
     dispatcher: Dispatcher
-    held: HeldLanes
+    held: QueuedKeys
     shard: str
     until: anyio.Event
 
-    async def run(self, rerun: Rerun, works: Sequence[Work], most: int) -> None:
+    async def run(self, rerun: Rerun, works: Sequence[PendingChange], most: int) -> None:
         """Repeat a run, and the stale runs of its handler in the `most` pending changes from there.
 
         `most` is how many a commit takes: runs further behind would have to be repeated once more.
@@ -66,7 +66,11 @@ class Repeating:
         return self.dispatcher.clock
 
     def _is_stale(
-        self, work: Work, outcome: Outcome, uncommitted: Uncommitted, found: dict[ItemRef, Read]
+        self,
+        work: PendingChange,
+        outcome: Outcome,
+        uncommitted: Uncommitted,
+        found: dict[ItemRef, Read],
     ) -> bool:
         """Return whether a result saw other pending writes to these items, or an older item."""
         reads = [read for read in outcome.reads if read.ref in found]

@@ -17,7 +17,7 @@ import anyio
 from streamkit.changes import ItemKey
 from streamkit.core.attempts import Attempts
 from streamkit.core.handler import Handler
-from streamkit.core.outcome import Outcome, Work
+from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.effects import Effect, Send
 from streamkit.observe.logger import get_logger
 from streamkit.sinks.outlets import Outlets
@@ -34,7 +34,7 @@ class Sending:
     attempts: Attempts
 
     async def send_all(
-        self, batch: Iterable[tuple[Work, Outcome]], shard_id: str, until: anyio.Event
+        self, batch: Iterable[tuple[PendingChange, Outcome]], shard_id: str, until: anyio.Event
     ) -> bool:
         """Deliver the sends of a commit's outcomes; those of one item go one after the other.
 
@@ -43,7 +43,7 @@ class Sending:
         Returns:
             Whether all is delivered; if not, some outcomes have changed.
         """
-        lanes: dict[tuple[ItemKey | None, str], list[tuple[Work, Outcome]]] = {}
+        lanes: dict[tuple[ItemKey | None, str], list[tuple[PendingChange, Outcome]]] = {}
         for work, outcome in batch:
             lanes.setdefault((work.key, outcome.to), []).append((work, outcome))
         async with anyio.create_task_group() as group:
@@ -52,7 +52,7 @@ class Sending:
         return all(outcome.sent for lane in lanes.values() for _, outcome in lane)
 
     async def _send_lane(
-        self, lane: list[tuple[Work, Outcome]], shard_id: str, until: anyio.Event
+        self, lane: list[tuple[PendingChange, Outcome]], shard_id: str, until: anyio.Event
     ) -> None:
         stopped: set[str] = set()
         for work, outcome in lane:
@@ -64,7 +64,7 @@ class Sending:
 
     async def send(
         self,
-        work: Work,
+        work: PendingChange,
         outcome: Outcome,
         shard_id: str,
         *,
@@ -100,7 +100,7 @@ class Sending:
             outcome.defer()
 
 
-def deliveries(work: Work, outcome: Outcome) -> Iterator[tuple[str, Delivery]]:
+def deliveries(work: PendingChange, outcome: Outcome) -> Iterator[tuple[str, Delivery]]:
     """Yield each delivery of an outcome, with the name of its sink.
 
     A delivery's key is made from the change, the handler, the recipient of a fan-out, and the place
@@ -134,7 +134,9 @@ def group_of(key: ItemKey, to: str = "") -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def allowed(effects: tuple[Effect, ...], work: Work, handler: Handler) -> tuple[Effect, ...]:
+def allowed(
+    effects: tuple[Effect, ...], work: PendingChange, handler: Handler
+) -> tuple[Effect, ...]:
     """Leave out sends that would tell somebody about a migration."""
     if work.mark.origin != "migration" or handler.migrations != "default":
         return effects

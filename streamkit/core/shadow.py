@@ -20,7 +20,7 @@ import anyio
 
 from streamkit.aws import fetch_all
 from streamkit.core.handler import Handler
-from streamkit.core.outcome import Outcome, Work
+from streamkit.core.outcome import Outcome, PendingChange
 from streamkit.model.codec import decode, key_digest
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
@@ -95,7 +95,7 @@ class Shadows:
         self._fail(outcome.handler, error)
         outcome.drop()
 
-    def committed(self, work: Work) -> None:
+    def committed(self, work: PendingChange) -> None:
         """Queue the results of a change's shadow handlers for comparison."""
         for outcome in work.outcomes:
             if not outcome.trial:

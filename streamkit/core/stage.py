@@ -17,9 +17,9 @@ import anyio
 
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.loop import CommitLoop
-from streamkit.core.outcome import Work
+from streamkit.core.outcome import PendingChange
 from streamkit.core.planning import Planner
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.unreadable import set_aside
 from streamkit.errors import InvariantError
 from streamkit.progress.actions import CHILD
@@ -28,7 +28,7 @@ from streamkit.progress.control import START, Cursor
 from streamkit.progress.cursor import creation
 from streamkit.progress.fold import fold
 from streamkit.progress.pacing import ByteBudget, Pacing
-from streamkit.progress.verdicts import Again, Refused
+from streamkit.progress.verdicts import Again, RefusedCommit
 from streamkit.stream.decode import Record
 
 
@@ -43,7 +43,7 @@ class CommitStage:
         dispatcher: Dispatcher,
         planner: Planner,
         committer: Committer,
-        held: HeldLanes,
+        held: QueuedKeys,
         pacing: Pacing,
         budget: ByteBudget,
         wrote: Callable[[], object],
@@ -69,7 +69,7 @@ class CommitStage:
         return self.committer.cursor
 
     @property
-    def works(self) -> deque[Work]:
+    def works(self) -> deque[PendingChange]:
         """Return the changes that were dispatched and are not committed yet, in order."""
         return self.loop.works
 
@@ -78,7 +78,7 @@ class CommitStage:
         """Return whether the pending changes are left to another owner."""
         return self.loop.left
 
-    def enqueue(self, works: Sequence[Work], *, business: bool) -> None:
+    def enqueue(self, works: Sequence[PendingChange], *, business: bool) -> None:
         """Add pending changes, to be committed."""
         self._business_since |= business
         self.works.extend(works)
@@ -106,7 +106,7 @@ class CommitStage:
         """Return the cursor, at the position up to which all is done."""
         return replace(self.cursor, position=self._position, dated=self._dated)
 
-    async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict:
+    async def commit(self, plan: Batch, works: Sequence[PendingChange]) -> Verdict:
         """Commit a plan with the cursor at its end.
 
         Raises:
@@ -115,17 +115,17 @@ class CommitStage:
         seen = self.seen if plan.changes == len(works) else self.cursor.seen
         plan.cursor = self._advanced(replace(plan.cursor, seen=seen))
         verdict = await self.committer.commit(plan)
-        if isinstance(verdict, Refused) and any(s.effect == CHILD for s in verdict.sources):
+        if isinstance(verdict, RefusedCommit) and any(s.effect == CHILD for s in verdict.sources):
             raise InvariantError("a child's cursor was created by a commit before the last")
         return verdict
 
-    def drop(self, plan: Batch, works: deque[Work]) -> list[Work]:
+    def drop(self, plan: Batch, works: deque[PendingChange]) -> list[PendingChange]:
         """Drop the changes up to a plan's position; their pages' bytes make room for others.
 
         Changes are dropped by position and not by number. Changes without effects are dropped
         without a commit, and an earlier plan that held them may still win.
         """
-        dropped: list[Work] = []
+        dropped: list[PendingChange] = []
         position = plan.cursor.position
         while position != START and works and works[0].position <= position:
             work = works.popleft()
@@ -257,7 +257,7 @@ class CommitStage:
                 await self.loop.adopt(verdict.batch)
                 if verdict.batch is batch:
                     return heirs
-            elif isinstance(verdict, Refused):
+            elif isinstance(verdict, RefusedCommit):
                 there |= {source.handler for source in verdict.sources if source.effect == CHILD}
             else:
                 await anyio.sleep(self.pacing.contended(throttled=isinstance(verdict, Again)))

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from streamkit.aws import Aws, AwsError, Trouble, code_of, patiently, trouble_of
+from streamkit.aws import Aws, AwsError, ErrorKind, code_of, patiently, trouble_of
 from streamkit.core.consumer import Consumer
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, UnknownTable
@@ -87,7 +87,7 @@ class Tables(Mapping[str, TableSchema]):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class AppTables:
     """The tables of an app, as described."""
 
     table: TableSchema
@@ -113,7 +113,7 @@ class Surroundings:
         return ControlSpace.of(self.control, app.name, label)
 
 
-async def survey(app: Consumer, aws: Aws) -> Surroundings:
+async def survey(app: Consumer, aws: Aws) -> AppTables:
     """Describe the app's tables.
 
     Raises:
@@ -127,7 +127,7 @@ async def survey(app: Consumer, aws: Aws) -> Surroundings:
     others = Tables(table, control, ask, app.known)
     for name in app.tables:
         await others.learn(name)
-    return Surroundings(table, control, others)
+    return AppTables(table, control, others)
 
 
 async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableSchema:
@@ -140,7 +140,7 @@ async def describe(aws: Aws, name: str, *, type_attribute: str | None) -> TableS
         described = await patiently(lambda: aws.dynamodb.describe_table(TableName=name))
         ttl = await patiently(lambda: aws.dynamodb.describe_time_to_live(TableName=name))
     except AwsError as error:
-        if trouble_of(error) is Trouble.MISSING:
+        if trouble_of(error) is ErrorKind.MISSING:
             raise ConfigurationError(
                 f"there is no table {name!r} in this account and Region; check the name, AWS_REGION"
                 " and AWS_PROFILE"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from streamkit.changes import Kind
 from streamkit.core.failures import Failures
 from streamkit.core.handler import Adder, Handler, Totals
-from streamkit.core.outcome import Aim, Outcome, Work, resolve
+from streamkit.core.outcome import Aim, Outcome, PendingChange, resolve
 from streamkit.core.typed import TypedChanges
 from streamkit.entity import Entity
 from streamkit.observe.meters import Meters
@@ -87,9 +87,9 @@ class Block:
     """
 
     adders: Adders
-    works: list[Work]
+    works: list[PendingChange]
     as_run: Callable[[Handler, Record], Handler | None]
-    apart: Callable[[Work], list[Work]]
+    apart: Callable[[PendingChange], list[PendingChange]]
     _records: list[tuple[Record, type[Entity]]] = field(default_factory=list)
     _sums: dict[str, _Sums] = field(default_factory=dict)
 
@@ -126,7 +126,9 @@ class Block:
         records, sums = self._records, self._sums
         self._records, self._sums = [], {}
         (first, entity), (last, _) = records[0], records[-1]
-        work = Work(last.position, last.created_at, first, entity, last.item_key, block=records)
+        work = PendingChange(
+            last.position, last.created_at, first, entity, last.item_key, block=records
+        )
         aim, failures = self.adders.aim, self.adders.failures
         try:
             for one in sums.values():

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from streamkit.core.outcome import Outcome, Work
-from streamkit.model.origin import Mark
+from streamkit.core.outcome import Outcome, PendingChange
+from streamkit.model.origin import OriginMark
 from streamkit.observe.otel import find_tracer
 from streamkit.observe.traces import Telemetry, Tracer, valid_parent
 from streamkit.progress.commit import Batch
@@ -65,7 +65,7 @@ class Tracing:
         """Return whether anything is traced."""
         return self.tracer is not None and bool(self.attribute)
 
-    def read(self, record: Record, mark: Mark) -> str:
+    def read(self, record: Record, mark: OriginMark) -> str:
         """Return the `traceparent` of the writer of a change; empty if there is none."""
         if not self.is_on or mark.trace:
             return mark.trace if self.is_on else ""
@@ -83,12 +83,12 @@ class Tracing:
         text = None if value is None else value.get("S")
         return text if isinstance(text, str) else ""
 
-    def run(self, work: Work, outcome: Outcome) -> AbstractContextManager[None]:
+    def run(self, work: PendingChange, outcome: Outcome) -> AbstractContextManager[None]:
         """Put a handler's run into a span, if its change is traced."""
         return self._run(work, outcome) if work.trace and self.tracer is not None else UNTRACED
 
     @contextmanager
-    def _run(self, work: Work, outcome: Outcome) -> Iterator[None]:
+    def _run(self, work: PendingChange, outcome: Outcome) -> Iterator[None]:
         assert self.tracer is not None  # noqa: S101 - looked at by the caller
         name = outcome.handler.name
         known = {
@@ -101,7 +101,7 @@ class Tracing:
             yield
 
     def commit(
-        self, shard: str, batch: Batch, works: Iterable[Work]
+        self, shard: str, batch: Batch, works: Iterable[PendingChange]
     ) -> AbstractContextManager[Any]:
         """Put a commit into a span that links to the runs whose effects it carries.
 

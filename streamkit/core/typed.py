@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from streamkit.changes import Change
 from streamkit.core.handler import Handler
-from streamkit.core.outcome import Work
+from streamkit.core.outcome import PendingChange
 from streamkit.entity import Entity
 from streamkit.model.codec import wire_image
 from streamkit.model.schema import TableSchema
@@ -46,7 +46,7 @@ class TypedChanges:
         decode, old, new = self._decoders[entity].decode, record.old_image, record.new_image
         return None if old is None else decode(old), None if new is None else decode(new)
 
-    def change_of(self, work: Work, handler: Handler, shard_id: str) -> Change[Any]:
+    def change_of(self, work: PendingChange, handler: Handler, shard_id: str) -> Change[Any]:
         """Build the typed change for a handler; its images are decoded now, once for all handlers.
 
         An entity that was declared mutable is decoded for each handler, so that none sees another's
@@ -72,14 +72,16 @@ class TypedChanges:
         )
 
 
-def source_of(work: Work) -> tuple[Record, type[Entity]]:
+def source_of(work: PendingChange) -> tuple[Record, type[Entity]]:
     """Return the record and the entity of a pending change that has outcomes."""
     assert work.record is not None  # noqa: S101 - marks have no outcomes
     assert work.entity is not None  # noqa: S101
     return work.record, work.entity
 
 
-def _raw_change(work: Work, record: Record, handler: Handler, shard_id: str) -> Change[Any]:
+def _raw_change(
+    work: PendingChange, record: Record, handler: Handler, shard_id: str
+) -> Change[Any]:
     """Build a change whose images are items in wire form."""
     images = (record.old_image, record.new_image)
     old, new = (None if image is None else wire_image(image) for image in images)

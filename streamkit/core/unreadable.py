@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.core.parking import (
     LAMBDA_CHUNKS,
     UNREADABLE,
@@ -39,7 +39,7 @@ from streamkit.stream.decode import Record
 HANDLER = "(unreadable)"
 """The name that stands for a handler, because it is unknown which handlers the record concerns."""
 _AGAIN_SECONDS = 5.0
-_PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
+_PASSING = {ErrorKind.THROTTLED, ErrorKind.UNKNOWN, ErrorKind.CONFLICT, ErrorKind.CANCELED}
 
 log = get_logger("streamkit.unreadable")
 

@@ -45,7 +45,7 @@ _WRITE_NOTHING = (Check, Send, Completed)
 
 
 @dataclass(frozen=True, slots=True)
-class Writes:
+class DeclaredWrites:
     """What a signature says: entities with the kinds of change that its effects can lead to.
 
     `entities` is None if it does not say; `effects` is false only if it says that there are none.
@@ -104,7 +104,7 @@ def _is_collection(origin: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, Iterable)
 
 
-def read_writes(annotation: Any) -> Writes:
+def read_writes(annotation: Any) -> DeclaredWrites:
     """Read the annotation of a handler's result.
 
     Raises:
@@ -112,7 +112,7 @@ def read_writes(annotation: Any) -> Writes:
     """
     reading = _Reading()
     reading.read(annotation)
-    return Writes(None if reading.vague else reading.found, reading.effects)
+    return DeclaredWrites(None if reading.vague else reading.found, reading.effects)
 
 
 def named_entities(annotation: Any) -> Iterator[type[Entity]]:
@@ -124,7 +124,9 @@ def named_entities(annotation: Any) -> Iterator[type[Entity]]:
         yield from named_entities(argument)
 
 
-def declared_writes(writes: Iterable[type[Entity]], read: Writes, declared: Declaration) -> Writes:
+def declared_writes(
+    writes: Iterable[type[Entity]], read: DeclaredWrites, declared: Declaration
+) -> DeclaredWrites:
     """Return what `writes=` says about entities; the annotation still says what happens to them.
 
     Raises:
@@ -135,7 +137,7 @@ def declared_writes(writes: Iterable[type[Entity]], read: Writes, declared: Decl
             raise DeclarationError(f"{declared}: writes={entity!r} is not an entity")
         spec_of(entity)
     known = read.entities or {}
-    return Writes({entity: known.get(entity, ANY_KIND) for entity in writes}, read.effects)
+    return DeclaredWrites({entity: known.get(entity, ANY_KIND) for entity in writes}, read.effects)
 
 
 def entity_of(effect: Effect) -> type[Entity] | None:

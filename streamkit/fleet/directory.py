@@ -16,7 +16,7 @@ from streamkit.progress.cursor import CursorStore
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class ConsumerEntry:
     """One consumer of one stream of one table."""
 
     table: str
@@ -37,22 +37,22 @@ def directory_of(schema: TableSchema) -> ControlSpace:
 def enter(space: ControlSpace, table: str) -> Action:
     """Return the action that enters a consumer."""
     action = directory_of(space.schema).update("index")
-    action.unions["names"] = {"SS": [Entry(table, space.consumer, space.label).text]}
+    action.unions["names"] = {"SS": [ConsumerEntry(table, space.consumer, space.label).text]}
     return action
 
 
-def leave(schema: TableSchema, entry: Entry) -> Action:
+def leave(schema: TableSchema, entry: ConsumerEntry) -> Action:
     """Return the action that removes a consumer."""
     action = directory_of(schema).update("index")
     action.subtractions["names"] = {"SS": [entry.text]}
     return action
 
 
-async def entries(dynamodb: Any, schema: TableSchema) -> list[Entry]:
+async def entries(dynamodb: Any, schema: TableSchema) -> list[ConsumerEntry]:
     """Read all entries, sorted by table, consumer and label."""
     item = await CursorStore(dynamodb, directory_of(schema)).item("index") or {}
     names = item.get("names", {"SS": []})["SS"]
-    return sorted(Entry(*name.split("#", 2)) for name in names)
+    return sorted(ConsumerEntry(*name.split("#", 2)) for name in names)
 
 
 async def predecessors(store: CursorStore, table: str) -> list[CursorStore]:

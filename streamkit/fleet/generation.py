@@ -38,7 +38,7 @@ from streamkit.model.conditions import Attr, Condition, ConditionBase, absent
 from streamkit.progress.actions import OURS, Action, Wire
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import Fenced
-from streamkit.progress.operation import Audit, Entry, Operation, Step, noted, read_audit
+from streamkit.progress.operation import Audit, AuditEntry, Operation, Step, noted, read_audit
 
 _KNOWN_MAX = 20
 """The most fingerprints remembered: more than roll-outs are ever alive at once; the item stays
@@ -83,7 +83,7 @@ class Generation:
     paused: int = 0
     audit: Audit = ()
 
-    def noted(self, entry: Entry | None) -> "Generation":
+    def noted(self, entry: AuditEntry | None) -> "Generation":
         """Return it with one more line in its audit trail, if there is one to add."""
         if entry is None:
             return self
@@ -152,7 +152,7 @@ async def newest_generation(store: CursorStore) -> Generation | None:
 
 
 async def ask_rewind(
-    store: CursorStore, newest: Generation, said: Entry | None = None
+    store: CursorStore, newest: Generation, said: AuditEntry | None = None
 ) -> Generation:
     """Start a generation in which a rewind may be decided, unless a worker joins it.
 
@@ -188,7 +188,7 @@ async def withdraw_rewind(store: CursorStore, asked: Generation) -> None:
 
 
 async def begin_rewind(
-    store: CursorStore, newest: Generation, since: int, now: int, said: Entry | None = None
+    store: CursorStore, newest: Generation, since: int, now: int, said: AuditEntry | None = None
 ) -> Generation:
     """Start the generation that reads again from a given time.
 
@@ -214,7 +214,7 @@ async def begin_rewind(
 
 
 async def begin_move(
-    store: CursorStore, newest: Generation, host: str, said: Entry | None = None
+    store: CursorStore, newest: Generation, host: str, said: AuditEntry | None = None
 ) -> Generation:
     """Start a generation that no worker is in, and whose host lets no process begin.
 
@@ -342,7 +342,7 @@ def stepped(
     *,
     right: Collection[str] = (),
     advance: bool = False,
-    said: Entry | None = None,
+    said: AuditEntry | None = None,
 ) -> Generation:
     """Return the generation in which builds have taken a step.
 
@@ -367,7 +367,7 @@ async def step_builds(
     builds: Mapping[str, Build],
     *,
     advance: bool = False,
-    said: Entry | None = None,
+    said: AuditEntry | None = None,
     along: Sequence[Action] = (),
 ) -> None:
     """Write a step of builds as in `stepped`; `along` is written together with it.

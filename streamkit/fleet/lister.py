@@ -26,7 +26,7 @@ from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore, creation
 from streamkit.progress.fold import fold
 from streamkit.progress.pacing import Pacing
-from streamkit.progress.verdicts import Again, Refused
+from streamkit.progress.verdicts import Again, RefusedCommit
 from streamkit.stream.asking import AskRate
 from streamkit.stream.lineage import Shard, forgotten, next_step
 from streamkit.stream.listing import Listing, is_gone, list_children, list_shards
@@ -244,7 +244,7 @@ class Lister:
                 continue
             if isinstance(verdict, Applied):
                 return set()
-            if isinstance(verdict, Refused):
+            if isinstance(verdict, RefusedCommit):
                 return {source.handler for source in verdict.sources if source.effect == CHILD}
             if not isinstance(verdict, Again):
                 raise InvariantError(f"the lister's commit is invalid: {verdict}")

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from streamkit.changes import read_annotation
 from streamkit.core.handler import Delivery, Handler, Policy, Shadow
-from streamkit.core.writes import Writes, declared_writes, named_entities, read_writes
+from streamkit.core.writes import DeclaredWrites, declared_writes, named_entities, read_writes
 from streamkit.entity import Entity
 from streamkit.errors import DeclarationError
 from streamkit.model.declaration import Declaration
@@ -90,7 +90,7 @@ def needs_of(
 
 def writes_of(
     hints: Mapping[str, Any], when: When | None, entity: type[Entity], declared: Declaration
-) -> Writes:
+) -> DeclaredWrites:
     """Return what a handler's annotations say it writes, and check its `when` against its entity.
 
     Raises:
@@ -99,7 +99,7 @@ def writes_of(
     try:
         if when is not None:
             checked(when).check(entity)
-        return read_writes(hints["return"]) if "return" in hints else Writes()
+        return read_writes(hints["return"]) if "return" in hints else DeclaredWrites()
     except DeclarationError as error:
         raise DeclarationError(f"{declared}: {error}") from None
 
@@ -132,7 +132,7 @@ def with_statements(
         definition = f"{handler.definition}shadow"
         handler = replace(handler, shadow=shadow, definition=definition, commutes=True)
     if writes is not None:
-        read = Writes(None if handler.writes is None else handler.causes, handler.effects)
+        read = DeclaredWrites(None if handler.writes is None else handler.causes, handler.effects)
         said = declared_writes(writes, read, handler.declared).entities or {}
         names = handler.names | said.keys()
         handler = replace(handler, writes=frozenset(said), causes=said, names=names)

@@ -15,7 +15,7 @@ from streamkit.core.cascades import cycles
 from streamkit.core.completion import Completions
 from streamkit.core.consumer import Consumer
 from streamkit.core.overlaps import undecided
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.entity import Entity, attribute_names, spec_of
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate
@@ -34,7 +34,7 @@ class Finding:
     text: str
 
 
-def findings(app: Consumer, around: Surroundings, resources: tuple[Any, ...] = ()) -> list[Finding]:
+def findings(app: Consumer, around: AppTables, resources: tuple[Any, ...] = ()) -> list[Finding]:
     """Return everything that is wrong with an app on its table, errors first."""
     found = [*_control(app, around), *_entities(app, around.table), *_ttl(app, around.table)]
     found += [*_names(app, around.table), *_spread(app, around.table), *_buckets(app, around.table)]
@@ -55,7 +55,7 @@ def require(found: list[Finding]) -> None:
         raise ConfigurationError("\n".join(errors))
 
 
-def _control(app: Consumer, around: Surroundings) -> Iterator[Finding]:
+def _control(app: Consumer, around: AppTables) -> Iterator[Finding]:
     try:
         around.space(app)
     except ConfigurationError as error:

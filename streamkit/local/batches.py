@@ -22,9 +22,9 @@ from streamkit.local.parameters import (
     violations,
 )
 from streamkit.local.partitions import Place
-from streamkit.local.tables import Table
+from streamkit.local.tables import EngineTable
 from streamkit.local.values import Item
-from streamkit.local.writes import Put, Write, bind_batch_put, parse_delete, parse_put
+from streamkit.local.writes import ItemWrite, PutWrite, bind_batch_put, parse_delete, parse_put
 
 if TYPE_CHECKING:
     from streamkit.local.engine import Engine
@@ -62,7 +62,7 @@ def batch_get_item(engine: "Engine", payload: Payload) -> Payload:
 
 def _read(
     engine: "Engine",
-    table: Table,
+    table: EngineTable,
     keys: list[tuple[Item, Place]],
     projection: Projection | None,
     request: Payload,
@@ -141,10 +141,10 @@ def batch_write_item(engine: "Engine", payload: Payload) -> Payload:
         for name, actions in requests.items()
         for request in actions
     ]
-    writes: list[Write] = []
+    writes: list[ItemWrite] = []
     for name, write in parsed:
         table = find_table(engine, name)
-        if isinstance(write, Put):
+        if isinstance(write, PutWrite):
             bind_batch_put(write, table)
         else:
             write.bind(table)
@@ -162,7 +162,7 @@ def batch_write_item(engine: "Engine", payload: Payload) -> Payload:
     return body | all_consumed(engine, payload)
 
 
-def metrics_by_table(writes: list[Write]) -> dict[str, list[Payload]]:
+def metrics_by_table(writes: list[ItemWrite]) -> dict[str, list[Payload]]:
     """Return `ItemCollectionMetrics` of several writes."""
     found: dict[str, list[Payload]] = {}
     for write in writes:
@@ -190,7 +190,7 @@ def _check_writes(requests: Payload) -> None:
         raise validation("Too many items requested for the BatchWriteItem call")
 
 
-def _parse(request: Payload) -> Write:
+def _parse(request: Payload) -> ItemWrite:
     put, delete = request.get("PutRequest"), request.get("DeleteRequest")
     if (put is None) == (delete is None):
         raise validation(

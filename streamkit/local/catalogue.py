@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Sequence
 
-from streamkit.local.shards import Shard
+from streamkit.local.shards import EngineShard
 
 
 class Catalogue:
@@ -19,28 +19,28 @@ class Catalogue:
     __slots__ = ("_by_id", "_children", "_closed", "_ids")
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Shard] = {}
+        self._by_id: dict[str, EngineShard] = {}
         self._ids: list[str] = []
         self._children: dict[str, list[str]] = {}
-        self._closed: deque[tuple[float, Shard]] = deque()
+        self._closed: deque[tuple[float, EngineShard]] = deque()
 
-    def add(self, shard: Shard) -> None:
+    def add(self, shard: EngineShard) -> None:
         """Add a new shard."""
         self._by_id[shard.id] = shard
         insort(self._ids, shard.id)
         if shard.parent_id is not None:
             insort(self._children.setdefault(shard.parent_id, []), shard.id)
 
-    def close(self, shard: Shard, at: float) -> None:
+    def close(self, shard: EngineShard, at: float) -> None:
         """Close a shard; `at` never decreases from call to call."""
         shard.close(at)
         self._closed.append((at, shard))
 
-    def find(self, shard_id: str) -> Shard | None:
+    def find(self, shard_id: str) -> EngineShard | None:
         """Return a shard by its id; None if it is forgotten."""
         return self._by_id.get(shard_id)
 
-    def all(self) -> list[Shard]:
+    def all(self) -> list[EngineShard]:
         """Return all shards in the order of their creation."""
         return list(self._by_id.values())
 
@@ -63,7 +63,7 @@ class Catalogue:
         for shard in self._by_id.values():
             shard.discard()
 
-    def _forget(self, shard: Shard) -> None:
+    def _forget(self, shard: EngineShard) -> None:
         shard.discard()
         del self._by_id[shard.id]
         del self._ids[bisect_left(self._ids, shard.id)]

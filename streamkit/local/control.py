@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from streamkit.local.shards import Shard
+from streamkit.local.shards import EngineShard
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.local.streams import Stream, Streams
 
@@ -178,7 +178,7 @@ def _has(engine: Controllable, table: str, name: str) -> bool:
     return name in engine.tables or bool(engine.streams.all(name))
 
 
-def _chosen(stream: Stream, shard_id: str | None) -> list[Shard]:
+def _chosen(stream: Stream, shard_id: str | None) -> list[EngineShard]:
     found = [stream.shard(shard_id)] if shard_id is not None else stream.open_shards()
     chosen = [shard for shard in found if shard is not None and shard.closed is None]
     if not chosen:
@@ -186,7 +186,7 @@ def _chosen(stream: Stream, shard_id: str | None) -> list[Shard]:
     return chosen
 
 
-def _summary(shard: Shard) -> dict[str, Any]:
+def _summary(shard: EngineShard) -> dict[str, Any]:
     return {
         "id": shard.id,
         "parent": shard.parent_id,

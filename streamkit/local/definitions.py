@@ -11,7 +11,7 @@ from uuid import UUID
 from streamkit.local import specification as spec
 from streamkit.local.descriptions import describe
 from streamkit.local.errors import ApiError, validation
-from streamkit.local.indexes import Index
+from streamkit.local.indexes import TableIndex
 from streamkit.local.lookup import plain_name
 from streamkit.local.parameters import (
     Payload,
@@ -23,7 +23,7 @@ from streamkit.local.parameters import (
     violations,
 )
 from streamkit.local.schema import KeySchema
-from streamkit.local.tables import Table, TableOptions
+from streamkit.local.tables import EngineTable, TableOptions
 from streamkit.local.tags import parse_tags
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _MOST_LISTED = 100
 
 def described_table(
     engine: "Engine", name: Any, *, code: str = "ResourceNotFoundException"
-) -> Table:
+) -> EngineTable:
     """Return the table that a request is about.
 
     Raises:
@@ -68,7 +68,7 @@ def create_table(engine: "Engine", payload: Payload) -> Payload:
     if name in engine.tables:
         raise ApiError("ResourceInUseException", f"Table already exists: {name}")
     created = engine.clock()
-    table = Table(
+    table = EngineTable(
         name,
         arn=f"arn:aws:dynamodb:{engine.region}:{engine.account}:table/{name}",
         table_id=str(UUID(int=engine.rng.getrandbits(128), version=4)),
@@ -88,7 +88,7 @@ def create_table(engine: "Engine", payload: Payload) -> Payload:
     return {"TableDescription": describe(table)}
 
 
-def start_stream(engine: "Engine", table: Table, view: str) -> None:
+def start_stream(engine: "Engine", table: EngineTable, view: str) -> None:
     """Give a table a new stream."""
     table.stream = table.latest_stream = engine.streams.create(
         table_name=table.name, key_schema=table.keys.elements, view_type=view
@@ -97,7 +97,7 @@ def start_stream(engine: "Engine", table: Table, view: str) -> None:
 
 def _keys(
     payload: Payload, elements: list[dict[str, str]], types: dict[str, str], *, on_demand: bool
-) -> tuple[KeySchema, list[Index]]:
+) -> tuple[KeySchema, list[TableIndex]]:
     """Return the table's key schema, and its indexes."""
     requests = [
         (
@@ -117,7 +117,7 @@ def _keys(
             "Table KeySchema does not have a range key, which is required when specifying a "
             "LocalSecondaryIndex"
         )
-    indexes: dict[str, Index] = {}
+    indexes: dict[str, TableIndex] = {}
     for request, title, index_keys in requests:
         if request["IndexName"] in indexes:
             raise spec.invalid(f"Duplicate index name: {request['IndexName']}")

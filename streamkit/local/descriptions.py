@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from streamkit.local.indexes import Index
-from streamkit.local.tables import Table
+from streamkit.local.indexes import TableIndex
+from streamkit.local.tables import EngineTable
 
 
-def describe(table: Table, *, status: str = "ACTIVE") -> dict[str, Any]:
+def describe(table: EngineTable, *, status: str = "ACTIVE") -> dict[str, Any]:
     """Return the `TableDescription` of a table."""
     options = table.options
     description: dict[str, Any] = {
@@ -47,7 +47,7 @@ def _throughput(units: dict[str, int]) -> dict[str, int]:
     return zero | units
 
 
-def _describe_index(table: Table, index: Index) -> dict[str, Any]:
+def _describe_index(table: EngineTable, index: TableIndex) -> dict[str, Any]:
     description: dict[str, Any] = {
         "IndexName": index.name,
         "IndexArn": f"{table.arn}/index/{index.name}",
@@ -62,7 +62,7 @@ def _describe_index(table: Table, index: Index) -> dict[str, Any]:
     return description
 
 
-def _stream(table: Table) -> dict[str, Any]:
+def _stream(table: EngineTable) -> dict[str, Any]:
     stream = table.latest_stream
     if stream is None or stream.gone():
         return {}

@@ -31,7 +31,7 @@ from streamkit.local.errors import ApiError, serialization
 from streamkit.local.lacking import complaint
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.local.streams import Streams
-from streamkit.local.tables import IndexLag, Table
+from streamkit.local.tables import EngineTable, IndexLag
 from streamkit.local.tokens import RequestTokens
 
 Payload: TypeAlias = dict[str, Any]
@@ -101,7 +101,7 @@ class Engine:
             shards=shards,
             settings=settings,
         )
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, EngineTable] = {}
         self.observers: list[Callable[[CallRecord], None]] = []
         self.meter = Meter()
         self.tokens = RequestTokens(clock)

@@ -15,7 +15,7 @@ from streamkit.local.values import Item, item_size
 _TYPE_NAMES = {"S": "string", "B": "binary"}
 
 
-class Index:
+class TableIndex:
     """A global or local secondary index.
 
     Args:

@@ -16,8 +16,8 @@ from streamkit.local.lookup import collection_metrics, consumed, find_table
 from streamkit.local.parameters import Payload, required
 from streamkit.local.values import Item
 from streamkit.local.writes import (
+    ItemWrite,
     Upsert,
-    Write,
     condition_failed,
     parse_delete,
     parse_put,
@@ -88,7 +88,7 @@ def _all_old_or_none(payload: Payload) -> None:
         raise validation("ReturnValues can only be ALL_OLD or NONE")
 
 
-def _carry_out(engine: "Engine", write: Write, payload: Payload) -> Payload:
+def _carry_out(engine: "Engine", write: ItemWrite, payload: Payload) -> Payload:
     table = find_table(engine, payload["TableName"])
     write.bind(table)
     old, old_size = write.stored()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from streamkit.local.errors import ApiError, validation
-from streamkit.local.shards import Shard
+from streamkit.local.shards import EngineShard
 
 TYPES = (
     "AFTER_SEQUENCE_NUMBER",
@@ -82,7 +82,7 @@ def expired() -> ApiError:
     )
 
 
-def position(shard: Shard, payload: dict[str, Any], now: float, published: float) -> int:
+def position(shard: EngineShard, payload: dict[str, Any], now: float, published: float) -> int:
     """Return the number below the first record that a `GetShardIterator` request asks for.
 
     Raises:
@@ -102,7 +102,7 @@ def position(shard: Shard, payload: dict[str, Any], now: float, published: float
     return number - 1 if kind == "AT_SEQUENCE_NUMBER" else number
 
 
-def _at_timestamp(shard: Shard, moment: Any, now: float) -> int:
+def _at_timestamp(shard: EngineShard, moment: Any, now: float) -> int:
     if isinstance(moment, bool) or not isinstance(moment, (int, float)):
         raise validation("Timestamp is required for ShardIteratorType AT_TIMESTAMP")
     if moment > now:
@@ -110,7 +110,7 @@ def _at_timestamp(shard: Shard, moment: Any, now: float) -> int:
     return max(shard.before(moment), shard.trimmed)
 
 
-def _sequence_number(shard: Shard, text: Any, kind: str) -> int:
+def _sequence_number(shard: EngineShard, text: Any, kind: str) -> int:
     if not isinstance(text, str):
         raise validation(f"SequenceNumber is required for ShardIteratorType {kind}")
     if not (text.isascii() and text.isdigit() and 21 <= len(text) <= 40):

@@ -9,7 +9,7 @@ from typing import Any
 
 from streamkit.local.errors import ApiError, serialization, validation
 from streamkit.local.expressions.assignments import Given
-from streamkit.local.expressions.changes import Change, ChangeKind, Update
+from streamkit.local.expressions.changes import ChangeKind, PathChange, Update
 from streamkit.local.expressions.conditions import Condition
 from streamkit.local.expressions.keys import Comparison, KeyCondition, key_condition
 from streamkit.local.expressions.operands import Literal, Path
@@ -157,7 +157,7 @@ def attribute_updates(updates: Mapping[str, Any]) -> Update:
                 raise validation(
                     f"{_INVALID}Only DELETE action is allowed when no attribute value is specified"
                 )
-            changes.append(Change(ChangeKind.REMOVE, (name,), None))
+            changes.append(PathChange(ChangeKind.REMOVE, (name,), None))
             continue
         value = canonical(given)
         kind = next(iter(value))
@@ -170,7 +170,7 @@ def attribute_updates(updates: Mapping[str, Any]) -> Update:
         reference = f":{name}"
         values[reference] = value
         clause = ChangeKind.SET if action == "PUT" else ChangeKind[action]
-        changes.append(Change(clause, (name,), Given(Literal(reference))))
+        changes.append(PathChange(clause, (name,), Given(Literal(reference))))
     return Update(changes, values, mismatch="Type mismatch for attribute to update")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamkit.local.errors import ApiError, validation
 from streamkit.local.parameters import Payload, text
-from streamkit.local.tables import Table
+from streamkit.local.tables import EngineTable
 from streamkit.local.values import Item
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def plain_name(engine: "Engine", name: str) -> str:
     return rest[0].removeprefix("table/").partition("/")[0]
 
 
-def find_table(engine: "Engine", name: Any) -> Table:
+def find_table(engine: "Engine", name: Any) -> EngineTable:
     """Return the table of a request on items.
 
     Raises:
@@ -62,7 +62,7 @@ def all_consumed(engine: "Engine", payload: Payload, *, split: bool = False) -> 
     return {"ConsumedCapacity": engine.meter.report(mode, split=split)}
 
 
-def collection_metrics(table: Table, key: Item) -> dict[str, Any] | None:
+def collection_metrics(table: EngineTable, key: Item) -> dict[str, Any] | None:
     """Return the metrics of an item's collection; None when the table has no local indexes."""
     if not table.local_names:
         return None

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from streamkit.local.shards import Shard
+from streamkit.local.shards import EngineShard
 
 _NEVER = float("inf")
 
@@ -26,7 +26,7 @@ class OpenShards:
 
     __slots__ = ("_lows", "_rolls", "_shards", "next_roll")
 
-    def __init__(self, shards: Iterable[Shard] = ()) -> None:
+    def __init__(self, shards: Iterable[EngineShard] = ()) -> None:
         self._shards = list(shards)
         self._lows = [shard.hashes.low for shard in self._shards]
         # Shards that are replaced before they are due stay in this heap until then.
@@ -37,15 +37,15 @@ class OpenShards:
     def __len__(self) -> int:
         return len(self._shards)
 
-    def all(self) -> list[Shard]:
+    def all(self) -> list[EngineShard]:
         """Return the shards in the order of their ranges."""
         return list(self._shards)
 
-    def at(self, key_hash: int) -> Shard:
+    def at(self, key_hash: int) -> EngineShard:
         """Return the shard whose range contains a hash."""
         return self._shards[bisect_right(self._lows, key_hash) - 1]
 
-    def replace(self, parent: Shard, children: list[Shard]) -> None:
+    def replace(self, parent: EngineShard, children: list[EngineShard]) -> None:
         """Replace a shard by its children, which divide its range in order."""
         place = bisect_right(self._lows, parent.hashes.low) - 1
         self._shards[place : place + 1] = children
@@ -54,7 +54,7 @@ class OpenShards:
             heappush(self._rolls, (child.roll_at, child.id, child))
         self.next_roll = self._rolls[0][0]
 
-    def take_due(self) -> Shard | None:
+    def take_due(self) -> EngineShard | None:
         """Remove the shard that is due at `next_roll` from the order of rolls.
 
         Returns:

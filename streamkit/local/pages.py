@@ -1,7 +1,7 @@
 """Pages of items: the part that Query and Scan have in common.
 
 Both walk the rows of a table or an index from the end of the page before, up to `Limit` rows, 1 MB
-or the last row; then they filter, project and count. `Reading` holds the details.
+or the last row; then they filter, project and count. `PageRequest` holds the details.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from streamkit.local.capacity import read_units
 from streamkit.local.errors import ApiError, validation
 from streamkit.local.expressions import Condition, Projection
-from streamkit.local.indexes import Index
+from streamkit.local.indexes import TableIndex
 from streamkit.local.parameters import Payload
 from streamkit.local.partitions import Partitions, Place, Row
-from streamkit.local.tables import Table
+from streamkit.local.tables import EngineTable
 from streamkit.local.values import Item, canonical
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _STARTING_KEY = "The provided starting key is invalid"
 
 
 @dataclass(slots=True)
-class Reading:
+class PageRequest:
     """How to read pages of a table or index.
 
     Attributes:
@@ -35,8 +35,8 @@ class Reading:
         counts: whether only the counts are asked for.
     """
 
-    table: Table
-    index: Index | None
+    table: EngineTable
+    index: TableIndex | None
     consistent: bool
     limit: int | None
     condition: Condition | None
@@ -79,8 +79,8 @@ class Reading:
 
 
 def plan(
-    payload: Payload, table: Table, condition: Condition | None, projection: Projection | None
-) -> Reading:
+    payload: Payload, table: EngineTable, condition: Condition | None, projection: Projection | None
+) -> PageRequest:
     """Work out how to read from the parameters that Query and Scan share."""
     index = _index(payload, table)
     consistent = payload.get("ConsistentRead") is True
@@ -88,7 +88,7 @@ def plan(
         raise validation("Consistent reads are not supported on global secondary indexes")
     table.check_paths(projection)
     table.check_paths(condition)
-    reading = Reading(
+    reading = PageRequest(
         table,
         index,
         consistent,
@@ -131,7 +131,7 @@ def check_select(payload: Payload) -> None:
         raise validation(f"Cannot specify the {parameter} when choosing to get {wanted}")
 
 
-def _index(payload: Payload, table: Table) -> Index | None:
+def _index(payload: Payload, table: EngineTable) -> TableIndex | None:
     name = payload.get("IndexName")
     if name is None:
         return None
@@ -141,7 +141,7 @@ def _index(payload: Payload, table: Table) -> Index | None:
     return index
 
 
-def _check_projected(reading: Reading, index: Index, select: str | None) -> None:
+def _check_projected(reading: PageRequest, index: TableIndex, select: str | None) -> None:
     if index.projected is None:
         return
     if index.is_global:
@@ -168,7 +168,7 @@ def _beyond(projected: frozenset[str], expression: Condition | Projection | None
     return [str(path[0]) for path in paths if path[0] not in projected]
 
 
-def starting_key(reading: Reading, key: Any) -> Item:
+def starting_key(reading: PageRequest, key: Any) -> Item:
     """Return the canonical form of an `ExclusiveStartKey`.
 
     Raises:
@@ -189,7 +189,7 @@ def invalid_start() -> ApiError:
     return validation(_STARTING_KEY)
 
 
-def read_page(engine: "Engine", reading: Reading, rows: Iterator[Row]) -> Payload:
+def read_page(engine: "Engine", reading: PageRequest, rows: Iterator[Row]) -> Payload:
     """Walk rows until the page is full; return the reply without `ConsumedCapacity`."""
     items: list[Item] = []
     scanned = size = matched = 0
@@ -224,7 +224,7 @@ def read_page(engine: "Engine", reading: Reading, rows: Iterator[Row]) -> Payloa
     return body
 
 
-def _charge(engine: "Engine", reading: Reading, size: int) -> None:
+def _charge(engine: "Engine", reading: PageRequest, size: int) -> None:
     units = read_units(size, consistent=reading.consistent)
     index = reading.index
     if index is None:

@@ -21,7 +21,7 @@ from streamkit.local.legacy import (
 from streamkit.local.lookup import consumed, find_table
 from streamkit.local.ordering import LAST, Entry
 from streamkit.local.pages import (
-    Reading,
+    PageRequest,
     check_select,
     plan,
     read_page,
@@ -29,7 +29,7 @@ from streamkit.local.pages import (
 )
 from streamkit.local.parameters import Payload, required
 from streamkit.local.schema import KeySchema
-from streamkit.local.tables import Table
+from streamkit.local.tables import EngineTable
 from streamkit.local.values import Item
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def query(engine: "Engine", payload: Payload) -> Payload:
     return body | consumed(engine, payload)
 
 
-def _parse(payload: Payload, table: Table) -> tuple[Reading, KeyCondition]:
+def _parse(payload: Payload, table: EngineTable) -> tuple[PageRequest, KeyCondition]:
     texts = {name: payload.get(name) for name in _EXPRESSIONS}
     placeholders = Placeholders(
         payload.get("ExpressionAttributeNames"),
@@ -110,7 +110,9 @@ def _check_filter(condition: Condition, keys: KeySchema) -> None:
             )
 
 
-def _range(reading: Reading, wanted: KeyCondition, payload: Payload) -> tuple[Entry, Entry | None]:
+def _range(
+    reading: PageRequest, wanted: KeyCondition, payload: Payload
+) -> tuple[Entry, Entry | None]:
     """Return the bounds of the entries to walk."""
     start: Entry = ()
     stop: Entry | None = None
@@ -129,7 +131,7 @@ def _range(reading: Reading, wanted: KeyCondition, payload: Payload) -> tuple[En
     return (*entry, LAST), stop
 
 
-def _check_start(reading: Reading, wanted: KeyCondition, key: Item, entry: Entry) -> None:
+def _check_start(reading: PageRequest, wanted: KeyCondition, key: Item, entry: Entry) -> None:
     """Refuse a starting key with which no page of this query can have ended."""
     keys = reading.table.keys if reading.index is None else reading.index.keys
     same_hash = key[keys.hash_name] == wanted.hash_value

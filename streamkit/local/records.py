@@ -37,7 +37,7 @@ class Source:
     keys: tuple[str, ...] = ()
 
 
-class Record:
+class EngineRecord:
     """A stream record.
 
     Args:

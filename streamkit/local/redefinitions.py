@@ -12,7 +12,7 @@ from streamkit.local.definitions import described_table, sse_description, start_
 from streamkit.local.descriptions import describe
 from streamkit.local.errors import ApiError, validation
 from streamkit.local.parameters import Payload, array, required, structure
-from streamkit.local.tables import Table
+from streamkit.local.tables import EngineTable
 
 if TYPE_CHECKING:
     from streamkit.local.engine import Engine
@@ -90,11 +90,11 @@ def _check_alone(payload: Payload) -> None:
             raise spec.invalid(f"You cannot {message}")
 
 
-def _will_be_on_demand(table: Table, payload: Payload) -> bool:
+def _will_be_on_demand(table: EngineTable, payload: Payload) -> bool:
     return (payload.get("BillingMode") or table.options.billing_mode) == "PAY_PER_REQUEST"
 
 
-def _billing(engine: "Engine", table: Table, payload: Payload) -> list[_Step]:
+def _billing(engine: "Engine", table: EngineTable, payload: Payload) -> list[_Step]:
     mode = payload.get("BillingMode")
     given = payload.get("ProvisionedThroughput")
     wanted = mode or table.options.billing_mode
@@ -119,7 +119,7 @@ def _billing(engine: "Engine", table: Table, payload: Payload) -> list[_Step]:
     return [lambda: _to_provisioned(table, units)]
 
 
-def _check_indexes_get_units(table: Table, payload: Payload) -> None:
+def _check_indexes_get_units(table: EngineTable, payload: Payload) -> None:
     """Refuse to end on-demand billing while an index is left without units."""
     given = {
         structure(update["Update"]).get("IndexName")
@@ -146,7 +146,7 @@ def _will_not_change(subject: str, kind: str, units: dict[str, int]) -> ApiError
     )
 
 
-def _to_on_demand(table: Table, now: float) -> None:
+def _to_on_demand(table: EngineTable, now: float) -> None:
     if table.on_demand_since is None:
         table.on_demand_since = now
     table.options.billing_mode = "PAY_PER_REQUEST"
@@ -155,12 +155,12 @@ def _to_on_demand(table: Table, now: float) -> None:
         index.throughput = None
 
 
-def _to_provisioned(table: Table, units: dict[str, int]) -> None:
+def _to_provisioned(table: EngineTable, units: dict[str, int]) -> None:
     table.options.billing_mode = "PROVISIONED"
     table.options.throughput = units
 
 
-def _options(table: Table, payload: Payload) -> list[_Step]:
+def _options(table: EngineTable, payload: Payload) -> list[_Step]:
     steps: list[_Step] = []
     options = table.options
     protection = payload.get("DeletionProtectionEnabled")
@@ -180,7 +180,7 @@ def _options(table: Table, payload: Payload) -> list[_Step]:
     return steps
 
 
-def _stream(engine: "Engine", table: Table, payload: Payload) -> list[_Step]:
+def _stream(engine: "Engine", table: EngineTable, payload: Payload) -> list[_Step]:
     given = payload.get("StreamSpecification")
     if given is None:
         return []
@@ -195,7 +195,7 @@ def _stream(engine: "Engine", table: Table, payload: Payload) -> list[_Step]:
     return [lambda: start_stream(engine, table, view)]
 
 
-def _indexes(table: Table, payload: Payload) -> list[_Step]:
+def _indexes(table: EngineTable, payload: Payload) -> list[_Step]:
     given = payload.get("GlobalSecondaryIndexUpdates")
     if given is None:
         return []
@@ -248,7 +248,9 @@ def _check_actions(updates: list[Payload]) -> list[tuple[str, Payload]]:
     return found
 
 
-def _create(table: Table, request: Payload, types: dict[str, str], *, on_demand: bool) -> _Step:
+def _create(
+    table: EngineTable, request: Payload, types: dict[str, str], *, on_demand: bool
+) -> _Step:
     if request["IndexName"] in table.indexes:
         raise validation("Attempting to create an index which already exists")
     if sum(index.is_global for index in table.indexes.values()) >= spec.MOST_GLOBAL_INDEXES:
@@ -271,7 +273,7 @@ def _create(table: Table, request: Payload, types: dict[str, str], *, on_demand:
 
 
 def _check_not_redefined(
-    table: Table, elements: list[dict[str, str]], types: dict[str, str]
+    table: EngineTable, elements: list[dict[str, str]], types: dict[str, str]
 ) -> None:
     """Refuse an index that gives an attribute in use another type."""
     if all(types[name] == kind for name, kind in table.types.items() if name in types):
@@ -298,7 +300,7 @@ def _shown(elements: list[dict[str, str]], types: dict[str, str]) -> str:
     return f"Schema:[{', '.join(keys)}]"
 
 
-def _change(table: Table, request: Payload, action: str, *, on_demand: bool) -> _Step:
+def _change(table: EngineTable, request: Payload, action: str, *, on_demand: bool) -> _Step:
     index = table.indexes.get(request["IndexName"])
     if index is None:
         raise ApiError("ResourceNotFoundException", "Requested resource not found")
@@ -328,7 +330,7 @@ def _change(table: Table, request: Payload, action: str, *, on_demand: bool) -> 
     return lambda: setattr(index, "throughput", units)
 
 
-def _keep_used_types(table: Table, types: dict[str, Any]) -> None:
+def _keep_used_types(table: EngineTable, types: dict[str, Any]) -> None:
     schemas = [table.keys, *(index.keys for index in table.indexes.values())]
     used = {name for schema in schemas for name in schema.names}
     table.types = {name: kind for name, kind in types.items() if name in used}

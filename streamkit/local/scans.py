@@ -13,7 +13,7 @@ from streamkit.local.expressions import (
 )
 from streamkit.local.legacy import attributes_to_get, filter_condition, reject_mixture
 from streamkit.local.lookup import consumed, find_table
-from streamkit.local.pages import Reading, check_select, plan, read_page, starting_key
+from streamkit.local.pages import PageRequest, check_select, plan, read_page, starting_key
 from streamkit.local.parameters import Payload, required
 from streamkit.local.partitions import HASHES, Place, key_hash
 
@@ -85,7 +85,7 @@ def _segment(payload: Payload) -> tuple[int, int]:
     return -(-segment * HASHES // total), -(-(segment + 1) * HASHES // total)
 
 
-def _after(reading: Reading, payload: Payload, first: int, end: int) -> Place | None:
+def _after(reading: PageRequest, payload: Payload, first: int, end: int) -> Place | None:
     given = payload.get("ExclusiveStartKey")
     if given is None:
         return None

@@ -14,7 +14,7 @@ from itertools import pairwise
 from operator import attrgetter
 
 from streamkit.local.limits import CallRate, Readers
-from streamkit.local.records import Record
+from streamkit.local.records import EngineRecord
 from streamkit.local.waste import Waste
 
 HASHES = 1 << 128
@@ -39,7 +39,7 @@ class HashRange:
         return [HashRange(low, high) for low, high in pairwise(borders) if low < high]
 
 
-class Shard:
+class EngineShard:
     """The records of a shard, in order.
 
     Records are kept in chunks. A full chunk is packed, and a trimmed chunk goes to `Waste` as a
@@ -63,7 +63,7 @@ class Shard:
         start: int,
         created: float,
         *,
-        parent: "Shard | None" = None,
+        parent: "EngineShard | None" = None,
         roll_at: float = float("inf"),
         waste: Waste | None = None,
     ) -> None:
@@ -80,7 +80,7 @@ class Shard:
         self.read = CallRate()
         self.readers = Readers()
         self._waste = Waste() if waste is None else waste
-        self._chunks: list[list[Record]] = []
+        self._chunks: list[list[EngineRecord]] = []
         # The number of trimmed records in the first chunk.
         self._first = 0
         self._count = 0
@@ -93,7 +93,7 @@ class Shard:
         self.last += 1 + int(rng.random() * _GAP)
         return self.last
 
-    def append(self, record: Record) -> None:
+    def append(self, record: EngineRecord) -> None:
         """Add a record with the number that was given out last."""
         chunks = self._chunks
         if not chunks or len(chunks[-1]) == _CHUNK:
@@ -104,7 +104,7 @@ class Shard:
         chunks[-1].append(record)
         self._count += 1
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[EngineRecord]:
         """Return the records that are not trimmed, oldest first."""
         return list(self._from(0, self._first))
 
@@ -138,9 +138,9 @@ class Shard:
         """Forget all records, because the shard itself is forgotten."""
         self.trim(float("inf"))
 
-    def page(self, after: int, limit: int, published: float) -> list[Record]:
+    def page(self, after: int, limit: int, published: float) -> list[EngineRecord]:
         """Return the records after a number: at most `limit` and 1 MB, published by now."""
-        page: list[Record] = []
+        page: list[EngineRecord] = []
         size = 0
         for record in self._behind(after):
             size += record.size
@@ -170,7 +170,7 @@ class Shard:
                         return record.sequence - 1
         return self.last
 
-    def _behind(self, number: int) -> Iterator[Record]:
+    def _behind(self, number: int) -> Iterator[EngineRecord]:
         """Walk the records above a number."""
         place = bisect_right(self._chunks, number, key=_last_number)
         if place == len(self._chunks):
@@ -178,7 +178,7 @@ class Shard:
         first = bisect_right(self._chunks[place], number, key=_number)
         return self._from(place, max(first, self._first) if place == 0 else first)
 
-    def _from(self, place: int, first: int) -> Iterator[Record]:
+    def _from(self, place: int, first: int) -> Iterator[EngineRecord]:
         """Walk the records, beginning with record `first` of chunk `place`."""
         for chunk in self._chunks[place : place + 1]:
             yield from chunk[first:]
@@ -189,5 +189,5 @@ class Shard:
 _number = attrgetter("sequence")
 
 
-def _last_number(chunk: list[Record]) -> int:
+def _last_number(chunk: list[EngineRecord]) -> int:
     return chunk[-1].sequence

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from streamkit.local.errors import ApiError, validation
-from streamkit.local.indexes import Index
+from streamkit.local.indexes import TableIndex
 from streamkit.local.parameters import (
     Payload,
     array,
@@ -178,7 +178,7 @@ def _check_projected_names(given: Any, where: str) -> None:
         refuse((name, f"{place}.{number}.member", _name_violation(name)))
 
 
-def check_projected(indexes: Iterable[Index]) -> None:
+def check_projected(indexes: Iterable[TableIndex]) -> None:
     """Refuse indexes of a table that together project too many attributes."""
     count = sum(len(index.projection.get("NonKeyAttributes") or ()) for index in indexes)
     if count > _MOST_PROJECTED_OF_TABLE:
@@ -196,14 +196,14 @@ def build_index(
     *,
     is_global: bool,
     on_demand: bool,
-) -> Index:
+) -> TableIndex:
     """Return the index that a definition describes."""
     name = request["IndexName"]
     projection = _projection(request.get("Projection"))
     keys = KeySchema(elements, types)
     if not is_global:
         _check_local(name, keys, table_keys)
-        return Index(name, keys, table_keys, projection=projection, is_global=False)
+        return TableIndex(name, keys, table_keys, projection=projection, is_global=False)
     throughput = request.get("ProvisionedThroughput")
     if on_demand and throughput is not None:
         raise invalid(
@@ -213,7 +213,9 @@ def build_index(
     if not on_demand and throughput is None:
         raise invalid(f"ProvisionedThroughput is not specified for index: {name}")
     units = None if throughput is None else units_of(throughput, "provisionedThroughput")
-    return Index(name, keys, table_keys, projection=projection, is_global=True, throughput=units)
+    return TableIndex(
+        name, keys, table_keys, projection=projection, is_global=True, throughput=units
+    )
 
 
 def _check_local(name: str, keys: KeySchema, table_keys: KeySchema) -> None:

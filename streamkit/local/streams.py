@@ -18,8 +18,8 @@ from typing import Any
 from streamkit.local.catalogue import Catalogue
 from streamkit.local.limits import CallRate
 from streamkit.local.open_shards import OpenShards
-from streamkit.local.records import Record, Source
-from streamkit.local.shards import HashRange, Shard
+from streamkit.local.records import EngineRecord, Source
+from streamkit.local.shards import EngineShard, HashRange
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.local.values import Item
 from streamkit.local.waste import Waste
@@ -100,7 +100,7 @@ class Stream:
         shard = self._open.at(self._hash(keys) if len(self._open) > 1 else 0)
         number = shard.next_number(self._rng)
         event_id = self._rng.getrandbits(128)
-        record = Record(
+        record = EngineRecord(
             event_id,
             number,
             now,
@@ -115,7 +115,7 @@ class Stream:
         if self._waste:
             self._waste.free()
 
-    def shard(self, shard_id: str) -> Shard | None:
+    def shard(self, shard_id: str) -> EngineShard | None:
         """Return a shard that is not trimmed away, listed or not; None if there is none."""
         now = self._clock()
         self._roll_due(now)
@@ -125,12 +125,12 @@ class Stream:
             shard.trim(now - self.settings.retention)
         return shard
 
-    def shards(self) -> list[Shard]:
+    def shards(self) -> list[EngineShard]:
         """Return the shards that are not trimmed away, oldest first."""
         self.settle()
         return self._left.all()
 
-    def open_shards(self) -> list[Shard]:
+    def open_shards(self) -> list[EngineShard]:
         """Return the shards that take records, by hash range; none when disabled."""
         self._roll_due(self._clock())
         return self._open.all()
@@ -140,7 +140,7 @@ class Stream:
         self._roll_due(self._clock())
         return self._left
 
-    def split(self, shard_id: str) -> list[Shard]:
+    def split(self, shard_id: str) -> list[EngineShard]:
         """Close a shard; two children take half of its hashes each.
 
         Raises:
@@ -149,7 +149,7 @@ class Stream:
         parent = self._opened(shard_id)
         return self._replace(parent, parent.hashes.divide(2), self._clock())
 
-    def roll(self, shard_id: str) -> Shard:
+    def roll(self, shard_id: str) -> EngineShard:
         """Close a shard; one child takes all of its hashes.
 
         Raises:
@@ -193,7 +193,7 @@ class Stream:
         for shard in self._left.all():
             shard.trim(now - self.settings.retention)
 
-    def _opened(self, shard_id: str) -> Shard:
+    def _opened(self, shard_id: str) -> EngineShard:
         shard = self.shard(shard_id)
         if shard is None or shard.closed is not None:
             raise ValueError(f"no open shard {shard_id!r} in {self.arn}")
@@ -213,7 +213,7 @@ class Stream:
         # A stream without readers must not grow for ever.
         self._left.forget_closed(now - self.settings.retention - self.settings.linger)
 
-    def _roll_by_time(self, parent: Shard, now: float) -> None:
+    def _roll_by_time(self, parent: EngineShard, now: float) -> None:
         period = self.settings.roll_after
         if period is None:
             return  # the shard stays open
@@ -223,8 +223,8 @@ class Stream:
         self._replace(parent, [parent.hashes], at, born=max(at, earliest))
 
     def _replace(
-        self, parent: Shard, ranges: list[HashRange], at: float, *, born: float | None = None
-    ) -> list[Shard]:
+        self, parent: EngineShard, ranges: list[HashRange], at: float, *, born: float | None = None
+    ) -> list[EngineShard]:
         self._left.close(parent, at)
         created = at if born is None else born
         children = [
@@ -235,8 +235,8 @@ class Stream:
         return children
 
     def _add(
-        self, hashes: HashRange, start: int, created: float, parent: Shard | None = None
-    ) -> Shard:
+        self, hashes: HashRange, start: int, created: float, parent: EngineShard | None = None
+    ) -> EngineShard:
         milliseconds = int(created * 1000)
         if parent is not None:
             # Ids sort by age; a child is younger even when the clock stands still.
@@ -244,7 +244,7 @@ class Stream:
         shard_id = f"shardId-{milliseconds:020d}-{self._rng.getrandbits(32):08x}"
         period = self.settings.roll_after
         roll_at = float("inf") if period is None else created + period * self._rng.uniform(0.9, 1.1)
-        shard = Shard(
+        shard = EngineShard(
             shard_id, hashes, start, created, parent=parent, roll_at=roll_at, waste=self._waste
         )
         self._left.add(shard)

@@ -26,8 +26,8 @@ from streamkit.local.parameters import (
     violations,
     whole,
 )
-from streamkit.local.records import Record
-from streamkit.local.shards import Shard
+from streamkit.local.records import EngineRecord
+from streamkit.local.shards import EngineShard
 from streamkit.local.stream_settings import StreamSettings
 from streamkit.local.streams import Stream, Streams
 
@@ -132,7 +132,7 @@ OPERATIONS: dict[str, Callable[[HasStreams, _Payload], dict[str, Any]]] = {
 ENCODED: dict[str, Callable[[HasStreams, _Payload], bytes]] = {"GetRecords": get_records_encoded}
 
 
-def _read(streams: Streams, payload: _Payload) -> tuple[list[Record], ShardIterator | None]:
+def _read(streams: Streams, payload: _Payload) -> tuple[list[EngineRecord], ShardIterator | None]:
     limit = _limit(payload, 1000)
     iterator = ShardIterator.parse(_required(payload, "ShardIterator"))
     stream = streams.find(iterator.arn)
@@ -146,7 +146,7 @@ def _read(streams: Streams, payload: _Payload) -> tuple[list[Record], ShardItera
     after = iterator.after
     if after < shard.trimmed:
         raise trimmed()
-    records: list[Record] = []
+    records: list[EngineRecord] = []
     if not _happens(streams, settings.empty_page_chance):
         records = shard.page(after, limit, now - settings.publish_delay)
         if records:
@@ -157,7 +157,7 @@ def _read(streams: Streams, payload: _Payload) -> tuple[list[Record], ShardItera
     return records, ShardIterator(stream.arn, shard.id, after, now, iterator.reader)
 
 
-def _check_limits(shard: Shard, reader: int, now: float, settings: StreamSettings) -> None:
+def _check_limits(shard: EngineShard, reader: int, now: float, settings: StreamSettings) -> None:
     if not shard.readers.admits(reader, now, settings.readers):
         raise too_many_readers(shard.id)
     if not shard.read.grants(now, settings.read_rate):
@@ -170,7 +170,7 @@ def _happens(streams: Streams, chance: float) -> bool:
 
 def _listed(
     stream: Stream, start: str | None, parent_id: str | None, now: float
-) -> Iterator[Shard]:
+) -> Iterator[EngineShard]:
     """Walk the shards that a listing shows behind `start`, in its order."""
     left = stream.catalogue()
     ids = left.ids() if parent_id is None else left.children(parent_id)
@@ -185,13 +185,13 @@ def _listed(
             yield shard
 
 
-def _is_listed(stream: Stream, shard: Shard, now: float) -> bool:
+def _is_listed(stream: Stream, shard: EngineShard, now: float) -> bool:
     if shard.hidden:
         return False
     return shard.parent_id is None or now - shard.created >= stream.settings.children_hidden
 
 
-def _described(stream: Stream, shard: Shard, now: float) -> dict[str, Any]:
+def _described(stream: Stream, shard: EngineShard, now: float) -> dict[str, Any]:
     numbers = {"StartingSequenceNumber": str(shard.start)}
     looks_open = shard.closed is None or (
         stream.disabled is None and now - shard.closed < stream.settings.parents_open
@@ -255,7 +255,7 @@ def _missing(arn: str) -> ApiError:
     return ApiError("ResourceNotFoundException", message)
 
 
-def _shard(stream: Stream, shard_id: str) -> Shard:
+def _shard(stream: Stream, shard_id: str) -> EngineShard:
     shard = stream.shard(shard_id)
     if shard is None:
         message = f"Requested resource not found: Shard does not exist: {shard_id}"

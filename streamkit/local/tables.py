@@ -1,9 +1,9 @@
 """Tables: their items, and the only function that changes an item.
 
-`Table.write` stores an item, updates every index, the counts and the stream, and returns the cost.
-With a journal, a list of `Change`s, the stream gets nothing until the journal is published, and
-everything can be undone until then. Stored items are never changed, so a change is a pair of
-references, and costs the same however large the table is.
+`EngineTable.write` stores an item, updates every index, the counts and the stream, and returns the
+cost. With a journal, a list of `ItemChange`s, the stream gets nothing until the journal is
+published, and everything can be undone until then. Stored items are never changed, so a change is a
+pair of references, and costs the same however large the table is.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from streamkit.local.capacity import WriteUnits, write_units
 from streamkit.local.errors import validation
 from streamkit.local.expiry import Expiries
 from streamkit.local.expressions import Condition, Projection
-from streamkit.local.indexes import Index
+from streamkit.local.indexes import TableIndex
 from streamkit.local.partitions import Partitions, Place, Row
 from streamkit.local.schema import KeySchema
 from streamkit.local.streams import Stream
@@ -44,10 +44,10 @@ class TableOptions:
 
 
 @dataclass(slots=True, frozen=True)
-class Change:
+class ItemChange:
     """One change of one item, with all that undoing it needs; `sizes` are of old and new."""
 
-    table: "Table"
+    table: "EngineTable"
     key: Item
     old: Item | None
     new: Item | None
@@ -55,10 +55,10 @@ class Change:
     sizes: tuple[int, int]
 
 
-Journal: TypeAlias = list[Change]
+Journal: TypeAlias = list[ItemChange]
 
 
-class Table:
+class EngineTable:
     """A table.
 
     Args:
@@ -98,7 +98,7 @@ class Table:
         self.options = options or TableOptions()
         self.stream: Stream | None = None
         self.latest_stream: Stream | None = None
-        self.indexes: dict[str, Index] = {}
+        self.indexes: dict[str, TableIndex] = {}
         self.local_names: frozenset[str] = frozenset()
         self.on_demand_since: float | None = None
         self.item_count = 0
@@ -106,7 +106,7 @@ class Table:
         self.rows = Partitions()
         self._expiries: Expiries | None = None
         self._lag = lag
-        self._late: deque[tuple[float, Index, Place, Row | None, Row | None]] = deque()
+        self._late: deque[tuple[float, TableIndex, Place, Row | None, Row | None]] = deque()
 
     @property
     def hash_name(self) -> str:
@@ -167,7 +167,7 @@ class Table:
             The cost of the change.
         """
         units, sizes = self._apply(place or self.keys.place(key), old, new, size)
-        change = Change(self, key, old, new, identity, sizes)
+        change = ItemChange(self, key, old, new, identity, sizes)
         if journal is not None:
             journal.append(change)
             return units
@@ -178,7 +178,7 @@ class Table:
             raise
         return units
 
-    def revert(self, change: Change) -> None:
+    def revert(self, change: ItemChange) -> None:
         """Undo the newest change of an item, which is not in the stream yet."""
         self._apply(self.keys.place(change.key), change.new, change.old)
 
@@ -234,7 +234,7 @@ class Table:
             _, index, place, old, new = late.popleft()
             index.change(place, old, new)
 
-    def add_index(self, index: Index) -> None:
+    def add_index(self, index: TableIndex) -> None:
         """Add an index, and fill it with the items of the table."""
         for row in self.rows.scan():
             index.change(self.keys.place(row[0]), None, row)
@@ -262,14 +262,14 @@ class Table:
                 )
 
     def check_item(self, item: Item, *, updated: bool = False) -> None:
-        """Refuse an item that this table cannot hold; see `Index.check_item`."""
+        """Refuse an item that this table cannot hold; see `TableIndex.check_item`."""
         if not updated:
             self.keys.check_item(item)
         for index in self.indexes.values():
             index.check_item(item, updated=updated)
 
 
-def publish(change: Change) -> None:
+def publish(change: ItemChange) -> None:
     """Add a change to the table's stream, if there is one and the images differ."""
     table, old, new = change.table, change.old, change.new
     if table.stream is None or old is new:

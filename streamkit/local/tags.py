@@ -6,7 +6,7 @@ from unicodedata import category
 
 from streamkit.local.errors import ApiError, validation
 from streamkit.local.parameters import Payload, array, required, structure, text
-from streamkit.local.tables import Table
+from streamkit.local.tables import EngineTable
 
 if TYPE_CHECKING:
     from streamkit.local.engine import Engine
@@ -82,7 +82,7 @@ def list_tags_of_resource(engine: "Engine", payload: Payload) -> Payload:
     return {"Tags": [{"Key": key, "Value": value} for key, value in table.options.tags.items()]}
 
 
-def _tagged(engine: "Engine", payload: Payload, operation: str) -> Table:
+def _tagged(engine: "Engine", payload: Payload, operation: str) -> EngineTable:
     arn = text(payload["ResourceArn"])
     if not arn.startswith("arn:"):
         raise validation(

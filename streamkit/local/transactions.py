@@ -24,11 +24,11 @@ from streamkit.local.parameters import (
     violations,
 )
 from streamkit.local.schema import EmptyKeyValue, SchemaMismatch
-from streamkit.local.tables import Journal, Table, publish, undo
+from streamkit.local.tables import EngineTable, Journal, publish, undo
 from streamkit.local.tokens import digest_of
 from streamkit.local.values import Item
 from streamkit.local.writes import (
-    Write,
+    ItemWrite,
     parse_check,
     parse_delete,
     parse_put,
@@ -67,7 +67,7 @@ def transact_write_items(engine: "Engine", payload: Payload) -> Payload:
         engine.tokens.remember(token, digest, reads)
     body = all_consumed(engine, payload, split=True)
     if payload.get("ReturnItemCollectionMetrics") == "SIZE":
-        changing = [write for write in bound if type(write) is not Write]
+        changing = [write for write in bound if type(write) is not ItemWrite]
         body["ItemCollectionMetrics"] = metrics_by_table(changing)
     return body
 
@@ -81,7 +81,7 @@ def _actions(payload: Payload) -> list[Any]:
     return actions
 
 
-_PARSERS: dict[str, tuple[Callable[[Payload], Write], tuple[str, ...]]] = {
+_PARSERS: dict[str, tuple[Callable[[Payload], ItemWrite], tuple[str, ...]]] = {
     "Put": (parse_put, ("TableName", "Item")),
     "Update": (parse_upsert, ("TableName", "Key", "UpdateExpression")),
     "Delete": (parse_delete, ("TableName", "Key")),
@@ -89,7 +89,7 @@ _PARSERS: dict[str, tuple[Callable[[Payload], Write], tuple[str, ...]]] = {
 }
 
 
-def _parse_write(action: Payload) -> tuple[str, Write]:
+def _parse_write(action: Payload) -> tuple[str, ItemWrite]:
     """Return the table's name and the write of one action."""
     given = [kind for kind in action if kind in _PARSERS and action[kind] is not None]
     if len(given) != 1:
@@ -100,7 +100,7 @@ def _parse_write(action: Payload) -> tuple[str, Write]:
     return request["TableName"], parse(request)
 
 
-def _bind(writes: list[Write], tables: list[Table]) -> list[Payload]:
+def _bind(writes: list[ItemWrite], tables: list[EngineTable]) -> list[Payload]:
     """Find every action's item; return the reasons why actions are not possible."""
     reasons = []
     seen = set()
@@ -121,10 +121,10 @@ def _bind(writes: list[Write], tables: list[Table]) -> list[Payload]:
     return reasons
 
 
-Plan = list[tuple[Write, Item | None, Item | None, int]]
+Plan = list[tuple[ItemWrite, Item | None, Item | None, int]]
 
 
-def _evaluate(engine: "Engine", writes: list[Write], reasons: list[Payload]) -> Plan:
+def _evaluate(engine: "Engine", writes: list[ItemWrite], reasons: list[Payload]) -> Plan:
     """Return what each write does: the item before and after, and its size before.
 
     Raises:
@@ -156,7 +156,7 @@ def _evaluate(engine: "Engine", writes: list[Write], reasons: list[Payload]) -> 
     return plan
 
 
-def _failed_condition(write: Write, old: Item | None) -> Payload:
+def _failed_condition(write: ItemWrite, old: Item | None) -> Payload:
     reason: Payload = {
         "Code": "ConditionalCheckFailed",
         "Message": "The conditional request failed",
@@ -169,11 +169,11 @@ def _failed_condition(write: Write, old: Item | None) -> Payload:
 def _apply(engine: "Engine", plan: Plan) -> dict[str, float]:
     """Change all items, then append to the streams; return a repetition's cost, by table."""
     journal: Journal = []
-    costs: list[tuple[Write, WriteUnits]] = []
+    costs: list[tuple[ItemWrite, WriteUnits]] = []
     reads: dict[str, float] = {}
     try:
         for write, old, new, old_size in plan:
-            if type(write) is Write:
+            if type(write) is ItemWrite:
                 units = WriteUnits(write_units(old_size))
             else:
                 units = write.carry_out(old, new, journal)

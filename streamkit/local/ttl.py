@@ -20,7 +20,7 @@ from streamkit.local.parameters import (
     violations,
 )
 from streamkit.local.specification import MOST_NAME_BYTES
-from streamkit.local.tables import Table
+from streamkit.local.tables import EngineTable
 
 if TYPE_CHECKING:
     from streamkit.local.engine import Engine
@@ -45,7 +45,7 @@ def update_time_to_live(engine: "Engine", payload: Payload) -> Payload:
     return {"TimeToLiveSpecification": {"AttributeName": name, "Enabled": enabled}}
 
 
-def _switch(table: Table, name: str, *, enabled: bool) -> None:
+def _switch(table: EngineTable, name: str, *, enabled: bool) -> None:
     current = table.ttl_attribute
     if enabled and current is not None:
         if current == name:

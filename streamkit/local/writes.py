@@ -22,14 +22,14 @@ from streamkit.local.legacy import attribute_updates, expected_condition, reject
 from streamkit.local.parameters import Payload, structure
 from streamkit.local.partitions import Place
 from streamkit.local.schema import SchemaMismatch, key_mismatch
-from streamkit.local.tables import Journal, Table
+from streamkit.local.tables import EngineTable, Journal
 from streamkit.local.values import Item, canonical_item, item_size
 
 MOST_ITEM_BYTES = 400 * 1024
 
 
 @dataclass(slots=True)
-class Write:
+class ItemWrite:
     """One action; this base class is a check, which changes nothing.
 
     Attributes:
@@ -43,12 +43,12 @@ class Write:
     given: Any
     condition: Condition | None
     return_old: bool
-    table: Table
+    table: EngineTable
     key: Item
     place: Place
     size: int | None
 
-    def bind(self, table: Table) -> None:
+    def bind(self, table: EngineTable) -> None:
         """Find the item's key by the table's schema; refuse a key that does not fit."""
         self.table = table
         self.key = table.keys.checked_key(self.given)
@@ -75,7 +75,7 @@ class Write:
         )
 
 
-class Delete(Write):
+class DeleteWrite(ItemWrite):
     """Remove the item."""
 
     def result(self, _old: Item | None, /) -> Item | None:
@@ -83,10 +83,10 @@ class Delete(Write):
         return None
 
 
-class Put(Write):
+class PutWrite(ItemWrite):
     """Replace the whole item by the given one."""
 
-    def bind(self, table: Table) -> None:
+    def bind(self, table: EngineTable) -> None:
         """Check the item against all keys of the table."""
         self.table = table
         item: Item = self.given
@@ -102,7 +102,7 @@ class Put(Write):
 
 
 @dataclass(slots=True)
-class Upsert(Write):
+class Upsert(ItemWrite):
     """Change attributes of the item; an item that is not there is created.
 
     Attributes:
@@ -113,9 +113,9 @@ class Upsert(Write):
     update: Update | None
     paths: tuple[DocumentPath, ...] = ()
 
-    def bind(self, table: Table) -> None:
+    def bind(self, table: EngineTable) -> None:
         """Check that the update does not change the key."""
-        Write.bind(self, table)
+        ItemWrite.bind(self, table)
         if self.update is not None:
             self.update.check_keys(table.keys.name_set)
 
@@ -150,20 +150,20 @@ def checked_size(item: Item, refusal: str) -> int:
     return size
 
 
-def parse_put(request: Payload) -> Put:
+def parse_put(request: Payload) -> PutWrite:
     """Parse a PutItem request, or a Put action."""
     item = canonical_item(request["Item"])
-    return Put(item, _condition(request), *_unbound(request))
+    return PutWrite(item, _condition(request), *_unbound(request))
 
 
-def parse_delete(request: Payload) -> Delete:
+def parse_delete(request: Payload) -> DeleteWrite:
     """Parse a DeleteItem request, or a Delete action."""
-    return Delete(request["Key"], _condition(request), *_unbound(request))
+    return DeleteWrite(request["Key"], _condition(request), *_unbound(request))
 
 
-def parse_check(request: Payload) -> Write:
+def parse_check(request: Payload) -> ItemWrite:
     """Parse a ConditionCheck action."""
-    return Write(request["Key"], _condition(request), *_unbound(request))
+    return ItemWrite(request["Key"], _condition(request), *_unbound(request))
 
 
 def parse_upsert(request: Payload) -> Upsert:
@@ -198,7 +198,7 @@ def parse_upsert(request: Payload) -> Upsert:
 _UNBOUND: Any = None
 
 
-def _unbound(request: Payload) -> tuple[bool, Table, Item, Place, int | None]:
+def _unbound(request: Payload) -> tuple[bool, EngineTable, Item, Place, int | None]:
     return_old = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
     return return_old, _UNBOUND, {}, _UNBOUND, None
 
@@ -223,7 +223,7 @@ def _condition(request: Payload) -> Condition | None:
     return condition
 
 
-def bind_batch_put(put: Put, table: Table) -> None:
+def bind_batch_put(put: PutWrite, table: EngineTable) -> None:
     """Bind a put of a batch; a key that does not fit gets the message of a look-up there."""
     try:
         table.keys.check_item(put.given)

@@ -1,9 +1,9 @@
 """Send single reads, conditional writes and transactions of a migration, with a rate and retries.
 
 In: actions with a condition of their own, so that sending one twice does no harm. Out: the outcome:
-`DONE`; `Refused` with the item as it is now, because a condition did not hold; `Invalid` with the
-service's code, because it never will. On failure: throttled calls and calls of unknown outcome are
-retried for as long as it takes; missing permissions raise `ConfigurationError` and end the run.
+`DONE`; `RefusedCommit` with the item as it is now, because a condition did not hold; `Invalid` with
+the service's code, because it never will. On failure: throttled calls and calls of unknown outcome
+are retried for as long as it takes; missing permissions raise `ConfigurationError` and end the run.
 """
 
 import uuid
@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.errors import ConfigurationError
 from streamkit.migrate.rate import Kind, Rate
 from streamkit.migrate.view import Permit
 from streamkit.model.origin import MARK
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Wire, render
-from streamkit.progress.verdicts import Again, Invalid, Refused, judge
+from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge
 
 _PAUSES = (0.1, 5.0)
 _CONFLICT_SECONDS = 0.05
@@ -36,7 +36,7 @@ class Fate(Enum):
 DONE: Final = Fate.DONE
 
 
-Outcome = Fate | Refused | Invalid
+Outcome = Fate | RefusedCommit | Invalid
 
 
 class Calls:
@@ -84,7 +84,7 @@ class Calls:
         (body,) = self._render(action).values()
         call = getattr(self._dynamodb, action.verb.alone)
         reply = await self._send(partial(call, **body, ReturnConsumedCapacity="INDEXES"), [action])
-        if isinstance(reply, Refused | Invalid):
+        if isinstance(reply, RefusedCommit | Invalid):
             return reply
         self.rate.charge_write(reply.get("ConsumedCapacity"))
         return DONE
@@ -98,7 +98,7 @@ class Calls:
             ReturnConsumedCapacity="INDEXES",
         )
         reply = await self._send(call, actions)
-        if isinstance(reply, Refused | Invalid):
+        if isinstance(reply, RefusedCommit | Invalid):
             return reply
         self.rate.charge(reply.get("ConsumedCapacity"))
         return DONE
@@ -115,14 +115,14 @@ class Calls:
     ) -> dict[str, Any]:
         paid = {**request, "ReturnConsumedCapacity": "INDEXES"}
         reply = await self._patiently("read", partial(call, **paid))
-        if isinstance(reply, Refused | Invalid):
+        if isinstance(reply, RefusedCommit | Invalid):
             raise ConfigurationError(f"the table refuses a read: {reply}")
         self.rate.charge(reply.get("ConsumedCapacity"))
         return reply
 
     async def _send(
         self, call: Callable[[], Awaitable[dict[str, Any]]], actions: Sequence[Action]
-    ) -> dict[str, Any] | Refused | Invalid:
+    ) -> dict[str, Any] | RefusedCommit | Invalid:
         """Send a write; if its phase ended while it was sent, look at its items again."""
         reply, tries = None, 0
 
@@ -141,7 +141,7 @@ class Calls:
 
     async def _patiently(
         self, kind: Kind, call: Callable[[], Awaitable[dict[str, Any]]]
-    ) -> dict[str, Any] | Refused | Invalid:
+    ) -> dict[str, Any] | RefusedCommit | Invalid:
         pause, longest = _PAUSES
         while True:
             reserved, refused = await self.rate.ready(kind), False
@@ -157,13 +157,13 @@ class Calls:
                 trouble = trouble_of(error)
             finally:
                 self.rate.settle(kind, reserved, cost=refused)
-            if trouble is Trouble.CONFLICT or trouble is Trouble.CANCELED:
+            if trouble is ErrorKind.CONFLICT or trouble is ErrorKind.CANCELED:
                 await anyio.sleep(_CONFLICT_SECONDS)
                 continue
             await anyio.sleep(pause)
             pause = min(2 * pause, longest)
 
-    def _verdict(self, error: Exception) -> Refused | Invalid | None:
+    def _verdict(self, error: Exception) -> RefusedCommit | Invalid | None:
         """Return the final meaning of an error; None if another try makes sense."""
         verdict = judge(error)
         if isinstance(verdict, Again):
@@ -184,7 +184,7 @@ def _left_alone(reply: Any, actions: Sequence[Action]) -> bool:
     Then other code wrote what is there, and after the end of the phase no process has to migrate
     it.
     """
-    if not isinstance(reply, Refused) or len(actions) > 1:
+    if not isinstance(reply, RefusedCommit) or len(actions) > 1:
         return False
     mark = (reply.items.get(0) or {}).get(MARK)
     return mark is None or mark != actions[0].sets.get(MARK)

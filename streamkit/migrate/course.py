@@ -1,6 +1,7 @@
 """Decide what comes after a pass, and where a migration stops and waits for people. Pure.
 
-In: the state in which a pass has ended. Out: a `Turn`: the next phase, a line for the audit, and
+In: the state in which a pass has ended. Out: a `PhaseStep`: the next phase, a line for the audit,
+    and
 the other fields of the state that change.
 """
 
@@ -21,7 +22,7 @@ _NEXT: Final[Mapping[str, Phase]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PhaseStep:
     """A step from one phase to another, or to another pass of it."""
 
     phase: Phase
@@ -29,13 +30,13 @@ class Turn:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def once_more(state: State) -> Turn:
+def once_more(state: State) -> PhaseStep:
     """Return the step to another pass of the same phase."""
     facts = {"attempt": state.attempt + 1, "stage": state.stage}
-    return Turn(state.phase, "once more", facts)
+    return PhaseStep(state.phase, "once more", facts)
 
 
-def after_pass(state: State, *, other_table: bool) -> Turn:
+def after_pass(state: State, *, other_table: bool) -> PhaseStep:
     """Return the step that comes after a pass that left nothing to do.
 
     Args:
@@ -44,24 +45,26 @@ def after_pass(state: State, *, other_table: bool) -> Turn:
     """
     facts: dict[str, Any] = {"note": ""}
     if state.does == "comparing" and other_table and not state.attempt:
-        return Turn("contracting", "comparing the other table", {"attempt": 1, "stage": state.does})
+        return PhaseStep(
+            "contracting", "comparing the other table", {"attempt": 1, "stage": state.does}
+        )
     if state.does == "comparing":
-        return Turn("contracting", "deleting", facts | {"attempt": 0})
+        return PhaseStep("contracting", "deleting", facts | {"attempt": 0})
     if state.does == "contracting":
-        return Turn("contracting", "closing", facts | {"attempt": 0, "stage": "closing"})
+        return PhaseStep("contracting", "closing", facts | {"attempt": 0, "stage": "closing"})
     phase = _NEXT[state.does]
-    return Turn(phase, phase, facts)
+    return PhaseStep(phase, phase, facts)
 
 
-def given_up(state: State, note: str) -> Turn:
+def given_up(state: State, note: str) -> PhaseStep:
     """Return the step that leaves a migration to people.
 
     While pairs are switched the phase stays: a rollback must know it.
     """
     if state.phase in ("scanning", "verifying"):
-        return Turn("blocked", note, {"note": note})
+        return PhaseStep("blocked", note, {"note": note})
     if state.does == "comparing":  # nothing is deleted yet
         again = {"attempt": 0, "refused": state.refused + 1}
-        return Turn("soaking", f"not contracted: {note}", {"note": note, **again})
+        return PhaseStep("soaking", f"not contracted: {note}", {"note": note, **again})
     facts = {"note": note, "desired": "pause", "stage": state.stage, "attempt": state.attempt + 1}
-    return Turn(state.phase, note, facts)
+    return PhaseStep(state.phase, note, facts)

@@ -1,6 +1,7 @@
 """Find what is wrong with an item, from a migration's view.
 
-In: items of a table, as they are read. Out: a `Difference` each, or None; and sums that say, once
+In: items of a table, as they are read. Out: a `ItemDifference` each, or None; and sums that say,
+    once
 everything was read, which copies may have no source: see `orphans`. On failure: what the function
 raises is a difference, too.
 """
@@ -15,10 +16,10 @@ from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.in_place import describe
 from streamkit.migrate.marks import mark_of, place_is
-from streamkit.migrate.orphans import Balance, Search, pair_digest
+from streamkit.migrate.orphans import PairBalance, PairSearch, pair_digest
 from streamkit.migrate.state import SWITCHED
 from streamkit.migrate.transform import alike, plain, visible
-from streamkit.migrate.work import Work
+from streamkit.migrate.work import MigrationWork
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.progress.actions import Wire
 from streamkit.progress.scan.places import place_of
@@ -57,7 +58,7 @@ _TEXTS: dict[Kind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ItemDifference:
     """One item that is wrong; `key` is for a later look at it, and never printed.
 
     `image` is a digest of the item as it was read.
@@ -79,13 +80,13 @@ class Difference:
         return {"id": self.id, "kind": self.kind, "text": self.text}
 
 
-class Inspection:
+class ItemInspection:
     """Looks at items one by one; `matching` and `balance` are of the items so far."""
 
-    def __init__(self, migration: Migration, work: Work, calls: Calls) -> None:
+    def __init__(self, migration: Migration, work: MigrationWork, calls: Calls) -> None:
         self.calls = calls
         self.matching = 0
-        self.balance = Balance()
+        self.balance = PairBalance()
         self._migration = migration
         self._work = work
 
@@ -105,7 +106,7 @@ class Inspection:
     def _taken_back(self) -> bool:
         return self._work.state.phase in ("rolled back", "dropping")
 
-    async def of(self, table: str, item: Mapping[str, Wire]) -> Difference | None:
+    async def of(self, table: str, item: Mapping[str, Wire]) -> ItemDifference | None:
         """Return what is wrong with an item, if anything is."""
         if table == self._work.transform.target.name and self._migration.is_pairs:
             pair = self._pair_of_copy(item)
@@ -123,9 +124,11 @@ class Inspection:
             return self._of_item(key, item)
         except Exception as error:  # noqa: BLE001 - whatever the user's function raises
             text = f"the function raised: {describe(error)}"
-            return Difference(error_id(key), "fails", text, key, image_digest(item))
+            return ItemDifference(error_id(key), "fails", text, key, image_digest(item))
 
-    def trace(self, table: str, item: Mapping[str, Wire], search: Search[Difference]) -> None:
+    def trace(
+        self, table: str, item: Mapping[str, Wire], search: PairSearch[ItemDifference]
+    ) -> None:
         """Count an item in a search as a copy, as a source of copies, or as both."""
         if table == self._work.transform.target.name:
             pair = self._pair_of_copy(item)
@@ -142,7 +145,7 @@ class Inspection:
         for target in targets:
             search.led_to(pair_digest(error_id(target.key), source))
 
-    def _of_item(self, key: Mapping[str, Wire], item: Mapping[str, Wire]) -> Difference | None:
+    def _of_item(self, key: Mapping[str, Wire], item: Mapping[str, Wire]) -> ItemDifference | None:
         if self._work.transform.of(plain(item)).changes_item:
             return self._difference("unmigrated", key, item)
         check = self._migration.check
@@ -153,7 +156,7 @@ class Inspection:
 
     async def _of_source(
         self, key: Mapping[str, Wire], item: Mapping[str, Wire]
-    ) -> Difference | None:
+    ) -> ItemDifference | None:
         if not self._is_source(item):
             return None
         mine = {"S": self._migration.id}
@@ -202,5 +205,5 @@ class Inspection:
 
     def _difference(
         self, kind: Kind, key: Mapping[str, Wire], item: Mapping[str, Wire]
-    ) -> Difference:
-        return Difference(error_id(key), kind, _TEXTS[kind], key, image_digest(item))
+    ) -> ItemDifference:
+        return ItemDifference(error_id(key), kind, _TEXTS[kind], key, image_digest(item))

@@ -59,7 +59,7 @@ class Trial:
 
 
 @dataclass
-class Trials:
+class DryRun:
     """Tries a migration; `target` is the schema of the table that its targets are in.
 
     `others` are the app's entities.

@@ -18,7 +18,7 @@ from streamkit.migrate.expenses import (
     Step,
     turning,
 )
-from streamkit.migrate.sampling import Estimate, Sample
+from streamkit.migrate.sampling import Sample, SampleEstimate
 from streamkit.observe.pricing import DOLLARS, PRICED
 
 _TOGETHER: dict[Step, tuple[Step, ...]] = {
@@ -33,9 +33,9 @@ class StepCost:
     """The units of one step; `writes` by index, "" is the table."""
 
     step: Step
-    reads: Estimate
-    writes: dict[str, Estimate]
-    dollars: Estimate
+    reads: SampleEstimate
+    writes: dict[str, SampleEstimate]
+    dollars: SampleEstimate
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""
@@ -52,7 +52,7 @@ class Forecast:
     """The units, money and time of a migration; `seconds` is None if no budget limits it."""
 
     steps: tuple[StepCost, ...]
-    dollars: Estimate
+    dollars: SampleEstimate
     seconds: float | None
 
     def to_dict(self) -> dict[str, Any]:

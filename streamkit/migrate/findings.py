@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamkit.migrate.differences import Difference
-from streamkit.migrate.orphans import Balance, Search
+from streamkit.migrate.differences import ItemDifference
+from streamkit.migrate.orphans import PairBalance, PairSearch
 from streamkit.progress.scan.places import place_of, place_text
 
 KEPT_MAX = 10_000
@@ -36,8 +36,8 @@ class Verified:
     sampled: float
     looked_at: int
     matching: int
-    different: tuple[Difference, ...]
-    unsettled: tuple[Difference, ...]
+    different: tuple[ItemDifference, ...]
+    unsettled: tuple[ItemDifference, ...]
     waived: int
     repaired: int
     orphans: bool | None
@@ -71,7 +71,7 @@ class Found:
     """What differs, by the hash of the key, as far as it is kept."""
 
     waived: frozenset[str]
-    kept: dict[str, Difference] = field(default_factory=dict)
+    kept: dict[str, ItemDifference] = field(default_factory=dict)
     beyond: int = 0
     _counted: int = 0
 
@@ -80,7 +80,7 @@ class Found:
         """Whether no more differences are kept."""
         return self._counted >= KEPT_MAX
 
-    def add(self, one: Difference) -> bool:
+    def add(self, one: ItemDifference) -> bool:
         """Keep a difference, or count it; return whether it is kept."""
         known = one.id in self.waived or one.id in self.kept
         if not known and self.is_full:
@@ -102,9 +102,9 @@ class Findings:
     looked_at: int = 0
     matching: int = 0
     beyond: int = 0
-    balance: Balance = field(default_factory=Balance)
-    different: list[Difference] = field(default_factory=list)
-    search: Search[Difference] = field(default_factory=Search[Difference])
+    balance: PairBalance = field(default_factory=PairBalance)
+    different: list[ItemDifference] = field(default_factory=list)
+    search: PairSearch[ItemDifference] = field(default_factory=PairSearch[ItemDifference])
 
     def lines(self) -> Iterator[str]:
         """Yield what was found one by one, a line each."""
@@ -125,9 +125,9 @@ class Findings:
                 self.different.append(_read(found))
 
 
-def _written(one: Difference) -> dict[str, str]:
+def _written(one: ItemDifference) -> dict[str, str]:
     return {**one.to_dict(), "key": place_text(one.key), "image": one.image}
 
 
-def _read(found: dict[str, Any]) -> Difference:
-    return Difference(**{**found, "key": place_of(found["key"])})
+def _read(found: dict[str, Any]) -> ItemDifference:
+    return ItemDifference(**{**found, "key": place_of(found["key"])})

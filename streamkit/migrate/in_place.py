@@ -33,7 +33,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
-from streamkit.progress.verdicts import Invalid, Refused
+from streamkit.progress.verdicts import Invalid, RefusedCommit
 
 log = get_logger("streamkit.migrate")
 
@@ -73,7 +73,7 @@ class Tally:
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
-class Budget:
+class RewriteBudget:
     """Counts how often the stream made us rewrite an item, so that a ping-pong ends."""
 
     def __init__(self, clock: Clock) -> None:
@@ -112,7 +112,7 @@ class InPlace:
         self._book = book
         self._clock = clock
         self._writer = writer
-        self._budget = Budget(clock)
+        self._budget = RewriteBudget(clock)
 
     async def reconcile(self, item: Mapping[str, Wire], tally: Tally, *, live: bool) -> None:
         """Bring one item, as it was read, into the new shape.
@@ -145,7 +145,7 @@ class InPlace:
             if isinstance(outcome, Invalid):
                 await self._fail(key, tally, "invalid", outcome.text)
                 return
-            now = outcome.items.get(0) if isinstance(outcome, Refused) else None
+            now = outcome.items.get(0) if isinstance(outcome, RefusedCommit) else None
             if now is None:
                 tally.gone += 1
                 return

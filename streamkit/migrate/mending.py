@@ -19,10 +19,10 @@ from streamkit.migrate.commands import migration_of, open_book, require_begun
 from streamkit.migrate.errors import ErrorBook, ItemError
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.opening import Opened, open_migration
-from streamkit.migrate.rate import Limits, Rate, Share
+from streamkit.migrate.rate import Rate, Share, UnitLimits
 from streamkit.migrate.state import State
-from streamkit.migrate.view import Place, View
-from streamkit.migrate.work import Work
+from streamkit.migrate.view import MigrationView, Place
+from streamkit.migrate.work import MigrationWork
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import operator
@@ -55,7 +55,7 @@ async def retry_errors(
         return await _retry(work, opened.errors, names)
 
 
-async def _retry(work: Work, errors: ErrorBook, names: set[str] | None) -> tuple[int, int]:
+async def _retry(work: MigrationWork, errors: ErrorBook, names: set[str] | None) -> tuple[int, int]:
     tried = [one for one in await errors.all() if names is None or one.id in names]
     right = []
     for error in tried:
@@ -106,8 +106,8 @@ async def waive_errors(
 
 @asynccontextmanager
 async def open_work(
-    app: App, aws: Aws, migration: Migration, clock: Clock, *, most: Limits | None = None
-) -> AsyncIterator[tuple[Opened, Work]]:
+    app: App, aws: Aws, migration: Migration, clock: Clock, *, most: UnitLimits | None = None
+) -> AsyncIterator[tuple[Opened, MigrationWork]]:
     """Open a migration's work on single items, in its present state.
 
     Meanwhile it takes its share of the migration's limits, beside the processes that run it, and
@@ -116,7 +116,7 @@ async def open_work(
     Raises:
         ConfigurationError: it was never begun, or a table is missing.
     """
-    rate = Rate(clock, share=Share(0.0, 0.0), most=most or Limits())
+    rate = Rate(clock, share=Share(0.0, 0.0), most=most or UnitLimits())
     opened = await open_migration(app, aws, migration, rate, clock, new_worker_name())
 
     async def read() -> None:
@@ -133,7 +133,7 @@ async def open_work(
         for table, item in places:
             await opened.work_under(view, view.state).look_again(table, item)
 
-    view = View(State(migration.id), read, look_again, clock)
+    view = MigrationView(State(migration.id), read, look_again, clock)
     await read()
     work = opened.work_under(view, require_begun(view.state))
     try:

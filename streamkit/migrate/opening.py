@@ -10,15 +10,15 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.tables import Surroundings, describe, survey
+from streamkit.core.tables import AppTables, describe, survey
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.rate import Charged, Limits, Rate
+from streamkit.migrate.rate import Charged, Rate, UnitLimits
 from streamkit.migrate.sharing import Shares
 from streamkit.migrate.state import State, StateBook
-from streamkit.migrate.view import View
-from streamkit.migrate.work import Schemas, Work
+from streamkit.migrate.view import MigrationView
+from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.progress.clock import Clock
 
 
@@ -31,7 +31,7 @@ class Opened:
 
     app: App
     migration: Migration
-    around: Surroundings
+    around: AppTables
     schemas: Schemas
     dynamodb: Any
     aws: Aws
@@ -41,20 +41,20 @@ class Opened:
     errors: ErrorBook
     shares: Shares
 
-    def adopt(self, view: View, state: State, asked: float) -> None:
+    def adopt(self, view: MigrationView, state: State, asked: float) -> None:
         """Take over a state and its limits; `asked` is when the read of it was sent."""
         view.adopt(state, asked)
-        self.rate.limit(Limits(state.max_reads, state.max_writes))
+        self.rate.limit(UnitLimits(state.max_reads, state.max_writes))
 
-    def work_under(self, view: View, state: State) -> Work:
+    def work_under(self, view: MigrationView, state: State) -> MigrationWork:
         """Return the work on single items in a state; it writes nothing once that state is over."""
         tables = self.schemas.source, self.schemas.target, self.around.control
         calls = Calls(self.dynamodb, self.rate, tables, view.permit(state))
         parts = self.schemas, calls, self.errors, self.clock
-        return Work(self.app.name, self.migration, state, *parts)
+        return MigrationWork(self.app.name, self.migration, state, *parts)
 
 
-async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[Surroundings, Schemas]:
+async def survey_for(app: App, aws: Aws, migration: Migration) -> tuple[AppTables, Schemas]:
     """Read the schemas of the tables that a migration reads and writes.
 
     Raises:

@@ -32,7 +32,7 @@ def pair_digest(copy: str, source: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{copy}:{source}".encode(), digest_size=8).digest())
 
 
-class Balance:
+class PairBalance:
     """The sums of one pass over everything, or of a part of it: copies add, sources subtract."""
 
     def __init__(self, packed: bytes = b"", copies: int = 0) -> None:
@@ -49,7 +49,7 @@ class Balance:
         """Subtract a copy that a source leads to, and that existed."""
         self._add(pair % BUCKETS, -(pair // BUCKETS))
 
-    def add(self, other: "Balance") -> None:
+    def add(self, other: "PairBalance") -> None:
         """Add the sums of another part."""
         for bucket, one in enumerate(other._sums):  # noqa: SLF001 - of the same class
             self._add(bucket, one)
@@ -75,7 +75,7 @@ def everything(_pair: int) -> bool:
     return True
 
 
-class Search(Generic[T]):
+class PairSearch(Generic[T]):
     """A pass, or a part of it, that looks only at `wanted` pairs.
 
     `left` are the copies without a source so far, `ahead` the pairs whose source was read before

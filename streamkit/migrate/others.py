@@ -11,7 +11,7 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.fleet.directory import entries
 from streamkit.fleet.lag import longest_lags
 from streamkit.migrate.rate import Rate
@@ -31,7 +31,7 @@ Of these 60 are no lag: a position without effects is written once a minute, by 
 class Others:
     """Looks at the consumers of one table, except the migration's own."""
 
-    def __init__(self, app: App, aws: Aws, around: Surroundings, clock: Clock) -> None:
+    def __init__(self, app: App, aws: Aws, around: AppTables, clock: Clock) -> None:
         self._app, self._aws, self._around, self._clock = app, aws, around, clock
 
     async def heed(self, rate: Rate, state: Callable[[], State]) -> None:

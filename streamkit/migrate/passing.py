@@ -14,9 +14,9 @@ import anyio
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.tallies import TallyBook
-from streamkit.migrate.work import Work
+from streamkit.migrate.work import MigrationWork
 from streamkit.progress.activity import first_error
-from streamkit.progress.scan.pages import Pages, Reply
+from streamkit.progress.scan.pages import Reply, ScanPages
 from streamkit.progress.scan.segment import LeasedSegment
 
 ERRORS_MAX = 1000
@@ -31,7 +31,7 @@ class TooManyErrors(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PassPace:
     """How a process works: segments at once, items of a page, and of those at once."""
 
     segments: int = 4
@@ -43,9 +43,9 @@ class Pace:
 class Passing:
     """One process's part of one pass; `errors` counts items that failed here and are not waived."""
 
-    work: Work
+    work: MigrationWork
     tallies: TallyBook
-    pace: Pace
+    pace: PassPace
     rng: random.Random
     errors: int = 0
 
@@ -66,7 +66,7 @@ class Passing:
             raise TooManyErrors
 
     @property
-    def pages(self) -> Pages:
+    def pages(self) -> ScanPages:
         """How the pass reads the table, or the index in which it sees keys only."""
         work = self.work
         request: dict[str, Any] = {}
@@ -74,7 +74,7 @@ class Passing:
             index = work.migration.index
             assert index is not None  # noqa: S101 - what blind means
             request |= {"IndexName": index.name, "ConsistentRead": False}
-        return Pages(work.calls.scan, work.table.name, self.pace.page, request)
+        return ScanPages(work.calls.scan, work.table.name, self.pace.page, request)
 
     @property
     def _is_blind(self) -> bool:

@@ -1,6 +1,7 @@
 """Plan a migration: what it would do, use and break, from a sample; nothing is written.
 
-In: an app, one of its migrations, and how much of the table to read. Out: a `Plan`: how many items
+In: an app, one of its migrations, and how much of the table to read. Out: a `MigrationPlan`: how
+    many items
 it concerns and how many are not right yet, units and money by step, the time with a budget, and
 problems: of the table, of the function (see `trials`), and targets whose places are taken or that
 two items would both become. Numbers from a sample have an error.
@@ -24,7 +25,7 @@ from streamkit.kinds.migration import Migration
 from streamkit.migrate.calls import Calls
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.diffs import Diff, diff_of
-from streamkit.migrate.dry_run import Trial, Trials, moods_of
+from streamkit.migrate.dry_run import DryRun, Trial, moods_of
 from streamkit.migrate.errors import error_id
 from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent
@@ -33,7 +34,7 @@ from streamkit.migrate.opening import survey_for
 from streamkit.migrate.order import related, require_turn
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
-from streamkit.migrate.sampling import Estimate, Part, Sample, Wanted, take_sample
+from streamkit.migrate.sampling import Part, Sample, SampleEstimate, Wanted, take_sample
 from streamkit.migrate.work import Schemas
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
@@ -46,7 +47,7 @@ _READS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class UnitBudget:
     """Units a second, as `apply` would get them; None is without a limit."""
 
     max_reads: float | None = None
@@ -54,7 +55,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigrationPlan:
     """What is known of a migration before it runs.
 
     `matching` are the items of its entity, as a share of all, `needing` those of them that are not
@@ -67,9 +68,9 @@ class Plan:
     entity: str
     looked_at: int
     sampled: float
-    items: Estimate
-    matching: Estimate
-    needing: Estimate
+    items: SampleEstimate
+    matching: SampleEstimate
+    needing: SampleEstimate
     forecast: Forecast
     problems: tuple[Problem, ...] = ()
     diffs: tuple[Diff, ...] = ()
@@ -103,12 +104,12 @@ async def plan_migration(
     migration: Migration,
     *,
     sample: Wanted = SAMPLE,
-    budget: Budget | None = None,
+    budget: UnitBudget | None = None,
     diffs: int = 0,
     show_keys: bool = False,
     clock: Clock | None = None,
     rng: random.Random | None = None,
-) -> Plan:
+) -> MigrationPlan:
     """Return what a migration would do.
 
     Args:
@@ -147,7 +148,7 @@ async def plan_migration(
     await _note_state(app, aws, migration, look.problems)
     for part in taken.parts:
         await look.at(part)
-    return look.plan(taken, budget or Budget())
+    return look.plan(taken, budget or UnitBudget())
 
 
 async def _note_state(app: App, aws: Aws, migration: Migration, problems: Problems) -> None:
@@ -191,9 +192,9 @@ class _Look:
     def __post_init__(self) -> None:
         """Prepare the checks of an item; an aggregate has no function."""
         schemas = self.schemas
-        self.trials: Trials | None = None
+        self.trials: DryRun | None = None
         if self.migration.function is not None:
-            self.trials = Trials(self.migration, schemas.source, schemas.target, schemas.entities)
+            self.trials = DryRun(self.migration, schemas.source, schemas.target, schemas.entities)
             for name in moods_of(self.migration):
                 self.problems.note(
                     "warning",
@@ -288,7 +289,7 @@ class _Look:
         if rewrite is not None and ttl in {*rewrite.sets, *rewrite.removes}:
             self.problems.fault("expiry", f"when it expires changes, by {ttl}", name)
 
-    def plan(self, sample: Sample, budget: Budget) -> Plan:
+    def plan(self, sample: Sample, budget: UnitBudget) -> MigrationPlan:
         """Return the plan from everything that was found."""
         seen = self.seen
         scanned = [float(one.scanned) for one in seen]
@@ -308,7 +309,7 @@ class _Look:
             self.problems.note(
                 "warning", "none", f"no item of {self.migration.entity.__name__} is in the sample"
             )
-        return Plan(
+        return MigrationPlan(
             migration=self.migration.id,
             mode=self.migration.mode,
             entity=self.migration.entity.__name__,

@@ -18,7 +18,7 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.fleet.lag import longest_lags
 from streamkit.fleet.members import Member, Roster
 from streamkit.migrate.errors import ErrorBook
@@ -87,7 +87,7 @@ class ProgressReader:
 
     def __init__(self, app: App, aws: Aws, clock: Clock | None = None) -> None:
         self._app, self._aws, self._clock = app, aws, clock or SystemClock()
-        self._around: Surroundings | None = None
+        self._around: AppTables | None = None
         self._watch, self._members = LeaseWatch(_BEATS_SECONDS), dict[str, Member]()
         self._pass = ""
         self._finished: set[str] = set()

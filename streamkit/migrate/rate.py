@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, trouble_of
+from streamkit.aws import AwsError, ErrorKind, trouble_of
 from streamkit.progress.clock import Clock
 
 _SHRINK, _GROW = 0.7, 1.05
@@ -50,7 +50,7 @@ Reserved = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class UnitLimits:
     """Units a second that the whole migration may use; None is no limit."""
 
     reads: float | None = None
@@ -114,9 +114,9 @@ class Rate:
     """
 
     clock: Clock
-    limits: Limits = field(default_factory=Limits)
+    limits: UnitLimits = field(default_factory=UnitLimits)
     share: Share | None = None
-    most: Limits = field(default_factory=Limits)
+    most: UnitLimits = field(default_factory=UnitLimits)
     reason: Reason = ""
     reads: float = 0.0
     writes: dict[str, float] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Rate:
         """Whether a call waits, or one was made a moment ago."""
         return bool(self._waiting) or self.clock.monotonic() - self._asked_at < _BUSY_SECONDS
 
-    def limit(self, limits: Limits) -> None:
+    def limit(self, limits: UnitLimits) -> None:
         """Use these limits of the whole migration from now on."""
         self.limits = limits
 
@@ -312,7 +312,7 @@ class Charged:
         try:
             reply = await call(**{"ReturnConsumedCapacity": "INDEXES", **request})
         except AwsError as error:
-            if trouble_of(error) is Trouble.CONDITION:
+            if trouble_of(error) is ErrorKind.CONDITION:
                 self._rate.charge_write(_REFUSED, usual=False)
             raise
         charge(reply.get("ConsumedCapacity"), usual=False)

@@ -29,17 +29,17 @@ from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.capture import Capture
 from streamkit.migrate.commands import require_begun, require_same
-from streamkit.migrate.course import Turn, after_pass, given_up, once_more
+from streamkit.migrate.course import PhaseStep, after_pass, given_up, once_more
 from streamkit.migrate.opening import open_migration
 from streamkit.migrate.others import Others
 from streamkit.migrate.overlap import objection
-from streamkit.migrate.passing import ERRORS_MAX, Pace, Passing, TooManyErrors
+from streamkit.migrate.passing import ERRORS_MAX, Passing, PassPace, TooManyErrors
 from streamkit.migrate.problems import problems_of_target
 from streamkit.migrate.rate import Rate, Share
 from streamkit.migrate.state import FOLLOWED, RESTING, SWITCHED, Phase, State
 from streamkit.migrate.tallies import TallyBook
-from streamkit.migrate.view import PhaseOver, Place, View
-from streamkit.migrate.work import Work
+from streamkit.migrate.view import MigrationView, PhaseOver, Place
+from streamkit.migrate.work import MigrationWork
 from streamkit.observe.logger import get_logger
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock, SystemClock
@@ -73,7 +73,7 @@ class Runner:
     settings: Settings = field(default_factory=Settings)
     clock: Clock = field(default_factory=SystemClock)
     rng: random.Random = field(default_factory=random.Random)
-    pace: Pace = field(default_factory=Pace)
+    pace: PassPace = field(default_factory=PassPace)
     owner: str = field(default_factory=new_worker_name)
     stopping: anyio.Event = field(default_factory=anyio.Event)
 
@@ -86,7 +86,7 @@ class Runner:
         self._captured = anyio.Event()
         self._stays = False
         self._catches_up = False
-        self._work: Work | None = None
+        self._work: MigrationWork | None = None
 
     def stop(self) -> None:
         """Ask for an end at the next page; leases are given back."""
@@ -142,11 +142,11 @@ class Runner:
             self.migration,
             opened.schemas,
             self.around.control,
-            partial(self._live, Work.live),
-            partial(self._live, Work.live_target),
+            partial(self._live, MigrationWork.live),
+            partial(self._live, MigrationWork.live_target),
             self.clock,
         )
-        self.view = View(self.state, self._read, self._look_again, self.clock)
+        self.view = MigrationView(self.state, self._read, self._look_again, self.clock)
         await self._read()
         require_begun(self.state)
 
@@ -178,7 +178,9 @@ class Runner:
 
     # -- capturing -----------------------------------------------------------------------------
 
-    async def _live(self, what: Callable[[Work, Any], Awaitable[None]], change: Any) -> None:
+    async def _live(
+        self, what: Callable[[MigrationWork, Any], Awaitable[None]], change: Any
+    ) -> None:
         """Process a change as the present phase requires; do nothing once that phase is over."""
         while self._work is not None and self._captures(self.state):
             try:
@@ -371,7 +373,7 @@ class Runner:
     async def _give_up(self, state: State, note: str, **facts: Any) -> None:
         await self._turn(state, given_up(state, note), **facts)
 
-    async def _turn(self, state: State, turn: Turn, **facts: Any) -> None:
+    async def _turn(self, state: State, turn: PhaseStep, **facts: Any) -> None:
         await self._step(state, turn.phase, turn.what, **turn.facts, **facts)
 
     async def _verified(self, state: State, left: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from streamkit.errors import ConfigurationError
 from streamkit.progress.actions import Wire
-from streamkit.progress.scan.pages import Pages, Reply, patient
+from streamkit.progress.scan.pages import Reply, ScanPages, patient
 from streamkit.progress.scan.segment import Segment
 
 _NORMAL = 1.96
@@ -32,7 +32,7 @@ _PATIENCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class SampleEstimate:
     """A number of the whole table, and how far it may be off, 19 times in 20."""
 
     value: float
@@ -91,19 +91,19 @@ class Sample:
         """The number of items that were read."""
         return sum(part.scanned for part in self.parts)
 
-    def total_of(self, amounts: Sequence[float]) -> Estimate:
+    def total_of(self, amounts: Sequence[float]) -> SampleEstimate:
         """Return the amount of the whole table, from the amounts of the parts."""
         mean = sum(amounts) / len(amounts)
-        return Estimate(self.total * mean, self.total * self._error(amounts))
+        return SampleEstimate(self.total * mean, self.total * self._error(amounts))
 
-    def ratio_of(self, parts: Sequence[float], wholes: Sequence[float]) -> Estimate:
+    def ratio_of(self, parts: Sequence[float], wholes: Sequence[float]) -> SampleEstimate:
         """Return the share of a part in a whole, such as items of an entity in all items."""
         whole = sum(wholes)
         if not whole:
-            return Estimate(0.0, 0.0)
+            return SampleEstimate(0.0, 0.0)
         ratio = sum(parts) / whole
         rest = [part - ratio * all_ for part, all_ in zip(parts, wholes, strict=True)]
-        return Estimate(ratio, min(1.0, self._error(rest) * len(wholes) / whole))
+        return SampleEstimate(ratio, min(1.0, self._error(rest) * len(wholes) / whole))
 
     def _error(self, amounts: Sequence[float]) -> float:
         """Return the error of a mean over the parts; none if all parts were read."""
@@ -147,7 +147,7 @@ async def _parts(
     dynamodb: Any, table: str, total: int, chosen: Sequence[int], items_max: float = math.inf
 ) -> list[Part]:
     """Read segments, one after the other, until there are too many items in them."""
-    pages = Pages(patient(dynamodb), table, more=_CHEAP)
+    pages = ScanPages(patient(dynamodb), table, more=_CHEAP)
     found: list[Part] = []
     for number in chosen:
         left = items_max - sum(part.scanned for part in found)
@@ -158,7 +158,7 @@ async def _parts(
     return found
 
 
-async def _part(pages: Pages, segment: Segment, items_max: float) -> Part:
+async def _part(pages: ScanPages, segment: Segment, items_max: float) -> Part:
     """Read a segment until there are too many items in it."""
     part = Part()
 

@@ -14,10 +14,10 @@ import anyio
 
 from streamkit.migrate.agreement import image_digest
 from streamkit.migrate.capture import Capture
-from streamkit.migrate.differences import Difference, Inspection
+from streamkit.migrate.differences import ItemDifference, ItemInspection
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.opening import Opened
-from streamkit.migrate.work import Schemas, Work
+from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock
 
@@ -35,18 +35,18 @@ class Settling:
     """Looks at single items as one phase of a migration requires."""
 
     opened: Opened
-    work: Work
+    work: MigrationWork
     clock: Clock
 
     async def look_at(
-        self, found: Mapping[str, Difference]
-    ) -> tuple[list[Difference], list[Difference]]:
+        self, found: Mapping[str, ItemDifference]
+    ) -> tuple[list[ItemDifference], list[ItemDifference]]:
         """Look at items until they are right, or stay as they are; return what differs, and may."""
-        open_, settled = dict(found), list[Difference]()
+        open_, settled = dict(found), list[ItemDifference]()
         for _ in range(LOOKS):
             if not open_:
                 break
-            stands, again = await self.catch_up(), dict[str, Difference]()
+            stands, again = await self.catch_up(), dict[str, ItemDifference]()
             for name, before in open_.items():
                 one = await self._look(before.key)
                 if one is not None and is_sure(one, before, stands):
@@ -56,11 +56,11 @@ class Settling:
             open_ = again
         return settled, list(open_.values())
 
-    async def _look(self, key: Mapping[str, Wire]) -> Difference | None:
+    async def _look(self, key: Mapping[str, Wire]) -> ItemDifference | None:
         item = await self.work.calls.get(self.work.schema.name, key)
         if item is None:
             return None
-        inspection = Inspection(self.work.migration, self.work, self.work.calls)
+        inspection = ItemInspection(self.work.migration, self.work, self.work.calls)
         return await inspection.of(self.work.schema.name, item)
 
     async def catch_up(self) -> Stand:
@@ -87,7 +87,9 @@ class Settling:
         # The heartbeat of a process that was killed after the end stays for a while.
         return "nobody" if state.phase in ("done", "rolled back") else "behind"
 
-    async def mend(self, one: Difference, found: Difference | None) -> Difference | None:
+    async def mend(
+        self, one: ItemDifference, found: ItemDifference | None
+    ) -> ItemDifference | None:
         """Bring an item into the new shape; return what is wrong with it then.
 
         Args:
@@ -104,7 +106,7 @@ class Settling:
             await self.opened.errors.clear(found.key)
         return still
 
-    async def _drop(self, orphan: Difference) -> bool:
+    async def _drop(self, orphan: ItemDifference) -> bool:
         """Delete a copy that is still as it was found; return False if it is another by now."""
         item = await self.work.calls.get(self.work.transform.target.name, orphan.key)
         if item is None:
@@ -115,7 +117,7 @@ class Settling:
         return True
 
 
-def is_sure(one: Difference, before: Difference, stands: Stand) -> bool:
+def is_sure(one: ItemDifference, before: ItemDifference, stands: Stand) -> bool:
     """Return whether an item that differs again is wrong, and not only on its way."""
     by_hand = one.kind in ("late", "deleted")
     return stands == "nobody" or (one.image == before.image and (stands == "in step" or by_hand))

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.migrate.rate import Rate, Share
@@ -82,7 +82,7 @@ class Shares:
                         looked = self.clock.monotonic()
                         rate.take(await self.look())
                 except AwsError as error:  # a look that is too old is not used
-                    if trouble_of(error) is Trouble.REFUSED:
+                    if trouble_of(error) is ErrorKind.REFUSED:
                         raise ConfigurationError(_REFUSED.format(code_of(error))) from error
                 await anyio.sleep(_TICK_SECONDS)
         finally:

@@ -15,7 +15,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.kinds.migration import Migration
 from streamkit.migrate.aggregates import run_aggregate
-from streamkit.migrate.passing import Pace
+from streamkit.migrate.passing import PassPace
 from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
@@ -85,7 +85,7 @@ async def run_slice(
     """
     clock = clock or SystemClock()
     chosen = prompt(settings or Settings())
-    runner = Runner(app, aws, migration, chosen, clock, pace=Pace(segments=at_once))
+    runner = Runner(app, aws, migration, chosen, clock, pace=PassPace(segments=at_once))
     with anyio.move_on_after(seconds):  # in case the orderly end takes too long
         await _run(runner, 0.85 * seconds)
     found = await ProgressReader(app, aws, clock).read(migration.id)

@@ -37,7 +37,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, Verb
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.operation import Audit, Entry, Operation, Step, noted, read_audit
+from streamkit.progress.operation import Audit, AuditEntry, Operation, Step, noted, read_audit
 
 Phase = Literal[
     "new",
@@ -147,7 +147,9 @@ class State:
 
     def noted(self, at: float, by: str, what: str) -> "State":
         """Return the state with one more line in its audit."""
-        return replace(self, updated=at, audit=noted(self.audit, Entry(at, by, what), _AUDIT_MAX))
+        return replace(
+            self, updated=at, audit=noted(self.audit, AuditEntry(at, by, what), _AUDIT_MAX)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types."""

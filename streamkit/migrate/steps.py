@@ -26,7 +26,7 @@ from streamkit.migrate.order import related, require_last
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.state import SWITCHED, Phase, State
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.operation import Entry, operator
+from streamkit.progress.operation import AuditEntry, operator
 
 _COMMANDS = frozenset({"begin", "pause", "resume", "limit", "switch", "contract", "rollback"})
 """First words of audit lines that are commands of operators; lines of processes have others."""
@@ -116,8 +116,8 @@ async def _command(
     Raises:
         ConfigurationError: another command came between.
     """
-    mine = Entry((clock or SystemClock()).time(), by or operator(), what)
-    seen: tuple[Entry, ...] | None = None
+    mine = AuditEntry((clock or SystemClock()).time(), by or operator(), what)
+    seen: tuple[AuditEntry, ...] | None = None
 
     def once(state: State) -> State:
         nonlocal seen

@@ -40,7 +40,7 @@ from streamkit.migrate.writes import (
 )
 from streamkit.model.copies import BASE, COPY, FROM, MOVED, SOURCE
 from streamkit.progress.actions import Action, Verb, Wire
-from streamkit.progress.verdicts import Refused
+from streamkit.progress.verdicts import RefusedCommit
 
 _PARTS_MAX = 90
 """Parts of one source that a transaction for a change of one of them can check."""
@@ -99,7 +99,7 @@ class Switched:
             return await self._moved_away(key, source_key, source)
         if source is None and self._was_paired(source_key, target, old):
             if not await self._agreement.is_as_read(key, target):
-                return Refused()
+                return RefusedCommit()
             await self._agreement.report_deleted(source_key, key)
         elif source is None and await self._agreement.is_open(source_key):
             return None  # it was put again since its old item was deleted, which is known
@@ -178,7 +178,7 @@ class Switched:
         # It never was whole, or its parts are moved out for good, and this process is late.
         holds = pairs.book.phase_holds(pairs.phase)
         outcome = await pairs.calls.transact([holds, change, *checks])
-        return None if isinstance(outcome, Refused) and 0 in outcome.items else outcome
+        return None if isinstance(outcome, RefusedCommit) and 0 in outcome.items else outcome
 
     async def _stamp(self, key: Key, source: WireItem, held: Action) -> Any:
         """Write a source's key into its target, if it is not there, as after another put."""
@@ -233,7 +233,7 @@ class Switched:
                 split = transform.migration.mode == "split"
                 follow = self._part if split else self._moved
                 await follow(target.key, None)  # it raises what old code wrote there
-                return Refused()
+                return RefusedCommit()
             actions.append(self._hiding(key, target.key, there))
         if transform.migration.mode == "rekey" and not actions:
             return await self._follow_removal(source, key, targets)

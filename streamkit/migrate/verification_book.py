@@ -25,9 +25,9 @@ from typing import Any, Literal
 
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
-from streamkit.migrate.differences import Difference
+from streamkit.migrate.differences import ItemDifference
 from streamkit.migrate.findings import Findings, Verified
-from streamkit.migrate.orphans import Balance
+from streamkit.migrate.orphans import PairBalance
 from streamkit.migrate.settling import Stand
 from streamkit.model.conditions import Attr, Condition, absent
 from streamkit.progress.actions import OURS, Action, Wire
@@ -48,7 +48,7 @@ _NUMBERS = ("looked_at", "matching", "beyond")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class VerificationState:
     """The state of a verification; `number` grows with each one, `version` with each step.
 
     `course` is the migration's when it began, and `chosen` are the segments that are read, of
@@ -92,22 +92,22 @@ class VerificationBook:
     # -- the state -----------------------------------------------------------------------------
 
     @property
-    def operation(self) -> Operation[Standing]:
+    def operation(self) -> Operation[VerificationState]:
         """The steps of the verification."""
         return Operation(self.store, self.read, self._writes)
 
-    async def read(self) -> Standing:
+    async def read(self) -> VerificationState:
         """Return the state; the one of the last verification if none is under way."""
         item = await self.store.item("verification", self.name)
         if item is None:
-            return Standing()
+            return VerificationState()
         found = json.loads(item["state"]["S"])
         lists = {name: tuple(found[name]) for name in ("course", "chosen", "looks")}
-        return Standing(**{**found, **lists})
+        return VerificationState(**{**found, **lists})
 
     async def step(
-        self, before: Standing, along: Sequence[Action] = (), **changes: Any
-    ) -> Standing:
+        self, before: VerificationState, along: Sequence[Action] = (), **changes: Any
+    ) -> VerificationState:
         """Write the next state IF it is as it was read.
 
         Raises:
@@ -116,7 +116,7 @@ class VerificationBook:
         after = replace(before, version=before.version + 1, **changes)
         return await self.operation.step(before, after, along)
 
-    async def report(self, before: Standing, verified: Verified, stage: Stage) -> None:
+    async def report(self, before: VerificationState, verified: Verified, stage: Stage) -> None:
         """Step to a stage, and write what the verification has found along with it."""
         ones = [*verified.different, *verified.unsettled]
         texts = _packed(json.dumps(one.to_dict()) for one in ones)
@@ -127,23 +127,23 @@ class VerificationBook:
             del numbers[name]
         await self.step(before, along, stage=stage, report=numbers, parts=len(texts))
 
-    async def reported(self, now: Standing) -> Verified | None:
+    async def reported(self, now: VerificationState) -> Verified | None:
         """Return what a verification has found; None if it was given up, or another has begun."""
         names = [self._report_name(now, number) for number in range(now.parts)]
         lines = [line async for line in self._read_lines(names)]
         if now.report is None or await self.read() != now:
             return None
-        ones = tuple(Difference(**json.loads(line), key={}, image="") for line in lines)
+        ones = tuple(ItemDifference(**json.loads(line), key={}, image="") for line in lines)
         many = now.report["different"]
         found = {**now.report, "different": ones[:many], "unsettled": ones[many:]}
         return Verified(**found)
 
-    def forgetting(self, now: Standing, since: int = 0) -> list[Action]:
+    def forgetting(self, now: VerificationState, since: int = 0) -> list[Action]:
         """Return the actions that delete the report, or its later parts, for the next step."""
         names = [self._report_name(now, number) for number in range(since, now.parts)]
         return [self.store.space.delete(*name) for name in names]
 
-    def _writes(self, before: Standing, after: Standing) -> Action:
+    def _writes(self, before: VerificationState, after: VerificationState) -> Action:
         action = self.store.space.update("verification", self.name)
         action.sets |= {
             "state": {"S": json.dumps(asdict(after), separators=(",", ":"))},
@@ -154,7 +154,7 @@ class VerificationBook:
 
     # -- passes --------------------------------------------------------------------------------
 
-    def scan(self, now: Standing, turn: int, table: int) -> TableScan:
+    def scan(self, now: VerificationState, turn: int, table: int) -> TableScan:
         """Return a pass over one of the tables; its segments are made while the state lasts."""
         return TableScan(
             self.store,
@@ -189,7 +189,7 @@ class VerificationBook:
         numbered = enumerate(texts, parts)
         return [action, *(self._lines(("found", segment, str(n)), text) for n, text in numbered)]
 
-    async def found(self, now: Standing) -> list[Findings]:
+    async def found(self, now: VerificationState) -> list[Findings]:
         """Return what each pass has found so far, all its segments together.
 
         Raises:
@@ -200,7 +200,7 @@ class VerificationBook:
             raise LeaseLost(f"verification {self.name} was continued by another process")
         return found
 
-    async def _found(self, now: Standing, turn: int) -> Findings:
+    async def _found(self, now: VerificationState, turn: int) -> Findings:
         found = Findings()
         for item in await self._items(now, turn):
             part = _numbers_of(item)
@@ -210,7 +210,7 @@ class VerificationBook:
             found.read([line async for line in self._read_lines(_parts(item))])
         return found
 
-    async def clear(self, now: Standing) -> None:
+    async def clear(self, now: VerificationState) -> None:
         """Delete the segments of all passes, and what they have found.
 
         Raises:
@@ -226,17 +226,17 @@ class VerificationBook:
             owners = [("found", item["name"]["S"]) for item in items]
             await fence.delete([space.key(*name) for name in (*parts, *owners)])
 
-    async def _items(self, now: Standing, turn: int) -> list[dict[str, Wire]]:
+    async def _items(self, now: VerificationState, turn: int) -> list[dict[str, Wire]]:
         scans = [self.scan(now, turn, table) for table in range(_TABLES)]
         items = await self.store.items([("found", name) for one in scans for name in one.names])
         return sorted(items, key=lambda item: str(item["name"]["S"]))
 
-    def _fence(self, now: Standing) -> Fenced:
+    def _fence(self, now: VerificationState) -> Fenced:
         return Fenced(self.store, _as_read(now), self.rng, ("verification", self.name))
 
     # -- lines ---------------------------------------------------------------------------------
 
-    def _report_name(self, now: Standing, number: int) -> Name:
+    def _report_name(self, now: VerificationState, number: int) -> Name:
         return "found", f"{self.name}.{now.number}", str(number)
 
     def _lines(self, name: Name, text: str) -> Action:
@@ -250,13 +250,13 @@ class VerificationBook:
                 yield line
 
 
-def _as_read(now: Standing) -> Condition:
+def _as_read(now: VerificationState) -> Condition:
     return Attr("version").eq(now.version) if now.version else absent
 
 
 def _numbers_of(item: dict[str, Any]) -> Findings:
     looked_at, matching, beyond = (_int(item, name) for name in _NUMBERS)
-    balance = Balance(item.get("sums", {"B": b""})["B"], _int(item, "copies"))
+    balance = PairBalance(item.get("sums", {"B": b""})["B"], _int(item, "copies"))
     return Findings(looked_at, matching, beyond, balance)
 
 

@@ -30,21 +30,21 @@ from streamkit.aws import Aws
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.members import new_worker_name
 from streamkit.kinds.migration import Migration
-from streamkit.migrate.differences import Difference, Inspection
+from streamkit.migrate.differences import ItemDifference, ItemInspection
 from streamkit.migrate.expenses import PAGE_WRITES
 from streamkit.migrate.findings import Findings, Found, Verified
 from streamkit.migrate.mending import open_work
 from streamkit.migrate.opening import Opened
-from streamkit.migrate.orphans import BUCKETS, Search, everything
-from streamkit.migrate.passing import Pace
-from streamkit.migrate.rate import Limits
+from streamkit.migrate.orphans import BUCKETS, PairSearch, everything
+from streamkit.migrate.passing import PassPace
+from streamkit.migrate.rate import UnitLimits
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.settling import LOOKS, Settling, is_sure
-from streamkit.migrate.verification_book import Stage, Standing, VerificationBook
-from streamkit.migrate.work import Work
+from streamkit.migrate.verification_book import Stage, VerificationBook, VerificationState
+from streamkit.migrate.work import MigrationWork
 from streamkit.progress.actions import Wire
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.progress.scan.pages import Pages, Reply
+from streamkit.progress.scan.pages import Reply, ScanPages
 from streamkit.progress.scan.places import strided
 from streamkit.progress.scan.segment import LeasedSegment
 
@@ -52,10 +52,10 @@ _SEGMENTS = 16
 _SEGMENTS_MAX = 64
 """Segments of a large table: more processes can share it, and one transaction makes them all."""
 _READS_AT_ONCE = 16
-_PAGE = Pace().page
+_PAGE = PassPace().page
 
 Item = dict[str, Wire]
-Copies = dict[int, Difference]
+Copies = dict[int, ItemDifference]
 """Copies without a source, by the digests of their pairs."""
 Wants = Callable[[int], bool]
 """Says of a pair's digest whether a search looks for its copy and its source."""
@@ -102,7 +102,7 @@ async def verify_migration(
         *(() if share is None else (f"{share:g}",)),
     ]
     clock, rng = clock or SystemClock(), rng or random.Random()
-    most, least = Limits(reads=max_reads), None
+    most, least = UnitLimits(reads=max_reads), None
     while True:
         async with open_work(app, aws, migration, clock, most=most) as (opened, work):
             parts = opened.book.store, "-".join(asked), opened.rate.paced, clock, rng
@@ -139,7 +139,7 @@ class _Checking:
     """
 
     opened: Opened
-    work: Work
+    work: MigrationWork
     book: VerificationBook
     share: float | None
     repair: bool
@@ -158,7 +158,7 @@ class _Checking:
         await self.book.operation.run(self._act)
         return self.verified
 
-    async def _act(self, now: Standing) -> bool:
+    async def _act(self, now: VerificationState) -> bool:
         """Do what the state requires, and take the next step; return False if nothing is left."""
         if await self._is_elsewhere():
             return False
@@ -182,7 +182,7 @@ class _Checking:
         state = await self.opened.book.read(self.work.migration.id)
         return state.course != self.work.state.course
 
-    async def _begin(self, last: Standing) -> None:
+    async def _begin(self, last: VerificationState) -> None:
         total = max(_SEGMENTS, min(self.work.state.segments, _SEGMENTS_MAX))
         chosen = strided(total)
         if self.share is not None:
@@ -204,7 +204,7 @@ class _Checking:
 
     # -- passes --------------------------------------------------------------------------------
 
-    async def _pass(self, now: Standing) -> None:
+    async def _pass(self, now: VerificationState) -> None:
         """Read the table together with others; then decide on another pass, or settle."""
         known = await self._known(now)
         tables = [self.work.schema.name]
@@ -212,7 +212,7 @@ class _Checking:
             tables.append(self.work.transform.target.name)
         for number, table in enumerate(tables):
             visit = partial(self._visit, table, known.wants)
-            pages = Pages(self.work.calls.scan, table, _PAGE)
+            pages = ScanPages(self.work.calls.scan, table, _PAGE)
             await self.book.scan(now, now.turn, number).run(pages, visit, self.owner)
         known = await self._known(now)
         if known.more and not known.found.is_full:
@@ -231,7 +231,7 @@ class _Checking:
     ) -> None:
         """Look at the items of a page, and move its segment together with what was found."""
         inspection, limiter = self._inspection(), anyio.Semaphore(_READS_AT_ONCE)
-        search, different = Search[Difference](wants or everything), list[Difference]()
+        search, different = PairSearch[ItemDifference](wants or everything), list[ItemDifference]()
 
         async def one(item: Item) -> None:
             async with limiter:
@@ -256,7 +256,7 @@ class _Checking:
         async with self.work.calls.rate.paced(PAGE_WRITES):
             await segment.advance(reply.get("LastEvaluatedKey"), actions)
 
-    async def _known(self, now: Standing) -> _Known:
+    async def _known(self, now: VerificationState) -> _Known:
         """Return what is known by now; what a pass wants depends only on the passes before it."""
         first, *searches = await self.book.found(now)
         found = Found(self.found.waived, beyond=first.beyond)
@@ -280,7 +280,7 @@ class _Checking:
 
     # -- settling ------------------------------------------------------------------------------
 
-    async def _settle(self, now: Standing, known: _Known) -> None:
+    async def _settle(self, now: VerificationState, known: _Known) -> None:
         """Look again at what differs, and write the report, unless the phase has changed."""
         kept, copies = known.found.kept, {**known.orphans, **known.doubt}.values()
         others = {name: kept[name] for name in kept.keys() - {one.id for one in copies}}
@@ -307,7 +307,7 @@ class _Checking:
             stage: Stage = "mending" if self.repair and different else "over"
             await self.book.report(now, verified, stage)
 
-    async def _mend(self, now: Standing) -> None:
+    async def _mend(self, now: VerificationState) -> None:
         """Bring items into the new shape; report those that still differ, and how many do not."""
         verified, known = await self.book.reported(now), await self._known(now)
         if verified is None:
@@ -324,8 +324,8 @@ class _Checking:
     def _looks_for_orphans(self) -> bool:
         return self.share is None and self._inspection().knows_orphans
 
-    def _inspection(self) -> Inspection:
-        return Inspection(self.work.migration, self.work, self.work.calls)
+    def _inspection(self) -> ItemInspection:
+        return ItemInspection(self.work.migration, self.work, self.work.calls)
 
     async def _waived(self) -> frozenset[str]:
         return frozenset(error.id for error in await self.opened.errors.all() if error.waived)

@@ -30,7 +30,7 @@ class PhaseOver(LeaseLost, ConfigurationError):
     """The migration is in another phase than the one that a write belongs to."""
 
 
-class View:
+class MigrationView:
     """What one process knows of one migration.
 
     `read` reads the state and has it adopted; `look_again` is called with what may have been
@@ -82,7 +82,7 @@ class View:
 class Permit:
     """Lets calls write under one state of a migration."""
 
-    view: View
+    view: MigrationView
     state: State
 
     async def require(self) -> None:

@@ -50,7 +50,7 @@ class Schemas:
     entities: tuple[type[Entity], ...] = ()
 
 
-class Work:
+class MigrationWork:
     """One migration's work in one phase; make a new one for each state."""
 
     def __init__(

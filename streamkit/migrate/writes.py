@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from streamkit.effects import Guard
 from streamkit.migrate.transform import Image, Rewrite, TransformError, plain, wire
 from streamkit.model.conditions import Condition, absent, as_it_was, present
-from streamkit.model.origin import MARK, Mark, deletion
+from streamkit.model.origin import MARK, OriginMark, deletion
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, GuardSource, Verb, Wire, item_ref
 
@@ -32,7 +32,7 @@ WireItem = Mapping[str, Wire]
 def mark_text(writer: str, *, deleting: bool = False) -> str:
     """Return the mark of an item that this migration writes, different each time."""
     unique = uuid.uuid4().hex[:12]
-    return Mark("migration", 0).text(writer, deletion(unique) if deleting else unique)
+    return OriginMark("migration", 0).text(writer, deletion(unique) if deleting else unique)
 
 
 def only_if(conditions: Iterable[Condition]) -> list[tuple[Guard, GuardSource]]:

@@ -36,7 +36,7 @@ _ORIGINS: frozenset[str] = frozenset(get_args(Origin))
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class OriginMark:
     """The content of an origin mark; `hops` counts the handlers since a write of the application.
 
     `trace` is the `traceparent` of the handler's run that wrote, if it was traced.
@@ -57,7 +57,7 @@ class Mark:
         return f"{text}{_TRACE}{self.trace}" if self.trace else text
 
 
-UNMARKED = Mark()
+UNMARKED = OriginMark()
 """The application's own writes carry no mark."""
 
 _Marked = msgspec.defstruct(
@@ -67,7 +67,7 @@ _parse = msgspec.json.Decoder(_Marked).decode
 _parse_whole = msgspec.json.Decoder(dict[str, dict[str, Any]]).decode
 
 
-def read_mark(old: Raw | None, new: Raw | None) -> Mark | None:
+def read_mark(old: Raw | None, new: Raw | None) -> OriginMark | None:
     """Return what made a change, from its images; None if it changed nothing but the mark.
 
     Without a new image it is the application, unless a migration has announced the deletion.
@@ -81,15 +81,15 @@ def deletion(unique: str) -> str:
     return _DELETION + unique
 
 
-def _deleted_by(old: Raw | None) -> Mark:
+def _deleted_by(old: Raw | None) -> OriginMark:
     text = _text(old) if old is not None and _NAME in bytes(old) else None
     origin, _, rest = (text or "").partition(":")
     if origin == "migration" and rest.partition(":")[2].startswith(_DELETION):
-        return Mark("migration")
+        return OriginMark("migration")
     return UNMARKED
 
 
-def _mark_of(old: Raw | None, new: Raw | None) -> Mark:
+def _mark_of(old: Raw | None, new: Raw | None) -> OriginMark:
     if new is None:
         return _deleted_by(old)
     if _NAME not in bytes(new):
@@ -102,7 +102,7 @@ def _mark_of(old: Raw | None, new: Raw | None) -> Mark:
     if origin not in _ORIGINS or not hops.isdecimal() or len(hops) > _DIGITS:
         return UNMARKED
     trace = valid_parent(text.rpartition(_TRACE)[2]) if _TRACE in text else ""
-    return Mark(origin, int(hops), trace)  # type: ignore[arg-type]
+    return OriginMark(origin, int(hops), trace)  # type: ignore[arg-type]
 
 
 def _only_marked(old: Raw | None, new: Raw | None) -> bool:

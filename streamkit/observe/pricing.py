@@ -94,7 +94,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """What a fleet costs, without what handlers write and read."""
 
     shards: int
@@ -122,7 +122,7 @@ class Estimate:
         return min(calls, FREE_STREAM_READS) * DOLLARS["stream"]
 
 
-def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -> Estimate:
+def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -> CostEstimate:
     """Return what a fleet costs.
 
     Args:
@@ -136,7 +136,7 @@ def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -
         *_of_a_shard(rates, shards, changes / shards),
         _of_the_leader(rates, shards),
     )
-    return Estimate(shards, workers, costs)
+    return CostEstimate(shards, workers, costs)
 
 
 def _of_a_worker(rates: Rates, shards: int, workers: int) -> Iterable[Cost]:

@@ -1,6 +1,7 @@
 """Compute what an app's fleet will cost a month, on its stream as it is now.
 
-In: an app, clients and settings. Out: an `Estimate`. Open shards are counted by listing the stream,
+In: an app, clients and settings. Out: an `CostEstimate`. Open shards are counted by listing the
+    stream,
 which is free, and workers by their heartbeats, unless the caller gives the numbers. Nothing is
 written.
 """
@@ -9,7 +10,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.fleet.members import Roster
-from streamkit.observe.pricing import Estimate, estimate
+from streamkit.observe.pricing import CostEstimate, estimate
 from streamkit.progress.cursor import CursorStore
 from streamkit.settings import Settings
 from streamkit.stream.listing import list_shards
@@ -17,7 +18,7 @@ from streamkit.stream.listing import list_shards
 
 async def read_estimate(
     app: App, aws: Aws, settings: Settings, *, workers: int | None = None, changes: float = 0.0
-) -> Estimate:
+) -> CostEstimate:
     """Return what an app's fleet costs a month.
 
     Args:

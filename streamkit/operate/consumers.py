@@ -15,13 +15,13 @@ from typing import Any
 from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.high_water_mark import item_of, path_of
-from streamkit.core.parked.queues import HeldLane, held_lanes, list_parked, show
+from streamkit.core.parked.queues import ParkedQueue, held_lanes, list_parked, show
 from streamkit.core.parking import LAMBDA_CHUNKS
 from streamkit.core.tables import describe, survey
 from streamkit.errors import ConfigurationError, LeaseLost
 from streamkit.fleet.capture import capture
 from streamkit.fleet.cursors import LISTER, every_cursor
-from streamkit.fleet.directory import Entry, entries, leave
+from streamkit.fleet.directory import ConsumerEntry, entries, leave
 from streamkit.fleet.generation import (
     Generation,
     begin_move,
@@ -80,12 +80,12 @@ class Ledgers:
     label: str | None
     control: Any
 
-    def store(self, entry: Entry) -> CursorStore:
+    def store(self, entry: ConsumerEntry) -> CursorStore:
         """Return one consumer's control items."""
         space = ControlSpace.of(self.control, entry.consumer, entry.label)
         return CursorStore(self.dynamodb, space)
 
-    async def entries(self, consumer: str | None = None) -> list[Entry]:
+    async def entries(self, consumer: str | None = None) -> list[ConsumerEntry]:
         """Return the entries of all consumers of the table, or those of one."""
         found = await entries(self.dynamodb, self.control)
         return [e for e in found if e.table == self.table and consumer in (None, e.consumer)]
@@ -117,7 +117,7 @@ async def list_consumers(
     return [await _consumer(ledgers, entry) for entry in await ledgers.entries()]
 
 
-async def _consumer(ledgers: Ledgers, entry: Entry) -> ConsumerReport:
+async def _consumer(ledgers: Ledgers, entry: ConsumerEntry) -> ConsumerReport:
     store = ledgers.store(entry)
     generation = await newest_generation(store)
     cursors = await store.read_all()
@@ -203,7 +203,7 @@ async def delete_consumer(
     return sum([await _delete(ledgers, *each) for each in zip(found, newest, strict=True)])
 
 
-async def _delete(ledgers: Ledgers, entry: Entry, newest: Generation | None) -> int:
+async def _delete(ledgers: Ledgers, entry: ConsumerEntry, newest: Generation | None) -> int:
     """Prevent workers from starting, then delete from the leaves to the consumer's item.
 
     `newest` is the consumer's item as it was when no worker of it was alive.
@@ -260,7 +260,7 @@ class _Erasing(Fenced):
             await self.apply([roster.pausing(0)])
         return deleted + len(seen.members)
 
-    async def _marks(self, lanes: Iterable[HeldLane]) -> list[dict[str, Wire]]:
+    async def _marks(self, lanes: Iterable[ParkedQueue]) -> list[dict[str, Wire]]:
         """Return the marks of items with parked queues, while the queues name them; others expire.
 
         A new consumer of the same name does not read the marks of this one.

@@ -18,7 +18,7 @@ from streamkit.aws import Aws, patiently
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Handler
 from streamkit.core.parking import lane_name
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError, DecodeError
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
@@ -170,7 +170,7 @@ def _wire(schema: TableSchema, pk: str, sk: str | None) -> dict[str, dict[str, A
 class _Looking:
     app: App
     aws: Aws
-    around: Surroundings
+    around: AppTables
     wire: dict[str, dict[str, Any]]
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import HeldLane, held_lanes, list_parked, open_store
+from streamkit.core.parked.queues import ParkedQueue, held_lanes, list_parked, open_store
 from streamkit.core.parking import Parked
 from streamkit.operate.redrive import discard_lane
 from streamkit.progress.clock import Clock, SystemClock
@@ -42,7 +42,7 @@ class FanOutStatus:
 
 
 def fan_outs(
-    app: App, lanes: Sequence[HeldLane], parked: Sequence[Parked]
+    app: App, lanes: Sequence[ParkedQueue], parked: Sequence[Parked]
 ) -> tuple[FanOutStatus, ...]:
     """Return the fan-outs among parked queues; a recipient's own queue is not a fan-out."""
     names = {handler.name for handler in app.handlers if handler.broadcast is not None}
@@ -96,7 +96,7 @@ async def cancel_fan_out(app: App, aws: Aws, lane: str, *, clock: Clock | None =
     return bool(report.done)
 
 
-def _state(lane: HeldLane, first: Parked) -> State:
+def _state(lane: ParkedQueue, first: Parked) -> State:
     if lane.stuck:
         return "stuck"
     return "failed" if first.error is not None and lane.tries else "serving"

@@ -1,6 +1,7 @@
 """Compare an app with its table, and find what the credentials may do.
 
-In: an app and clients. Out: one `Inspection`: the table's facts, each call that a worker makes and
+In: an app and clients. Out: one `AppInspection`: the table's facts, each call that a worker makes
+    and
 whether it is allowed, the handlers, and what is wrong. Nothing is changed: a transaction whose
 conditions can never hold shows whether writing is allowed.
 """
@@ -10,9 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streamkit.app import App
-from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import Aws, AwsError, ErrorKind, code_of, trouble_of
 from streamkit.core.handler import Handler
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.injection import OWN
@@ -20,7 +21,7 @@ from streamkit.kinds.preflight import Finding, findings
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
 from streamkit.operate.consumers import start_findings
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.permissions.sinks import sink_statement
 from streamkit.operate.sample import sample_findings
 from streamkit.progress.actions import OURS, Action, Verb, render
@@ -64,7 +65,7 @@ class HandlerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class AppInspection:
     """Everything that `check` reports; `looked_at` counts the app's items that were read."""
 
     app: str
@@ -91,7 +92,7 @@ class Inspection:
         return {"ok": self.ok, "not_tried": self.not_tried, **asdict(self)}
 
 
-async def inspect_app(app: App, aws: Aws) -> Inspection:
+async def inspect_app(app: App, aws: Aws) -> AppInspection:
     """Compare an app with its table.
 
     Raises:
@@ -103,7 +104,7 @@ async def inspect_app(app: App, aws: Aws) -> Inspection:
     found += odd
     if not any(finding.severity == "error" for finding in found):
         found += await start_findings(app, CursorStore(aws.dynamodb, around.space(app)))
-    return Inspection(
+    return AppInspection(
         app=app.name,
         table=_table(around.table),
         control_table=around.control.name,
@@ -114,7 +115,7 @@ async def inspect_app(app: App, aws: Aws) -> Inspection:
     )
 
 
-async def _findings(app: App, around: Surroundings) -> list[Finding]:
+async def _findings(app: App, around: AppTables) -> list[Finding]:
     """Find what is wrong; open the lifespan only if a handler needs it: it may call services."""
     wanted = {need for handler in app.handlers for need in handler.needs.values()}
     if wanted <= set(OWN):
@@ -154,7 +155,7 @@ def _handler(handler: Handler) -> HandlerFacts:
     )
 
 
-async def _permissions(app: App, aws: Aws, around: Surroundings) -> list[Permission]:
+async def _permissions(app: App, aws: Aws, around: AppTables) -> list[Permission]:
     """Try every call that a worker makes, in a form that changes nothing."""
     asked = [Permission("dynamodb:DescribeTable", allowed=True)]
     asked.append(Permission("dynamodb:DescribeTimeToLive", allowed=True))
@@ -188,7 +189,7 @@ async def _permissions(app: App, aws: Aws, around: Surroundings) -> list[Permiss
 
 def _of_sinks(app: App) -> Iterator[Permission]:
     """Name the permissions of sinks: they cannot be tried without sending."""
-    place = Place.of()
+    place = AccountPlace.of()
     for sink in app.sinks:
         statement = sink_statement(sink, place, "sink")
         if statement is not None:
@@ -236,8 +237,13 @@ async def _try(
         reply: dict[str, Any] = await call(**arguments)
     except AwsError as error:
         trouble = trouble_of(error)
-        if trouble in (Trouble.CANCELED, Trouble.CONDITION, Trouble.TRIMMED):
+        if trouble in (ErrorKind.CANCELED, ErrorKind.CONDITION, ErrorKind.TRIMMED):
             return Permission(action, allowed=True), None
-        refused = trouble in (Trouble.REFUSED, Trouble.OTHER, Trouble.INVALID, Trouble.MISSING)
+        refused = trouble in (
+            ErrorKind.REFUSED,
+            ErrorKind.OTHER,
+            ErrorKind.INVALID,
+            ErrorKind.MISSING,
+        )
         return Permission(action, False if refused else None, code_of(error)), None
     return Permission(action, allowed=True), reply

@@ -11,7 +11,7 @@ from typing import Literal
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.fleet.generation import Generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, TO_LAMBDA, TO_WORKERS
 from streamkit.migrate.state import StateBook
@@ -35,7 +35,7 @@ class OperationStatus:
 
 
 async def operations(
-    app: App, aws: Aws, around: Surroundings, newest: Generation | None
+    app: App, aws: Aws, around: AppTables, newest: Generation | None
 ) -> tuple[OperationStatus, ...]:
     """Return what is under way for an app's consumer, as `newest` and its migrations say."""
     book = StateBook(aws.dynamodb, around.control, app.name)

@@ -14,7 +14,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.parked.head import leave
 from streamkit.core.parked.queues import (
-    HeldLane,
+    ParkedQueue,
     Selection,
     list_parked,
     open_store,
@@ -120,7 +120,7 @@ async def open_redriver(
 
 async def discard_lane(
     store: CursorStore,
-    held: HeldLane,
+    held: ParkedQueue,
     rng: random.Random,
     clock: Clock,
     before: float | None = None,

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from streamkit.app import App
-from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
 from streamkit.changes import ItemKey
 from streamkit.core.handler import Handler
-from streamkit.core.high_water_mark import Mark, path_of, read_mark
-from streamkit.core.parked.queues import HeldLane, held_lanes, list_parked, read_lanes
+from streamkit.core.high_water_mark import HighWaterMark, path_of, read_mark
+from streamkit.core.parked.queues import ParkedQueue, held_lanes, list_parked, read_lanes
 from streamkit.core.parking import Parked, lane_name
 from streamkit.fleet.cursors import every_cursor
 from streamkit.fleet.generation import Generation, newest_generation
@@ -65,11 +65,11 @@ class ItemView:
     handlers: tuple[Handler, ...]
     generation: Generation | None
     cursors: Mapping[str, Cursor]
-    lanes: Mapping[str, HeldLane]
+    lanes: Mapping[str, ParkedQueue]
     parked: tuple[Parked, ...]
     waits: Mapping[str, tuple[str, ...]]
     paused: int
-    mark: Mark
+    mark: HighWaterMark
 
     def state_of(
         self, handler: Handler, carriers: Sequence[Sequence[str]]
@@ -124,7 +124,7 @@ async def view_item(
     own = await read_lanes(store, [lane_name(handler.name, key) for handler in handlers])
     parked = await list_parked(store, own)
     fanned = {handler.name for handler in handlers if handler.broadcast is not None}
-    apart: list[HeldLane] = []
+    apart: list[ParkedQueue] = []
     if fanned:  # a recipient's queue has a name of its own
         apart = [lane for lane in await held_lanes(store, cursors) if lane.handler in fanned]
         parked += [p for p in await list_parked(store, apart) if p.to]
@@ -140,7 +140,7 @@ async def view_item(
         parked=tuple(parked),
         waits=waits_by_shard(cursors, seen.members),
         paused=seen.paused,
-        mark=read_mark(item) if item else Mark(),
+        mark=read_mark(item) if item else HighWaterMark(),
     )
 
 
@@ -213,9 +213,15 @@ class ShardLook:
                     iterator = await self.aws.get_iterator(StreamArn=self.arn, **where)
                 page = await patiently(partial(StreamPages(self.aws).get_records, iterator))
             except AwsError as error:
-                if trouble_of(error) not in (Trouble.MISSING, Trouble.TRIMMED, Trouble.EXPIRED):
+                if trouble_of(error) not in (
+                    ErrorKind.MISSING,
+                    ErrorKind.TRIMMED,
+                    ErrorKind.EXPIRED,
+                ):
                     raise
-                self.ended = trouble_of(error) is Trouble.MISSING  # the shard was trimmed meanwhile
+                self.ended = (
+                    trouble_of(error) is ErrorKind.MISSING
+                )  # the shard was trimmed meanwhile
                 return
             self.pages -= 1
             for record in page.records:

@@ -16,7 +16,7 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.parked.queues import HeldLane, held_lanes, list_parked
+from streamkit.core.parked.queues import ParkedQueue, held_lanes, list_parked
 from streamkit.core.parking import Parked
 from streamkit.core.tables import survey
 from streamkit.fleet.cursors import every_cursor
@@ -207,7 +207,7 @@ def _workers(members: Mapping[str, Member], now: float) -> tuple[WorkerStatus, .
 def _shards(
     cursors: Mapping[str, Cursor],
     lags: Mapping[str, Lag],
-    lanes: Sequence[HeldLane],
+    lanes: Sequence[ParkedQueue],
     parked: Sequence[Parked],
     members: Mapping[str, Member],
 ) -> Iterator[ShardStatus]:

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, code_of, patiently, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, patiently, trouble_of
 from streamkit.errors import ConfigurationError, InvariantError, LeaseLost
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import UNMETERED, Meters
 from streamkit.progress.actions import Action, ItemRef, Wire, own_attributes, render
-from streamkit.progress.control import ControlSpace, Cursor, Hold, read_cursor
+from streamkit.progress.control import ControlSpace, Cursor, QueuedKey, read_cursor
 from streamkit.progress.cursor import lease_guard
 from streamkit.progress.probing import blamed
-from streamkit.progress.verdicts import Again, Invalid, Refused, judge, reasons_of
+from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge, reasons_of
 
 if TYPE_CHECKING:
-    from streamkit.core.outcome import Outcome, Version, Work
+    from streamkit.core.outcome import Outcome, PendingChange, Version
 
 _SENT_MAX = 16
 """Plans remembered while their fate is unknown; forgetting one costs another read of the lease."""
@@ -50,9 +50,9 @@ class Batch:
     cursor: Cursor  # as it will be; owner, epoch, generation and commit id are filled in
     actions: list[Action] = field(default_factory=list)
     changes: int = 0
-    held: dict[str, Hold] = field(default_factory=dict)
+    held: dict[str, QueuedKey] = field(default_factory=dict)
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    sends: "list[tuple[Work, Outcome]]" = field(default_factory=list)
+    sends: "list[tuple[PendingChange, Outcome]]" = field(default_factory=list)
     plain: list[Action] = field(default_factory=list)
     written: "Mapping[ItemRef, tuple[Version, ...]]" = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ class Applied:
     batch: Batch
 
 
-Verdict = Applied | Refused | Invalid | Again
+Verdict = Applied | RefusedCommit | Invalid | Again
 
 
 class Committer:
@@ -119,7 +119,7 @@ class Committer:
                     TransactItems=request, ClientRequestToken=batch.id
                 )
             except AwsError as error:
-                if trouble_of(error) is not Trouble.UNKNOWN:
+                if trouble_of(error) is not ErrorKind.UNKNOWN:
                     return await self._verdict(batch, error)
                 # Send the same plan again: if the first attempt won, its own success makes the
                 # condition false, and the commit id in the refusal says so.
@@ -175,10 +175,10 @@ class Committer:
         if isinstance(verdict, Invalid):
             effects = tuple(place - 1 for place in verdict.actions)  # behind the cursor's action
             return await self._invalid(Invalid(effects, verdict.code))
-        if isinstance(verdict, Refused):
+        if isinstance(verdict, RefusedCommit):
             actions = [batch.actions[place - 1] for place in verdict.items]
             sources = await blamed(self._dynamodb, self.tables, actions)
-            return Refused(sources) if sources else Again(throttled=False)
+            return RefusedCommit(sources) if sources else Again(throttled=False)
         if verdict is not None:
             return verdict
         if code_of(error) == "IdempotentParameterMismatchException":

@@ -284,7 +284,7 @@ def child_of(
 
 
 @dataclass(slots=True)
-class Hold:
+class QueuedKey:
     """A parked queue as its shard's owner knows it; `tail` is None until the lane item was read."""
 
     chunk: str

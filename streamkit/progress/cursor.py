@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, fetch_all, patiently, service_time, trouble_of
+from streamkit.aws import AwsError, ErrorKind, fetch_all, patiently, service_time, trouble_of
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost
 from streamkit.model.conditions import Attr, absent
@@ -165,9 +165,9 @@ class CursorStore:
                 )
             except AwsError as error:
                 trouble = trouble_of(error)
-                if trouble is Trouble.CONDITION:
+                if trouble is ErrorKind.CONDITION:
                     raise LeaseLost(f"{action.ref.pk[1]} was changed by another worker") from None
-                if trouble is not Trouble.CONFLICT:
+                if trouble is not ErrorKind.CONFLICT:
                     raise
                 await anyio.sleep(0.05)  # a transaction uses the item; it ends in milliseconds
             else:

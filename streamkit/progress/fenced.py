@@ -18,7 +18,7 @@ from streamkit.model.conditions import Condition
 from streamkit.progress.actions import OURS, Action, Verb, Wire, item_ref
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact
-from streamkit.progress.verdicts import Invalid, Refused
+from streamkit.progress.verdicts import Invalid, RefusedCommit
 
 TOGETHER = 99
 """The most actions of one transaction, beside its fence."""
@@ -47,7 +47,7 @@ class Fenced:
         """
         return await self.send(actions, self.rng) is None
 
-    async def send(self, actions: Sequence[Action], rng: random.Random) -> Refused | None:
+    async def send(self, actions: Sequence[Action], rng: random.Random) -> RefusedCommit | None:
         """Apply actions like `apply`, and return which of their own conditions did not hold.
 
         Raises:

@@ -35,7 +35,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """One line of an audit trail: which person or process did what, and when (epoch seconds)."""
 
     at: float
@@ -43,20 +43,20 @@ class Entry:
     what: str
 
 
-Audit = tuple[Entry, ...]
+Audit = tuple[AuditEntry, ...]
 
 
 def read_audit(entries: Iterable[Mapping[str, Any]]) -> Audit:
     """Return a trail from its entries in JSON's types."""
-    return tuple(Entry(**entry) for entry in entries)
+    return tuple(AuditEntry(**entry) for entry in entries)
 
 
-def said_of(clock: Clock, what: str) -> Entry:
+def said_of(clock: Clock, what: str) -> AuditEntry:
     """Return an audit entry for what is done at this terminal now."""
-    return Entry(int(clock.time()), operator(), what)
+    return AuditEntry(int(clock.time()), operator(), what)
 
 
-def noted(audit: Audit, entry: Entry, most: int) -> Audit:
+def noted(audit: Audit, entry: AuditEntry, most: int) -> Audit:
     """Return a trail with one more entry, keeping the newest `most`."""
     return (*audit, entry)[-most:]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.progress.actions import Action, render
@@ -36,7 +36,7 @@ async def write_plainly(
             try:
                 await dynamodb.update_item(**request)
             except AwsError as error:
-                if trouble_of(error) is not Trouble.CONDITION:  # the item is gone: allowed
+                if trouble_of(error) is not ErrorKind.CONDITION:  # the item is gone: allowed
                     lost[code_of(error)] += 1
 
     async with anyio.create_task_group() as group:

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, patiently, trouble_of
+from streamkit.aws import AwsError, ErrorKind, patiently, trouble_of
 from streamkit.model.conditions import identity
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, GuardSource, Verb, render
@@ -55,7 +55,7 @@ async def _holds(dynamodb: Any, schema: TableSchema, check: Action) -> bool:
         try:
             await patiently(lambda: dynamodb.transact_write_items(TransactItems=request))
         except AwsError as error:
-            if trouble_of(error) not in (Trouble.CANCELED, Trouble.CONFLICT):
+            if trouble_of(error) not in (ErrorKind.CANCELED, ErrorKind.CONFLICT):
                 raise
             if any(reason.get("Code") in _NEVER for reason in reasons_of(error)):
                 return False

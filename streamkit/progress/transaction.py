@@ -15,16 +15,16 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, code_of, is_throttled, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, is_throttled, trouble_of
 from streamkit.errors import ConfigurationError
 from streamkit.model.schema import TableSchema
 from streamkit.observe.logger import get_logger
 from streamkit.observe.meters import current
 from streamkit.progress.actions import Action, render
 from streamkit.progress.probing import blamed
-from streamkit.progress.verdicts import Again, Invalid, Refused, judge
+from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge
 
-Send = Callable[[Sequence[Action], random.Random], Awaitable[Refused | Invalid | None]]
+Send = Callable[[Sequence[Action], random.Random], Awaitable[RefusedCommit | Invalid | None]]
 """A function that applies all actions or none, like `transact`; it may add a condition of its
 own."""
 
@@ -43,7 +43,7 @@ async def transact(
     schemas: Mapping[str, TableSchema],
     actions: Sequence[Action],
     rng: random.Random,
-) -> Refused | Invalid | None:
+) -> RefusedCommit | Invalid | None:
     """Apply all actions or none.
 
     Raises:
@@ -74,7 +74,7 @@ async def transact(
 def _count(error: Exception) -> None:
     """Count a conflict in the current meters; throttling is counted call by call elsewhere."""
     meters, reply = current.get(), getattr(error, "response", None)
-    conflict = trouble_of(error) in (Trouble.CONFLICT, Trouble.CANCELED)
+    conflict = trouble_of(error) in (ErrorKind.CONFLICT, ErrorKind.CANCELED)
     if meters is not None and reply is not None and conflict and not is_throttled(reply):
         meters.conflicts.add()
 
@@ -84,13 +84,13 @@ async def _verdict(
     actions: Sequence[Action],
     dynamodb: Any,
     schemas: Mapping[str, TableSchema],
-) -> Refused | Invalid | None:
+) -> RefusedCommit | Invalid | None:
     """Return the final meaning of an error; None means that another try may succeed."""
     verdict = judge(error)
-    if isinstance(verdict, Refused):
+    if isinstance(verdict, RefusedCommit):
         refused = [actions[place] for place in verdict.items]
         sources = await blamed(dynamodb, schemas, refused)
-        return Refused(sources) if sources else None
+        return RefusedCommit(sources) if sources else None
     if isinstance(verdict, Again):
         return None
     if verdict is not None:

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamkit.aws import Trouble, code_of, is_throttled, trouble_of
+from streamkit.aws import ErrorKind, code_of, is_throttled, trouble_of
 from streamkit.progress.actions import GuardSource, Wire
 
 _INVALID = {"ValidationError", "ItemCollectionSizeLimitExceeded"}
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedCommit:
     """Nothing was applied, because these conditions did not hold.
 
     `items` maps the place of each refused action to its item as it is now; None if there is no
@@ -52,22 +52,22 @@ class Again:
     throttled: bool
 
 
-def judge(error: Exception) -> Refused | Invalid | Again | None:
+def judge(error: Exception) -> RefusedCommit | Invalid | Again | None:
     """Return what an error means; None if the service refuses this caller for good.
 
     After a time-out or a fault of the service the verdict is `Again`, although the write may have
     been applied. That is harmless under a condition that success makes false.
     """
     match trouble_of(error):
-        case Trouble.CANCELED:
+        case ErrorKind.CANCELED:
             return _canceled(error)
-        case Trouble.CONDITION:
-            return Refused(items={0: getattr(error, "response", {}).get("Item")})
-        case Trouble.INVALID:
+        case ErrorKind.CONDITION:
+            return RefusedCommit(items={0: getattr(error, "response", {}).get("Item")})
+        case ErrorKind.INVALID:
             return Invalid((), code_of(error))
-        case Trouble.CONFLICT | Trouble.UNKNOWN:
+        case ErrorKind.CONFLICT | ErrorKind.UNKNOWN:
             return Again(throttled=False)
-        case Trouble.THROTTLED:
+        case ErrorKind.THROTTLED:
             return Again(throttled=True)
     return None
 
@@ -79,7 +79,7 @@ def reasons_of(error: Exception) -> Sequence[Mapping[str, Any]]:
     return reasons
 
 
-def _canceled(error: Exception) -> Refused | Invalid | Again:
+def _canceled(error: Exception) -> RefusedCommit | Invalid | Again:
     reasons = reasons_of(error)
     codes = [reason.get("Code", "None") for reason in reasons]
     invalid = tuple(place for place, code in enumerate(codes) if code in _INVALID)
@@ -91,5 +91,5 @@ def _canceled(error: Exception) -> Refused | Invalid | Again:
         if code == "ConditionalCheckFailed"
     }
     if refused:
-        return Refused(items=refused)
+        return RefusedCommit(items=refused)
     return Again(throttled=is_throttled(getattr(error, "response", {})))

@@ -54,7 +54,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CallEntry:
     """A delivery in the service's form, and its size in bytes as the service counts them."""
 
     wire: Any
@@ -74,9 +74,9 @@ def turns(deliveries: Sequence[Delivery]) -> list[list[int]]:
     return found
 
 
-def cut(entries: Mapping[int, Entry], capacity: Capacity) -> Iterator[dict[int, Entry]]:
+def cut(entries: Mapping[int, CallEntry], capacity: Capacity) -> Iterator[dict[int, CallEntry]]:
     """Cut entries, by place, into as many calls as they need, in order."""
-    call: dict[int, Entry] = {}
+    call: dict[int, CallEntry] = {}
     size = 0
     for place, entry in entries.items():
         if call and (len(call) == capacity.entries or size + entry.size > capacity.size):
@@ -122,7 +122,7 @@ class BatchedSink(ABC):
             yield BatchSender(self, client)
 
     @abstractmethod
-    def entry(self, delivery: Delivery) -> Entry:
+    def entry(self, delivery: Delivery) -> CallEntry:
         """Return a delivery in the form that the service takes.
 
         Raises:
@@ -147,7 +147,7 @@ class BatchSender:
         failed: dict[int, Exception] = {}
         for turn in turns(deliveries) if self.sink.ordered else [list(range(len(deliveries)))]:
             behind = {deliveries[place].group for place in failed} if self.sink.ordered else set()
-            entries: dict[int, Entry] = {}
+            entries: dict[int, CallEntry] = {}
             for place in turn:
                 if deliveries[place].group in behind:
                     failed[place] = RetryableError("an earlier delivery of its item has failed")
@@ -160,7 +160,7 @@ class BatchSender:
                 failed |= await self._send(call)
         return [failed.get(place) for place in range(len(deliveries))]
 
-    def _fitting(self, delivery: Delivery) -> Entry:
+    def _fitting(self, delivery: Delivery) -> CallEntry:
         try:
             entry = self.sink.entry(delivery)
         except (TypeError, ValueError) as error:
@@ -170,7 +170,7 @@ class BatchSender:
             raise PoisonChange(f"{self.sink.service} takes {most} bytes, this has {entry.size}")
         return entry
 
-    async def _send(self, entries: dict[int, Entry]) -> dict[int, Exception]:
+    async def _send(self, entries: dict[int, CallEntry]) -> dict[int, Exception]:
         """Make one call; return the errors, by place."""
         try:
             codes = await self.sink.call(self.client, [e.wire for e in entries.values()])

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.observe.logger import get_logger
-from streamkit.sinks.calls import BatchedSink, BatchSender, Capacity, Entry
+from streamkit.sinks.calls import BatchedSink, BatchSender, CallEntry, Capacity
 from streamkit.sinks.envelope import to_envelope, to_json
 from streamkit.sinks.sink import Delivery
 
@@ -79,14 +79,14 @@ class EventBridge(BatchedSink):
             try:
                 await sender.client.describe_event_bus(Name=self.bus)
             except AwsError as error:
-                if trouble_of(error) is Trouble.MISSING:
+                if trouble_of(error) is ErrorKind.MISSING:
                     raise ConfigurationError(
                         f"sink {self.name!r}: there is no event bus {self.bus!r}"
                     ) from error
                 log.warning("sink.unchecked", sink=self.name, code=code_of(error))
             yield sender
 
-    def entry(self, delivery: Delivery) -> Entry:
+    def entry(self, delivery: Delivery) -> CallEntry:
         """Return an entry of `PutEvents`."""
         detail = to_json(_in_64_bits(to_envelope(delivery)))
         wire = {
@@ -97,7 +97,7 @@ class EventBridge(BatchedSink):
             "Time": delivery.created_at,
         }
         texts = (self.source, self.detail_type, detail)
-        return Entry(wire, _TIME_BYTES + sum(len(text.encode()) for text in texts))
+        return CallEntry(wire, _TIME_BYTES + sum(len(text.encode()) for text in texts))
 
     async def call(self, client: Any, wires: Sequence[Any]) -> Sequence[str | None]:
         """Make one call of `PutEvents`."""

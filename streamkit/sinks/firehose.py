@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.sinks.calls import BatchedSink, Capacity, Entry
+from streamkit.sinks.calls import BatchedSink, CallEntry, Capacity
 from streamkit.sinks.envelope import to_line
 from streamkit.sinks.sink import Delivery
 
@@ -37,10 +37,10 @@ class Firehose(BatchedSink):
     """The API reference of `PutRecordBatch` allows 500 records of 1,000 KB, 4 MB together. KB and
     MB are taken as thousands and millions, the smaller of their two meanings."""
 
-    def entry(self, delivery: Delivery) -> Entry:
+    def entry(self, delivery: Delivery) -> CallEntry:
         """Return a record of `PutRecordBatch`."""
         data = to_line(delivery) + b"\n"
-        return Entry({"Data": data}, len(data))
+        return CallEntry({"Data": data}, len(data))
 
     async def call(self, client: Any, wires: Sequence[Any]) -> Sequence[str | None]:
         """Make one call of `PutRecordBatch`."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.sinks.calls import BatchedSink, Capacity, Entry
+from streamkit.sinks.calls import BatchedSink, CallEntry, Capacity
 from streamkit.sinks.envelope import to_line
 from streamkit.sinks.sink import Delivery
 
@@ -45,11 +45,11 @@ class Kinesis(BatchedSink):
         """Return True: a shard keeps the order of calls that are made one after the other."""
         return True
 
-    def entry(self, delivery: Delivery) -> Entry:
+    def entry(self, delivery: Delivery) -> CallEntry:
         """Return a record of `PutRecords`."""
         data = to_line(delivery)
         wire = {"Data": data, "PartitionKey": delivery.group}
-        return Entry(wire, len(data) + len(delivery.group.encode()))
+        return CallEntry(wire, len(data) + len(delivery.group.encode()))
 
     async def call(self, client: Any, wires: Sequence[Any]) -> Sequence[str | None]:
         """Make one call of `PutRecords`."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamkit.sinks.calls import BatchedSink, Entry, failed_codes
+from streamkit.sinks.calls import BatchedSink, CallEntry, failed_codes
 from streamkit.sinks.notes import attributes_of, size_of, text_of
 from streamkit.sinks.sink import Delivery
 
@@ -27,14 +27,14 @@ class MessagingSink(BatchedSink):
         """Return True if the destination is FIFO."""
         return self.destination.endswith(".fifo")
 
-    def entry(self, delivery: Delivery) -> Entry:
+    def entry(self, delivery: Delivery) -> CallEntry:
         """Return an entry, without its id."""
         text, attributes = text_of(delivery), attributes_of(delivery)
         wire: dict[str, Any] = {self.body: text, "MessageAttributes": attributes}
         if self.ordered:
             wire["MessageGroupId"] = delivery.group
             wire["MessageDeduplicationId"] = delivery.key
-        return Entry(wire, size_of(text, attributes))
+        return CallEntry(wire, size_of(text, attributes))
 
     async def call(self, client: Any, wires: Sequence[Any]) -> Sequence[str | None]:
         """Make one call; the id of each entry is its place."""

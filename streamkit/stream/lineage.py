@@ -28,7 +28,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ListerStep:
     """What the lister may do now: create these cursors, and ask about these parents."""
 
     create: tuple[Cursor, ...]
@@ -42,7 +42,7 @@ def next_step(
     gone: frozenset[str],
     generation: int,
     since: int = 0,
-) -> Step:
+) -> ListerStep:
     """Return which listed shards get a cursor now.
 
     Args:
@@ -79,7 +79,7 @@ def next_step(
             heir=heir,
         )
         create.append(child)
-    return Step(tuple(create), frozenset(probe))
+    return ListerStep(tuple(create), frozenset(probe))
 
 
 def forgotten(

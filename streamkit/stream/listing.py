@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
 from streamkit.errors import StreamSilent
 from streamkit.stream.lineage import Shard
 
@@ -61,7 +61,7 @@ async def list_children(aws: Aws, stream_arn: str, parent: str) -> Listing:
     try:
         description = await _describe(aws, StreamArn=stream_arn, ShardFilter=shard_filter)
     except AwsError as error:
-        if trouble_of(error) is not Trouble.INVALID:
+        if trouble_of(error) is not ErrorKind.INVALID:
             raise
         return Listing((), enabled=True)  # an engine refuses the filter; a full listing finds them
     children = tuple(
@@ -79,7 +79,7 @@ async def is_gone(aws: Aws, stream_arn: str, shard_id: str) -> bool:
             )
         )
     except AwsError as error:
-        if trouble_of(error) in (Trouble.MISSING, Trouble.TRIMMED):
+        if trouble_of(error) in (ErrorKind.MISSING, ErrorKind.TRIMMED):
             return True
         raise
     return False

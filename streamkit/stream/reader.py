@@ -29,7 +29,7 @@ from typing import Protocol
 
 import msgspec
 
-from streamkit.aws import Aws, AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import Aws, AwsError, ErrorKind, code_of, trouble_of
 from streamkit.errors import RetentionLost, RetryableError
 from streamkit.observe.logger import get_logger
 from streamkit.progress.clock import Clock
@@ -59,7 +59,7 @@ _ASKED_MIN = 4
 log = get_logger("streamkit.source")
 
 
-class Pages(Protocol):
+class PageSource(Protocol):
     """Where a reader gets its pages: from the service, or from what other consumers read of it."""
 
     async def get_iterator(self, **where: str) -> str:
@@ -102,7 +102,7 @@ class ShardReader:
     seconds, 0 for none.
     """
 
-    pages: Pages
+    pages: PageSource
     stream_arn: str
     begin: InitVar[Cursor]
     clock: Clock
@@ -202,7 +202,7 @@ class ShardReader:
                 SequenceNumber=self.position.lstrip("0") or "0",
             )
         except AwsError as error:
-            if trouble_of(error) is not Trouble.TRIMMED or not self._is_explained():
+            if trouble_of(error) is not ErrorKind.TRIMMED or not self._is_explained():
                 raise
             return await self._iterator_at(ShardIteratorType="TRIM_HORIZON")
 
@@ -212,21 +212,21 @@ class ShardReader:
 
     async def _recover(self, error: Exception) -> None:
         self.wait, trouble = 0.0, trouble_of(error)
-        if trouble is Trouble.EXPIRED:
+        if trouble is ErrorKind.EXPIRED:
             self._iterator = None
             return
-        if trouble is Trouble.TRIMMED:  # also when the horizon overtook a good iterator
+        if trouble is ErrorKind.TRIMMED:  # also when the horizon overtook a good iterator
             if not self._is_explained():
                 text = "records after its position may have been trimmed before they were read"
                 raise self._loss(text) from error
             self._iterator = None
-        elif trouble is Trouble.MISSING:
+        elif trouble is ErrorKind.MISSING:
             if not self._began_too_late():
                 text = "it is gone, and was not read to its end"
                 raise self._loss(text, gone=True) from error
             self._asked += 1
             self.ended = self._asked >= _ASKED_MIN
-        elif trouble not in (Trouble.THROTTLED, Trouble.UNKNOWN) and not isinstance(
+        elif trouble not in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN) and not isinstance(
             error, RetryableError
         ):
             raise error

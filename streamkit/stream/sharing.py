@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 import anyio
 import msgspec
 
-from streamkit.aws import AwsError, Trouble, trouble_of
+from streamkit.aws import AwsError, ErrorKind, trouble_of
 from streamkit.errors import RetryableError
 from streamkit.progress.clock import Clock
 from streamkit.stream.decode import Page
 from streamkit.stream.decode.envelope import POSITION_DIGITS
-from streamkit.stream.reader import Pages
+from streamkit.stream.reader import PageSource
 from streamkit.stream.turns import Turns
 
 _KEPT_BYTES = 32_000_000
@@ -43,7 +43,7 @@ _EMPTY_BYTES = 500
 class SharedReads:
     """The shards that are read in this process, each by any number of consumers."""
 
-    source: Pages
+    source: PageSource
     clock: Clock
     limit: int = _KEPT_BYTES
     _shards: dict[tuple[str, str], "_Shard"] = field(default_factory=dict)
@@ -223,8 +223,8 @@ class _Shard:
             page = await self._call(reader, iterator)
         except (*AwsError, RetryableError) as error:
             passing = isinstance(error, RetryableError) or trouble_of(error) in (
-                Trouble.THROTTLED,
-                Trouble.UNKNOWN,
+                ErrorKind.THROTTLED,
+                ErrorKind.UNKNOWN,
             )
             if not passing and iterator == self.tail:
                 self._forget()

@@ -24,7 +24,7 @@ class TurnAwaited(RetryableError):
     """Another reader that fell behind reads this shard now; ask again soon."""
 
 
-class Reading(Protocol):
+class TurnReader(Protocol):
     """A reader that takes turns; `calling` says that one of its calls is under way."""
 
     calling: bool
@@ -34,12 +34,12 @@ class Reading(Protocol):
 class Turns:
     """Which reader may read a shard apart: one at a time, for some seconds."""
 
-    _holder: Reading | None = None
+    _holder: TurnReader | None = None
     _began: float = 0.0
     _used: float = 0.0
-    _waiting: dict[Reading, float] = field(default_factory=dict)
+    _waiting: dict[TurnReader, float] = field(default_factory=dict)
 
-    def take(self, reader: Reading) -> None:
+    def take(self, reader: TurnReader) -> None:
         """Use a turn.
 
         Raises:
@@ -61,6 +61,6 @@ class Turns:
         holder = self._holder
         return holder is None or (not holder.calling and now - self._used >= _REST_SECONDS)
 
-    def leave(self, reader: Reading) -> None:
+    def leave(self, reader: TurnReader) -> None:
         """Stop waiting for a turn; a turn in use ends once it is not used for a moment."""
         self._waiting.pop(reader, None)

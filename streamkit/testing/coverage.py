@@ -13,7 +13,7 @@ from streamkit.local.engine import Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.iterators import ShardIterator
 from streamkit.progress.control import Cursor
-from streamkit.testing.sightings import Sighting, moved, taken
+from streamkit.testing.sightings import SeenCall, moved, taken
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Coverage:
     _members: dict[str, str] = field(default_factory=dict)
     _shards: set[str] = field(default_factory=set)
 
-    def __call__(self, sighting: Sighting) -> None:
+    def __call__(self, sighting: SeenCall) -> None:
         """Count the events that one sighting shows."""
         self.counts["call"] += 1
         for before, after in sighting.cursors():
@@ -72,7 +72,7 @@ class Coverage:
             self._members[name] = fingerprint
             self.counts["two_generations"] += len(set(self._members.values())) > 1
 
-    def _read(self, sighting: Sighting) -> None:
+    def _read(self, sighting: SeenCall) -> None:
         call = sighting.call
         if call.body.get("__type", "").endswith("ExpiredIteratorException"):
             self.counts["iterator_expiry"] += 1
@@ -88,7 +88,7 @@ class Coverage:
             published = call.at - stream.settings.publish_delay
             self.counts["empty_page"] += bool(shard.page(iterator.after, 1, published))
 
-    def _listed(self, sighting: Sighting) -> None:
+    def _listed(self, sighting: SeenCall) -> None:
         description = sighting.call.body["StreamDescription"]
         stream = self.engine.streams.find(description["StreamArn"])
         if stream is None:

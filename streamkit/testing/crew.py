@@ -63,10 +63,10 @@ class Host(Protocol):
 
 
 MakeHost = Callable[[App, World, Counter[str], Faults], Host]
-"""A function that makes the host of an app: `Crew`, `hosts.Functions`, or `partial` of one."""
+"""A function that makes the host of an app: `TrialCrew`, `hosts.Functions`, or `partial` of one."""
 
 
-class Crew:
+class TrialCrew:
     """The workers of a trial; a worker that dies is replaced."""
 
     def __init__(self, app: App, world: World, met: Counter[str], faults: Faults) -> None:

@@ -23,7 +23,7 @@ from streamkit.aws import Aws
 from streamkit.core.parked.queues import list_parked
 from streamkit.core.parking import Parked
 from streamkit.core.table_shape import TableShape, entities_of
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
 from streamkit.model.keys import Key, Query
 from streamkit.operate.redrive import redrive
@@ -289,7 +289,7 @@ class Harness:
             await self._aws.dynamodb.create_table(**request)
         if expiry is not None:
             await self._aws.dynamodb.update_time_to_live(**expiry)
-        self.around: Surroundings = await survey(self.app, self._aws)
+        self.around: AppTables = await survey(self.app, self._aws)
         self.table = Table(self._aws.dynamodb, self.around.table, tables=self.around.schemas)
 
     async def _settle(self) -> None:

@@ -1,8 +1,9 @@
 """Invariants: rules that hold at every call of every run, checked on sightings alone.
 
-In: `Sighting`s, one after the other, from a `World` or made up by a test. Out: `Violation`s, each
+In: `SeenCall`s, one after the other, from a `World` or made up by a test. Out: `Violation`s, each
 with the name of the invariant, the time and a text. A `Referee` asks all invariants; none of them
-asks a worker what it believes. `Lineage` and `Readers` also need to know the stream's shards.
+asks a worker what it believes. `Lineage` and `ReadersPerShard` also need to know the stream's
+shards.
 
     Fencing      a commit is accepted only from the process and under the lease that owns the cursor
     Positions    positions only grow, over all owners, and no two commits follow the same one
@@ -22,7 +23,7 @@ from typing import Protocol
 
 from streamkit.progress.control import START, Cursor
 from streamkit.testing.iterators import Iterators
-from streamkit.testing.sightings import Sighting, moved, shard_read, taken
+from streamkit.testing.sightings import SeenCall, moved, shard_read, taken
 
 _ACTIONS_MAX = 100
 _TRANSACTION_MAX = 4 << 20
@@ -46,7 +47,7 @@ class Violation:
 class Invariant(Protocol):
     """A rule that is shown every sighting in order, and yields a text for each violation."""
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         ...
 
@@ -58,7 +59,7 @@ class Referee:
         self.invariants = invariants
         self.violations: list[Violation] = []
 
-    def __call__(self, sighting: Sighting) -> None:
+    def __call__(self, sighting: SeenCall) -> None:
         """Check one sighting."""
         for invariant in self.invariants:
             for text in invariant.see(sighting):
@@ -73,7 +74,7 @@ class Fencing:
     _actors: dict[str, str] = field(default_factory=dict)
     _takes: dict[str, float] = field(default_factory=dict)
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         for before, after in sighting.cursors():
             if before is not None and after is not None and moved(before, after):
@@ -82,7 +83,7 @@ class Fencing:
                 self._actors[after.owner] = sighting.actor
                 self._takes[after.name] = sighting.call.at
 
-    def _commit(self, sighting: Sighting, before: Cursor) -> Iterator[str]:
+    def _commit(self, sighting: SeenCall, before: Cursor) -> Iterator[str]:
         if before.owner is None:
             yield f"{sighting.actor} committed to {before.name}, which nobody owns"
         elif self._actors.get(before.owner) != sighting.actor:
@@ -92,13 +93,13 @@ class Fencing:
 
 
 @dataclass
-class Positions:
+class PositionsGrow:
     """Positions only grow, and no two commits follow the same one."""
 
     _cursors: dict[str, Cursor] = field(default_factory=dict)
     _commits: set[tuple[str, str]] = field(default_factory=set)
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         for before, after in sighting.cursors():
             if after is None:
@@ -136,7 +137,7 @@ class Leases:
     takes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _actors: dict[str, str] = field(default_factory=dict)
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         for before, after in sighting.cursors():
             if before is None or after is None:
@@ -168,7 +169,7 @@ class Lineage:
     parent: Callable[[str], str | None]
     _finished: set[str] = field(default_factory=set)
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         for _, after in sighting.cursors():
             if after is not None and after.finished:
@@ -183,7 +184,7 @@ class Lineage:
 
 
 @dataclass
-class Readers:
+class ReadersPerShard:
     """At most two processes read a shard at the same time.
 
     Within any second, a process counts as a reader from its first call to its last, so owners that
@@ -193,7 +194,7 @@ class Readers:
 
     _reads: dict[str, deque[tuple[float, str]]] = field(default_factory=lambda: defaultdict(deque))
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         if sighting.call.operation != "GetRecords" or sighting.sent < sighting.call.at:
             return
@@ -215,12 +216,12 @@ class Readers:
 
 
 @dataclass
-class Limits:
+class LimitsKept:
     """No call asks for more than DynamoDB's limits, or uses up a limit of the whole fleet."""
 
     _describes: deque[float] = field(default_factory=deque)
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         call = sighting.call
         if call.operation == "TransactWriteItems":
@@ -255,7 +256,7 @@ class HotLoop:
     most: int
     _calls: dict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         if not sighting.actor or sighting.sent < sighting.call.at:
             return
@@ -279,6 +280,6 @@ def usual(
         calls_max: the argument of `HotLoop`.
     """
     return (
-        Fencing(), Positions(), leases, Iterators(), Lineage(parent), Readers(), Limits(),
-        HotLoop(calls_max),
+        Fencing(), PositionsGrow(), leases, Iterators(), Lineage(parent), ReadersPerShard(),
+        LimitsKept(), HotLoop(calls_max),
     )  # fmt: skip

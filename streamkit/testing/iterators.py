@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from streamkit.local.errors import ApiError
 from streamkit.local.iterators import ShardIterator
 from streamkit.progress.control import START, Cursor
-from streamkit.testing.sightings import Sighting, taken
+from streamkit.testing.sightings import SeenCall, taken
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Iterators:
     _takers: dict[str, str] = field(default_factory=dict)
     _trimmed: set[tuple[str, str]] = field(default_factory=set)
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         for before, after in sighting.cursors():
             if after is not None:
@@ -52,7 +52,7 @@ class Iterators:
         elif sighting.call.operation == "GetShardIterator":
             yield from self._open(sighting)
 
-    def _read(self, sighting: Sighting) -> None:
+    def _read(self, sighting: SeenCall) -> None:
         call = sighting.call
         try:
             iterator = ShardIterator.parse(call.payload["ShardIterator"])
@@ -65,7 +65,7 @@ class Iterators:
         if records := call.body.get("Records"):
             reader.served.add(int(records[-1]["dynamodb"]["SequenceNumber"]))
 
-    def _open(self, sighting: Sighting) -> Iterator[str]:
+    def _open(self, sighting: SeenCall) -> Iterator[str]:
         call = sighting.call
         kind, shard = call.payload["ShardIteratorType"], call.payload["ShardId"]
         cursor, place = self._cursors.get(shard), (sighting.actor, shard)

@@ -24,10 +24,10 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.matching import Matcher
 from streamkit.core.table_shape import TableShape, entities_of
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.entity import Entity
 from streamkit.migrate import commands
-from streamkit.migrate.passing import Pace
+from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import RESTING, State
 from streamkit.migrate.steps import contract, rollback, switch
@@ -89,7 +89,7 @@ class Fire:
 
 
 @dataclass
-class Ran:
+class MigrationRan:
     """The end of a run: the tables, the migration's states, and what the run met."""
 
     world: World
@@ -130,7 +130,7 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
     others: Sequence[tuple[str, TableShape]] = (),
     worker: bool = False,
     applied: Sequence[str] = (),
-) -> Ran:
+) -> MigrationRan:
     """Run a migration step by step while an application writes, and return the end of the run.
 
     Args:
@@ -156,7 +156,7 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
     shapes = {app.table: shape or TableShape(), **dict(others)}
     with repeatable(seed):
 
-        async def main() -> Ran:
+        async def main() -> MigrationRan:
             world = World.create(seed)
             async with world.clients() as aws:
                 around = await _open(app, aws, shapes, applied)
@@ -167,8 +167,8 @@ def migrate(  # noqa: PLR0913 - each sets one thing of the run
                     aws=aws,
                     rng=random.Random(f"migrate/{seed}"),
                     fire=fire or Fire(),
-                    ran=Ran(world, around.table),
-                    pace=Pace(segments=2, page=page, items=4),
+                    ran=MigrationRan(world, around.table),
+                    pace=PassPace(segments=2, page=page, items=4),
                 )
                 return await blaze.run(steps, acts, processes, segments, shapes, worker=worker)
 
@@ -183,8 +183,8 @@ class _Blaze:
     aws: Aws
     rng: random.Random
     fire: Fire
-    ran: Ran
-    pace: Pace
+    ran: MigrationRan
+    pace: PassPace
     _alive: dict[str, Process] = field(default_factory=dict)
     _count: int = 0
     _troubles: int = 0
@@ -198,7 +198,7 @@ class _Blaze:
         tables: Iterable[str],
         *,
         worker: bool,
-    ) -> Ran:
+    ) -> MigrationRan:
         await self.application.open(self.aws, self.ran.schema, self.rng)
         with anyio.fail_after(_PATIENCE * max(1, len(steps))):
             await self._run(steps, acts, processes, segments, worker=worker)
@@ -322,7 +322,7 @@ class _Blaze:
 
 async def _open(
     app: App, aws: Aws, shapes: Mapping[str, TableShape], numbers: Sequence[str]
-) -> Surroundings:
+) -> AppTables:
     """Create the tables, and record that these migrations are done."""
     for name, shape in shapes.items():
         own = name == app.table

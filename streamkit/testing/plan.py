@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 Value: TypeAlias = int | float | str | bool | None
 
 
-class Event:
+class PlannedEvent:
     """One event of a run, with details such as time and target, in the form of the run's driver.
 
     Event("split", at=12.3, shard=1), Event("kill", worker=2, call=113, moment="after")
@@ -30,7 +30,7 @@ class Event:
         return name in self.details
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Event) and repr(self) == repr(other)
+        return isinstance(other, PlannedEvent) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -48,9 +48,9 @@ class Plan:
     """
 
     shape: Mapping[str, Any] = field(default_factory=dict)
-    events: tuple[Event, ...] = ()
+    events: tuple[PlannedEvent, ...] = ()
 
-    def named(self, *whats: str) -> list[Event]:
+    def named(self, *whats: str) -> list[PlannedEvent]:
         """Return the events of these names, in order."""
         return [event for event in self.events if event.what in whats]
 

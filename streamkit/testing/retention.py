@@ -24,10 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from streamkit.local.engine import Engine
-from streamkit.local.shards import HashRange, Shard
+from streamkit.local.shards import EngineShard, HashRange
 from streamkit.progress.control import START, Cursor
 from streamkit.stream.start import RETENTION_SECONDS
-from streamkit.testing.sightings import Sighting, Write, shard_read, taken
+from streamkit.testing.sightings import SeenCall, SeenWrite, shard_read, taken
 
 _KNOWN_SECONDS = RETENTION_SECONDS - 3600
 _SECOND = 1.0
@@ -50,19 +50,19 @@ class Retention:
         self._engine = engine
         self._founded = 0.0
         self._hashes: dict[str, HashRange] = {}
-        self._unread: dict[str, deque[Write]] = defaultdict(deque)
+        self._unread: dict[str, deque[SeenWrite]] = defaultdict(deque)
         self._readers: dict[str, str] = {}
         self._served: dict[str, dict[int, float]] = defaultdict(dict)  # to the present reader
         self._reports: list[_Report] = []
-        self._missed: dict[tuple[str, int], Write] = {}
+        self._missed: dict[tuple[str, int], SeenWrite] = {}
 
     # -- results -------------------------------------------------------------------------------
 
-    def is_missed(self, write: Write) -> bool:
+    def is_missed(self, write: SeenWrite) -> bool:
         """Return whether a position has passed a record that was not processed."""
         return (write.shard, write.sequence) in self._missed
 
-    def lost(self) -> list[Write]:
+    def lost(self) -> list[SeenWrite]:
         """Return the records that were trimmed and never processed, passed by a position or not."""
         return [*self._missed.values(), *self._trimmed(*self._unread)]
 
@@ -77,7 +77,7 @@ class Retention:
 
     # -- sightings -----------------------------------------------------------------------------
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         for write in sighting.writes:
             self._note(write)
@@ -89,7 +89,7 @@ class Retention:
             if before is not None and after is not None:
                 yield from self._judge(sighting, before, after)
 
-    def _note(self, write: Write) -> None:
+    def _note(self, write: SeenWrite) -> None:
         self._learn(write.shard)
         self._unread[write.shard].append(write)
         if write.kind == "consumer" and write.old is None:
@@ -100,7 +100,7 @@ class Retention:
         if name not in self._hashes and (shard := self._shard(name)) is not None:
             self._hashes[name] = shard.hashes
 
-    def _serve(self, sighting: Sighting) -> None:
+    def _serve(self, sighting: SeenCall) -> None:
         shard = shard_read(sighting) or ""
         if self._readers.get(shard) != sighting.actor:
             return
@@ -109,7 +109,7 @@ class Retention:
             record = entry["dynamodb"]
             served[int(record["SequenceNumber"])] = record["ApproximateCreationDateTime"]
 
-    def _judge(self, sighting: Sighting, before: Cursor, after: Cursor) -> Iterator[str]:
+    def _judge(self, sighting: SeenCall, before: Cursor, after: Cursor) -> Iterator[str]:
         if taken(before, after):
             self._readers[after.name] = sighting.actor
             self._served[after.name] = {}  # records that were read and not committed are dropped
@@ -123,14 +123,14 @@ class Retention:
                 yield from self._miss(write)
             served.pop(write.sequence, None)
 
-    def _miss(self, write: Write) -> Iterator[str]:
+    def _miss(self, write: SeenWrite) -> Iterator[str]:
         self._missed[write.shard, write.sequence] = write
         if not self._is_trimmed(write):
             yield f"{_text(write)} was passed over, and is still there"
         elif not self._told(write):
             yield f"{_text(write)} was passed over in silence"
 
-    def _report(self, sighting: Sighting, before: Cursor, after: Cursor) -> Iterator[str]:
+    def _report(self, sighting: SeenCall, before: Cursor, after: Cursor) -> Iterator[str]:
         self._reports.append(_Report(after.name, after.seen + _SECOND))
         gone = self._shard(after.name) is None
         self.counts["shard_gone"] += gone
@@ -146,11 +146,11 @@ class Retention:
 
     # -- what the engine knows -----------------------------------------------------------------
 
-    def _shard(self, name: str) -> Shard | None:
+    def _shard(self, name: str) -> EngineShard | None:
         found = (stream.shard(name) for stream in self._engine.streams.all())
         return next((shard for shard in found if shard is not None), None)
 
-    def _trimmed(self, *names: str) -> list[Write]:
+    def _trimmed(self, *names: str) -> list[SeenWrite]:
         """Return the application's trimmed records that are neither committed nor with a reader."""
         return [
             write
@@ -161,11 +161,11 @@ class Retention:
             and self._is_trimmed(write)
         ]
 
-    def _is_trimmed(self, write: Write) -> bool:
+    def _is_trimmed(self, write: SeenWrite) -> bool:
         shard = self._shard(write.shard)
         return shard is None or write.sequence <= shard.trimmed
 
-    def _told(self, write: Write) -> bool:
+    def _told(self, write: SeenWrite) -> bool:
         """Return whether a report covers a record, or it is older than the consumer could read."""
         mine = self._hashes[write.shard]
         return write.at < self._founded - _KNOWN_SECONDS or any(
@@ -178,5 +178,5 @@ def _overlap(one: HashRange, other: HashRange) -> bool:
     return one.low < other.high and other.low < one.high
 
 
-def _text(write: Write) -> str:
+def _text(write: SeenWrite) -> str:
     return f"record {write.sequence} of {write.shard}"

@@ -11,7 +11,7 @@ from typing import Any
 from streamkit.local.engine import CallRecord, Engine
 from streamkit.local.errors import ApiError
 from streamkit.local.iterators import ShardIterator
-from streamkit.local.records import Record
+from streamkit.local.records import EngineRecord
 from streamkit.local.values import item_size
 from streamkit.progress.actions import CONTROL_ATTRIBUTE, CONTROL_PREFIX, own_attributes
 from streamkit.progress.control import Cursor, read_cursor
@@ -32,7 +32,7 @@ _EVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class SeenWrite:
     """One change of one item, from its stream record.
 
     Attributes:
@@ -82,7 +82,7 @@ def _cursor(image: dict[str, Any] | None) -> Cursor | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class SeenCall:
     """One call, at the time when the engine carried it out.
 
     Attributes:
@@ -96,7 +96,7 @@ class Sighting:
     actor: str
     sent: float
     call: CallRecord
-    writes: tuple[Write, ...] = ()
+    writes: tuple[SeenWrite, ...] = ()
 
     def cursors(self) -> list[tuple[Cursor | None, Cursor | None]]:
         """Return each cursor that the call wrote, before and after."""
@@ -120,7 +120,7 @@ def taken(before: Cursor | None, after: Cursor | None) -> bool:
     return before is None or (before.owner, before.epoch) != (after.owner, after.epoch)
 
 
-def shard_read(sighting: Sighting) -> str | None:
+def shard_read(sighting: SeenCall) -> str | None:
     """Return the shard that a `GetRecords` reads; None if its iterator is not valid."""
     try:
         return ShardIterator.parse(sighting.call.payload["ShardIterator"]).shard_id
@@ -134,9 +134,9 @@ class RecordLog:
 
     _last: dict[str, int] = field(default_factory=dict)
 
-    def new(self, engine: Engine) -> tuple[Write, ...]:
+    def new(self, engine: Engine) -> tuple[SeenWrite, ...]:
         """Return the writes since the last call, shard by shard."""
-        found: list[Write] = []
+        found: list[SeenWrite] = []
         for stream in engine.streams.all():
             for shard in stream.open_shards():
                 last = self._last.get(shard.id, 0)
@@ -147,7 +147,7 @@ class RecordLog:
         return tuple(found)
 
 
-def _write(shard: str, record: Record) -> Write:
+def _write(shard: str, record: EngineRecord) -> SeenWrite:
     keys, new, old = record.images()
     size = 0 if new is None else item_size(new)
-    return Write(shard, record.sequence, record.created, keys, old, new, size)
+    return SeenWrite(shard, record.sequence, record.created, keys, old, new, size)

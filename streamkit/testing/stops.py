@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from streamkit.aws import Aws
 from streamkit.errors import StreamkitError
-from streamkit.testing.sightings import Sighting
+from streamkit.testing.sightings import SeenCall
 from streamkit.testing.world import CrashPoint, Process, World
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class Zombies:
         if zombie.thaw == "phase" and self._see not in self._world.watchers:
             self._world.watchers.append(self._see)
 
-    def _see(self, sighting: Sighting) -> None:
+    def _see(self, sighting: SeenCall) -> None:
         if any(write.kind in _PHASES for write in sighting.writes):
             for zombie in self._all:
                 if zombie.thaw == "phase" and zombie.process.name != sighting.actor:

@@ -22,12 +22,12 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.parked.queues import Selection
 from streamkit.core.table_shape import TableShape, entities_of
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.operate.redrive import redrive
 from streamkit.progress.activity import first_error
 from streamkit.table import Table
 from streamkit.testing.chance import repeatable
-from streamkit.testing.crew import Crew, Host, MakeHost
+from streamkit.testing.crew import Host, MakeHost, TrialCrew
 from streamkit.testing.faults import Faults
 from streamkit.testing.final import Comparison, Final
 from streamkit.testing.loop import run_virtually
@@ -89,7 +89,7 @@ def trial(
     acts: int = 150,
     workers: int = 2,
     trouble: Trouble | None = None,
-    host: MakeHost = Crew,
+    host: MakeHost = TrialCrew,
 ) -> Ran:
     """Run an app under traffic, and compare the table at the end.
 
@@ -207,7 +207,7 @@ class _Play:
             await crew.settle()
 
 
-def _writer(around: Surroundings, aws: Aws, world: World, rng: random.Random) -> Writer:
+def _writer(around: AppTables, aws: Aws, world: World, rng: random.Random) -> Writer:
     table = Table(aws.dynamodb, around.table, tables=around.schemas)
     return Writer(table, aws.dynamodb, random.Random(rng.random()), world.clock.time)
 

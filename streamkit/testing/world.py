@@ -26,7 +26,7 @@ from streamkit.settings import Settings
 from streamkit.testing.clients import deferred
 from streamkit.testing.faults import Interceptor
 from streamkit.testing.loop import SkewedClock, VirtualClock
-from streamkit.testing.sightings import WRITES, RecordLog, Sighting
+from streamkit.testing.sightings import WRITES, RecordLog, SeenCall
 from streamkit.worker.worker import Worker
 from streamkit.worker.workers import Workers
 
@@ -122,7 +122,7 @@ class Process:
 class World:
     """The engine with its controls, and a record of every call.
 
-    `watchers` are functions that get a `Sighting` of each call that reached the engine: its
+    `watchers` are functions that get a `SeenCall` of each call that reached the engine: its
     process, when it was sent, and what it wrote.
     """
 
@@ -131,7 +131,7 @@ class World:
     clock: VirtualClock
     rng: random.Random
     calls: list[CallRecord] = field(default_factory=list)
-    watchers: list[Callable[[Sighting], None]] = field(default_factory=list)
+    watchers: list[Callable[[SeenCall], None]] = field(default_factory=list)
     _caller: tuple[str, float] | None = None
     _records: RecordLog = field(default_factory=RecordLog)
     _clocks: random.Random = field(default_factory=lambda: random.Random(0))
@@ -216,7 +216,7 @@ class World:
             return
         actor, sent = self._caller or ("", call.at)
         writes = self._records.new(self.engine) if call.operation in WRITES else ()
-        sighting = Sighting(actor, sent, call, writes)
+        sighting = SeenCall(actor, sent, call, writes)
         for watch in self.watchers:
             watch(sighting)
 

@@ -22,13 +22,13 @@ import anyio
 import anyio.abc
 
 from streamkit.app import App
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.parked.queues import read_lanes
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.errors import InvariantError, RetryableError
 from streamkit.observe.logger import get_logger
-from streamkit.progress.control import Hold
+from streamkit.progress.control import QueuedKey
 from streamkit.progress.machine import Machine
 from streamkit.worker.redriver import LaneReport, Redriver
 
@@ -49,10 +49,10 @@ _TOLD = 10.0
 """The least seconds between two log lines about the queues of a handler."""
 _SHORTEST_SECONDS = 1.0
 """The least pause between two rounds: each looks at every parked queue, in memory."""
-PASSING = {Trouble.THROTTLED, Trouble.UNKNOWN, Trouble.CONFLICT, Trouble.CANCELED}
+PASSING = {ErrorKind.THROTTLED, ErrorKind.UNKNOWN, ErrorKind.CONFLICT, ErrorKind.CANCELED}
 """Troubles of the table that pass, and are not the fault of a parked queue."""
 
-Lanes = Callable[[], Mapping[str, Hold]]
+Lanes = Callable[[], Mapping[str, QueuedKey]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _Holder:
 
     lanes: Lanes
     emptied: Callable[[str], object]
-    begun: Callable[[Mapping[str, Hold]], object]
+    begun: Callable[[Mapping[str, QueuedKey]], object]
 
 
 class Holders:
@@ -87,12 +87,12 @@ class Holders:
         """Return the parked queues of all shards."""
         return {name for holder in self._shards.values() for name in holder.lanes()}
 
-    def holds(self, lane: str) -> dict[str, tuple[_Holder, Hold]]:
+    def holds(self, lane: str) -> dict[str, tuple[_Holder, QueuedKey]]:
         """Return the entries of a parked queue in each shard, at this moment."""
         held = [(shard, one, one.lanes().get(lane)) for shard, one in self._shards.items()]
         return {shard: (holder, hold) for shard, holder, hold in held if hold is not None}
 
-    def begin(self, fan_out: str, lanes: Mapping[str, Hold]) -> None:
+    def begin(self, fan_out: str, lanes: Mapping[str, QueuedKey]) -> None:
         """Add queues of recipients that a fan-out parked to the shards that list its own."""
         for holder, _ in self.holds(fan_out).values():
             holder.begun(lanes)
@@ -129,7 +129,7 @@ class LaneRetries:
         cls,
         app: App,
         machine: Machine,
-        around: Surroundings,
+        around: AppTables,
         like: Dispatcher,
         *,
         wrote: Callable[[], object] = lambda: None,
@@ -152,15 +152,17 @@ class LaneRetries:
         shard: str,
         lanes: Lanes,
         emptied: Callable[[str], object],
-        begun: Callable[[Mapping[str, Hold]], object],
+        begun: Callable[[Mapping[str, QueuedKey]], object],
     ) -> None:
         """Retry a shard's parked changes from now on.
 
         Args:
             shard: its name.
-            lanes: returns its parked queues now. A queue that begins again has a new `Hold` object.
+            lanes: returns its parked queues now. A queue that begins again has a new `QueuedKey`
+                object.
             emptied: is called with a queue that is not in the table any more; only while the
-                shard's `Hold` is the same as before that was found out, so the shard may forget it.
+                shard's `QueuedKey` is the same as before that was found out, so that it may be
+                forgotten.
             begun: is called with new queues of the shard: those of recipients for whom a fan-out
                 has parked its change.
         """
@@ -278,7 +280,7 @@ class LaneRetries:
         """Return whether a queue is due again before the next round."""
         return self._due.get(lane, math.inf) < self._clock.time() + _SHORTEST_SECONDS
 
-    async def _try(self, lane: str, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
+    async def _try(self, lane: str, holds: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
         now = self._clock.time()
         try:
             report = await self._redriver.redrive(lane)
@@ -295,7 +297,7 @@ class LaneRetries:
         else:
             self._note(report, holds)
 
-    def _note(self, report: LaneReport, holds: Mapping[str, tuple[_Holder, Hold]]) -> None:
+    def _note(self, report: LaneReport, holds: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
         """Record what became of a queue, and report it to the shards and the log."""
         self._serving.discard(report.lane)
         if report.done or report.serving:
@@ -341,11 +343,11 @@ class LaneRetries:
             if holder is None or item is None or "lanes" not in item:
                 continue
             known = holder.lanes()
-            new = {name: Hold(chunk) for name in item["lanes"]["SS"] if name not in known}
+            new = {name: QueuedKey(chunk) for name in item["lanes"]["SS"] if name not in known}
             if new:
                 holder.begun(new)
 
-    def _emptied(self, lane: str, before: Mapping[str, tuple[_Holder, Hold]]) -> None:
+    def _emptied(self, lane: str, before: Mapping[str, tuple[_Holder, QueuedKey]]) -> None:
         """Tell the shards of a queue that it is gone. Skip shards whose queue is newer."""
         self._due.pop(lane, None)
         for shard, (holder, hold) in before.items():

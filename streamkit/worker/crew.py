@@ -15,7 +15,7 @@ import anyio.abc
 
 from streamkit.app import App
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.coordinator import Coordinator, Rhythm
 from streamkit.fleet.heartbeat import Facts, Presence
@@ -51,7 +51,7 @@ IDLE_PAGES = 5
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessPlace:
     """A worker's place among those of its process.
 
     `reads` are shared by the `consumers` of the same stream, None if there is only one. `anchor`
@@ -141,10 +141,10 @@ class Crew:
 def assemble(
     app: App,
     machine: Machine,
-    around: Surroundings,
+    around: AppTables,
     dispatcher: Dispatcher,
     settings: Settings,
-    place: Place,
+    place: ProcessPlace,
     group: anyio.abc.TaskGroup,
 ) -> Crew:
     """Build the crew of one worker; nothing runs yet.
@@ -198,7 +198,7 @@ def _view(
     store: CursorStore,
     losses: Losses,
     settings: Settings,
-    place: Place,
+    place: ProcessPlace,
     over: anyio.Event,
 ) -> FleetView:
     """Build what the worker knows of its fleet before anything runs; `over` ends its name."""
@@ -222,7 +222,7 @@ def _view(
 
 
 def _lister(
-    machine: Machine, around: Surroundings, view: FleetView, reading: Reading, lead: Cursor
+    machine: Machine, around: AppTables, view: FleetView, reading: Reading, lead: Cursor
 ) -> Lister:
     """Build the lister that works under the lease `lead`."""
     store, control, joined = view.known.store, around.control, view.rollout.joined

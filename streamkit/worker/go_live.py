@@ -21,7 +21,7 @@ log = get_logger("streamkit.shard")
 
 
 @dataclass
-class Turning:
+class GoLive:
     """How one shard counts; `builds` returns the builds of the worker's generation as known now."""
 
     builds: Callable[[], Mapping[str, Build]]

@@ -24,7 +24,7 @@ import anyio.abc
 
 from streamkit.core.by_item import Run
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.outcome import Work
+from streamkit.core.outcome import PendingChange
 from streamkit.core.parking import Failure
 from streamkit.core.stage import CommitStage
 from streamkit.errors import RetentionLost
@@ -35,7 +35,7 @@ from streamkit.progress.control import Cursor
 from streamkit.stream.decode import Page, Record
 from streamkit.stream.reader import ShardReader
 from streamkit.stream.sharing import SharedReader
-from streamkit.worker.go_live import Turning
+from streamkit.worker.go_live import GoLive
 from streamkit.worker.reading import Reading
 
 log = get_logger("streamkit.shard")
@@ -72,7 +72,7 @@ class ShardPipeline:
 
     reader: ShardReader
     stage: CommitStage
-    turning: Turning
+    turning: GoLive
     reading: Reading
     closing: Closing
     group: anyio.abc.TaskGroup
@@ -223,7 +223,7 @@ class ShardPipeline:
         self._hand_over(page, works, business)
         return None if self.reader.ended else self._rest(pause)
 
-    async def _dispatch(self, page: Page) -> tuple[list[Work], list[Run], int]:
+    async def _dispatch(self, page: Page) -> tuple[list[PendingChange], list[Run], int]:
         """Run the pure handlers of a page; the shard counts as busy while they run."""
         self._processing = True
         try:
@@ -246,7 +246,7 @@ class ShardPipeline:
         self.activity.start(process, *arguments)
 
     async def _process(
-        self, page: Page, works: list[Work], later: list[Run], business: int, pause: float
+        self, page: Page, works: list[PendingChange], later: list[Run], business: int, pause: float
     ) -> None:
         """Run async handlers once everything before this page is committed.
 
@@ -270,7 +270,7 @@ class ShardPipeline:
         pause = self.stage.pacing.pause(business, len(page.records))
         await self._process(page, works, later, business, pause)
 
-    async def _run_lanes(self, later: list[Run], works: list[Work]) -> None:
+    async def _run_lanes(self, later: list[Run], works: list[PendingChange]) -> None:
         if later and not self.stage.left:
             await self.dispatcher.run_lanes(
                 later, works, self.shard, held=self.stage.held.holds, until=self.stage.stopping
@@ -281,12 +281,14 @@ class ShardPipeline:
         if not self.reader.ended:
             self.reading.pool.add(self.poll, pause)
 
-    def _hand_over(self, page: Page, works: list[Work], business: int) -> None:
+    def _hand_over(self, page: Page, works: list[PendingChange], business: int) -> None:
         stage = self.stage
         stage.note_seen(int(self.reader.seen))
         if page.records:
             self.reading.budget.take(self.shard, page.size)
-            works.append(Work(self.reader.position, self.reader.dated, page_bytes=page.size))
+            works.append(
+                PendingChange(self.reader.position, self.reader.dated, page_bytes=page.size)
+            )
             stage.enqueue(works, business=business > 0)
         if stage.works or stage.persist_due <= 0:
             self._commit_soon()
@@ -319,13 +321,13 @@ class ShardPipeline:
             if self.stage.stopping.is_set():
                 self._broken_off = True
                 return
-            works: list[Work] = []
+            works: list[PendingChange] = []
             # One change at a time in all shards of the worker: if it dies, this was the change.
             async with self.reading.alone:
                 if self.dispatcher.wants(record):
                     wanted += 1
                     works = await self._try(record)
-                done = Work(record.position, record.created_at)
+                done = PendingChange(record.position, record.created_at)
                 self.stage.enqueue([*works, done], business=bool(works))
                 await self.stage.run()
             if self.stage.left:
@@ -336,7 +338,7 @@ class ShardPipeline:
         self._hand_over(page, [], wanted)
         self._go_on(0.0)
 
-    async def _try(self, record: Record) -> list[Work]:
+    async def _try(self, record: Record) -> list[PendingChange]:
         # Written before the run: if the change kills this process, the next owner can count it.
         tries = await self.stage.note_trying(record.position)
         if tries > _TRIES_MAX:

@@ -12,7 +12,7 @@ from streamkit.stream.sharing import SharedReads
 
 
 @dataclass
-class Writes:
+class WriteCount:
     """Counts the writes that return as changes, perhaps in another shard of this worker."""
 
     number: int = 0
@@ -38,5 +38,5 @@ class Reading:
     asks: AskRate
     losses: Losses
     reads: SharedReads | None = None
-    writes: Writes = field(default_factory=Writes)
+    writes: WriteCount = field(default_factory=WriteCount)
     alone: anyio.Lock = field(default_factory=anyio.Lock)

@@ -15,20 +15,20 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from streamkit.app import App
-from streamkit.aws import AwsError, Trouble, code_of, trouble_of
+from streamkit.aws import AwsError, ErrorKind, code_of, trouble_of
 from streamkit.core.attempts import Patience
 from streamkit.core.dispatch import Dispatcher, Tools
 from streamkit.core.handler import Handler
 from streamkit.core.loop import CommitLoop
-from streamkit.core.outcome import Work
+from streamkit.core.outcome import PendingChange
 from streamkit.core.parked.head import Head, leave, stay
 from streamkit.core.parked.payload import whole_record
-from streamkit.core.parked.queues import HeldLane, read_head
+from streamkit.core.parked.queues import ParkedQueue, read_head
 from streamkit.core.parking import LATE, UNREADABLE, Failure, Parked, next_due
 from streamkit.core.planning import Planner
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.routes import Channels
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.errors import InvariantError, Unavailable
 from streamkit.fleet.hosting import look
 from streamkit.kinds.fan_out.broadcasting import Broadcaster, SetAside, nothing_aside
@@ -95,7 +95,7 @@ class Redriver:
 
     app: App
     machine: Machine
-    around: Surroundings
+    around: AppTables
     tools: Tools
     channels: Channels
     automatic: bool = False
@@ -138,7 +138,7 @@ class Redriver:
                 report = replace(report, done=report.done + 1)
 
     async def _failed(
-        self, report: LaneReport, held: HeldLane, head: Parked, failure: Failure
+        self, report: LaneReport, held: ParkedQueue, head: Parked, failure: Failure
     ) -> LaneReport:
         """Record that the first change failed again, unless another process changed the queue."""
         tries = held.tries + 1 if self.automatic else 1
@@ -163,7 +163,7 @@ class Redriver:
             self._in_builds[place] = found.in_build(build)
         return self._in_builds[place]
 
-    async def _redrive_one(self, held: HeldLane, head: Parked) -> Step:
+    async def _redrive_one(self, held: ParkedQueue, head: Parked) -> Step:
         if head.error == UNREADABLE:
             text = f"the record cannot be read ({head.detail}): look at it, and discard it"
             return _never_heals(UNREADABLE, text)
@@ -205,7 +205,12 @@ class Redriver:
         return await self._settle(dispatcher, works[0], held, head)
 
     async def _fan_out(
-        self, dispatcher: Dispatcher, handler: Handler, work: Work, held: HeldLane, head: Parked
+        self,
+        dispatcher: Dispatcher,
+        handler: Handler,
+        work: PendingChange,
+        held: ParkedQueue,
+        head: Parked,
     ) -> Step:
         """Continue serving the audience of a change, until another fan-out's turn has come."""
         try:
@@ -214,7 +219,7 @@ class Redriver:
             fanned = FanOutChange.of(handler, change, work, held, head, by_hand=by_hand)
             step, pause = await self._broadcaster.advance(fanned, dispatcher, whole=by_hand)
         except AwsError as error:
-            if trouble_of(error) not in (Trouble.INVALID, Trouble.MISSING):
+            if trouble_of(error) not in (ErrorKind.INVALID, ErrorKind.MISSING):
                 raise
             return Failure(code_of(error), f"the audience cannot be read: {error}"[:1000])
         except (Unavailable, InvariantError):
@@ -229,14 +234,14 @@ class Redriver:
             return _ASIDE_SECONDS if self.automatic and same else "overtaken"
         return step if isinstance(step, Failure) else pause
 
-    async def _leave_undone(self, held: HeldLane, head: Parked) -> Step:
+    async def _leave_undone(self, held: ParkedQueue, head: Parked) -> Step:
         """Take a change off its queue that has no effects (any more)."""
         schemas = self.around.schemas
         sent = await leave(self.store, schemas, held, head, (), self.rng, self.clock)
         return "done" if sent is None else "overtaken"
 
     async def _settle(
-        self, dispatcher: Dispatcher, work: Work, held: HeldLane, head: Parked
+        self, dispatcher: Dispatcher, work: PendingChange, held: ParkedQueue, head: Parked
     ) -> Step:
         """Commit an outcome; run it again as long as its conditions require it."""
         (outcome,) = work.outcomes
@@ -244,7 +249,7 @@ class Redriver:
         space, schemas = self.store.space, self.around.schemas
         fence = Head(self.store, schemas, held, head, self.rng, self.clock)
         planner = Planner(space, self.clock, head.shard, parks=False)
-        held_lanes, pacing = HeldLanes(self.store, planner.holds), Pacing(Pace(), self.rng)
+        held_lanes, pacing = QueuedKeys(self.store, planner.holds), Pacing(Pace(), self.rng)
         loop = CommitLoop(fence, dispatcher, planner, held_lanes, schemas, pacing)
         loop.works.append(work)
         await loop.run()
@@ -287,6 +292,6 @@ def _never_heals(kind: str, detail: str) -> Failure:
     return Failure(kind, detail, 0, heals=False)
 
 
-def _waits(report: LaneReport, held: HeldLane) -> LaneReport:
+def _waits(report: LaneReport, held: ParkedQueue) -> LaneReport:
     """Complete the report on a queue whose first change is not tried now."""
     return replace(report, due=None if held.stuck else held.due, stuck=held.stuck)

@@ -1,6 +1,7 @@
 """Standing: a worker's state from its own memory, for gauges, probes and the status page.
 
-In: a worker's coordinator and shards. Out: one `Standing`. Nothing is asked of AWS, so callers may
+In: a worker's coordinator and shards. Out: one `WorkerReport`. Nothing is asked of AWS, so callers
+    may
 ask as often as they like. `status` shows the fleet as a whole.
 """
 
@@ -21,7 +22,7 @@ SAMPLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkerReport:
     """The state of one worker of this process.
 
     `state` is `starting`, what the worker tells the other workers (`joining`, `waiting`: it stands
@@ -64,18 +65,18 @@ class Stands(Protocol):
         """Return its instruments."""
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> WorkerReport:
         """Return its state."""
 
 
-def standing_of(consumer: str, leadership: Leadership, shards: ShardSet) -> Standing:
+def standing_of(consumer: str, leadership: Leadership, shards: ShardSet) -> WorkerReport:
     """Return the state of a worker that is running; it has a lister if it leads."""
     coordinator, lister = leadership.coordinator, leadership.lister
     me, joined = coordinator.me, coordinator.rollout.joined
     unread = coordinator.sharing.unread if lister else ()
     now, founded = coordinator.clock.time(), joined.founded if joined else 0
     ages = [bound(cursor, now, founded).seconds for cursor in unread]
-    return Standing(
+    return WorkerReport(
         consumer=consumer,
         state=me.state if coordinator.looked else "starting",
         lags={name: pipeline.lag for name, pipeline in sorted(shards.running.items())},

@@ -18,9 +18,9 @@ import anyio.abc
 
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.planning import Planner
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.stage import CommitStage
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.errors import LeaseLost, StreamSilent
 from streamkit.fleet.view import FleetView
 from streamkit.model.builds import Build
@@ -33,7 +33,7 @@ from streamkit.progress.pacing import Pacing
 from streamkit.stream.listing import list_children
 from streamkit.stream.reader import ShardReader, StreamPages
 from streamkit.worker.automatic_retries import LaneRetries
-from streamkit.worker.go_live import Turning
+from streamkit.worker.go_live import GoLive
 from streamkit.worker.pipeline import ShardPipeline
 from streamkit.worker.reading import Reading
 
@@ -47,7 +47,7 @@ class ShardSet:
     """Runs pipelines in a task group that the worker owns, in its generation."""
 
     machine: Machine
-    around: Surroundings
+    around: AppTables
     dispatcher: Dispatcher
     reading: Reading
     retries: LaneRetries
@@ -183,7 +183,7 @@ class ShardSet:
     def _pipeline(self, cursor: Cursor) -> ShardPipeline:
         arn = self.around.table.stream_arn or ""
         stage = self._stage(cursor)
-        turning = Turning(self._builds, lambda: stage.cursor, self.store)
+        turning = GoLive(self._builds, lambda: stage.cursor, self.store)
         shared = None
         if self.reading.reads is not None:
             shared = self.reading.reads.join(arn, cursor.name, partial(self._hasten, cursor.name))
@@ -210,7 +210,7 @@ class ShardSet:
                 rng,
                 self.dispatcher.meters,
             ),
-            HeldLanes(self.store, planner.holds, self.retries.wake),
+            QueuedKeys(self.store, planner.holds, self.retries.wake),
             Pacing(self.reading.pace, rng),
             self.reading.budget,
             self.reading.writes.note,

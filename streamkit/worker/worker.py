@@ -26,7 +26,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.dispatch import Dispatcher
 from streamkit.core.routes import Channels
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.core.tracing import Tracing
 from streamkit.errors import LeaseLost
 from streamkit.fleet.members import new_worker_name
@@ -41,8 +41,8 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.machine import Machine
 from streamkit.settings import Settings
 from streamkit.sinks.outlets import Outlets, open_outlets
-from streamkit.worker.crew import IDLE_PAGES, Crew, Place, assemble
-from streamkit.worker.report import Standing, standing_of
+from streamkit.worker.crew import IDLE_PAGES, Crew, ProcessPlace, assemble
+from streamkit.worker.report import WorkerReport, standing_of
 
 log = get_logger("streamkit.worker")
 
@@ -66,13 +66,13 @@ class Worker:
         *,
         clock: Clock | None = None,
         rng: random.Random | None = None,
-        place: Place | None = None,
+        place: ProcessPlace | None = None,
     ) -> None:
         self.app = app
         self.dispatcher: Dispatcher | None = None
         self._machine = Machine(aws, clock or SystemClock(), rng or random.Random())
         self._settings = settings or Settings()
-        self._place = place or Place()
+        self._place = place or ProcessPlace()
         self.meters = Meters(join(self._place.metrics, app.telemetry.metrics), app.name)
         self.tracing = Tracing.of(app.telemetry, app.name)
         self._stop = anyio.Event()
@@ -116,10 +116,10 @@ class Worker:
         return frozenset(self._crew.shards.held) if self._crew is not None else frozenset()
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> WorkerReport:
         """Return its state, from memory, for gauges and probes."""
         if self._crew is None:
-            return Standing(self.app.name, "ended" if self._ended else "starting")
+            return WorkerReport(self.app.name, "ended" if self._ended else "starting")
         return standing_of(self.app.name, self._crew.leadership, self._crew.shards)
 
     async def run(
@@ -155,7 +155,7 @@ class Worker:
 
     async def _live(
         self,
-        around: Surroundings,
+        around: AppTables,
         resources: tuple[Any, ...],
         outlets: Outlets,
         until_idle: bool,
@@ -196,7 +196,7 @@ class Worker:
                 await crew.over.wait()
 
     def _make_dispatcher(
-        self, around: Surroundings, resources: tuple[Any, ...], outlets: Outlets
+        self, around: AppTables, resources: tuple[Any, ...], outlets: Outlets
     ) -> Dispatcher:
         space = around.space(self.app)
         dynamodb = self._machine.aws.dynamodb

@@ -32,7 +32,7 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.settings import Settings
 from streamkit.stream.reader import StreamPages
 from streamkit.stream.sharing import SharedReads
-from streamkit.worker.crew import Place
+from streamkit.worker.crew import ProcessPlace
 from streamkit.worker.worker import Worker
 
 log = get_logger("streamkit.worker")
@@ -59,7 +59,7 @@ class Workers:
         self.stopping = anyio.Event()
         self.workers: list[Worker] = []
         clock, rng = clock or SystemClock(), rng or random.Random()
-        place, reads = Place(metrics=metrics), SharedReads(StreamPages(aws), clock)
+        place, reads = ProcessPlace(metrics=metrics), SharedReads(StreamPages(aws), clock)
         consumers = consumers_of(apps)
         anchors: dict[str, Worker] = {}
         for app in consumers:

@@ -26,7 +26,7 @@ import structlog
 
 from streamkit.cli import main
 from streamkit.observe.logs import OwnHandler
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from tests.permissions import ACCOUNT, REGION, commanded, noted
 
 DEADLINE = 180.0
@@ -140,7 +140,7 @@ def permitted():
     """Hold every call in virtual time against the policy that `iam` computes for its host."""
     with noted() as requests:
         yield
-    place = Place.of(account=ACCOUNT, region=REGION)
+    place = AccountPlace.of(account=ACCOUNT, region=REGION)
     assert requests.refused(place) == []
 
 

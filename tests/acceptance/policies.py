@@ -13,7 +13,7 @@ from streamkit.aws_lambda.filters import criteria
 from streamkit.core.table_shape import entities_of
 from streamkit.model.schema import TableSchema
 from streamkit.operate.permissions.hosts import Host, policy_for
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from tests.acceptance.deployment import DEPLOY
 
 HOSTS: dict[str, Host] = {
@@ -22,7 +22,7 @@ HOSTS: dict[str, Host] = {
     "lambda/template.yaml": "lambda",
     "lambda/migration.yaml": "migrate",
 }
-PLACE = Place("${AWS::AccountId}", "${AWS::Region}", "${AWS::Partition}", "${TableName}")
+PLACE = AccountPlace("${AWS::AccountId}", "${AWS::Region}", "${AWS::Partition}", "${TableName}")
 
 
 def policy_of(host: Host) -> dict[str, Any]:

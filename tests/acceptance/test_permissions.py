@@ -22,7 +22,7 @@ from handlers.relay.stand_ins import stand_ins
 from handlers.system import System
 from streamkit import TableShape
 from streamkit.operate.permissions.hosts import policy_for
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from streamkit.sinks.eventbridge import EventBridge
 from streamkit.sinks.firehose import Firehose
 from streamkit.sinks.kinesis import Kinesis
@@ -65,7 +65,7 @@ def test_the_functions_of_each_system_may_do_all_that_they_do(name):
     shape, others = system.shape, OTHERS.get(name, {})
     with noted() as requests:
         trial(system.app, system.traffic(), shape=shape, others=others, acts=20, host=Functions)
-    policy = policy_for(system.app, "lambda", Place.of(account="0" * 12, region="us-east-1"))
+    policy = policy_for(system.app, "lambda", AccountPlace.of(account="0" * 12, region="us-east-1"))
     asked = requests.of("function")
     assert len(asked) > 40
     assert [r for r in asked if not allows(policy.to_dict(), r)] == []
@@ -105,7 +105,9 @@ def sends():
         with noting_sends() as asked:
             anyio.run(send_all, sinks)
         policies = {
-            host: policy_for(relay.app, host, Place.of(account=THEIRS, region=THERE)).to_dict()
+            host: policy_for(
+                relay.app, host, AccountPlace.of(account=THEIRS, region=THERE)
+            ).to_dict()
             for host in ("worker", "lambda", "operator", "migrate")
         }
     return asked, policies

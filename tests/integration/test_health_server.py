@@ -10,7 +10,7 @@ import structlog
 
 from streamkit.observe.logs import configure
 from streamkit.operate.status_page import server
-from streamkit.operate.status_page.server import Reply, serving
+from streamkit.operate.status_page.server import PageReply, serving
 from streamkit.settings import read_address
 
 LARGE = 30_000_000
@@ -23,8 +23,8 @@ async def answer(path):
     if path == "/hangs":
         await asyncio.Event().wait()
     if path == "/large":
-        return Reply(200, "x" * LARGE)
-    return Reply(200, f"you asked for {path}\n")
+        return PageReply(200, "x" * LARGE)
+    return PageReply(200, f"you asked for {path}\n")
 
 
 @pytest.fixture

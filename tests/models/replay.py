@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from streamkit.aws import Aws
-from streamkit.core.outcome import Work
+from streamkit.core.outcome import PendingChange
 from streamkit.core.planning import Planner
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.stage import CommitStage
 from streamkit.core.tracing import NO_TRACING
 from streamkit.local.control import Control
@@ -188,7 +188,7 @@ class Dispatcher:
 
     tracing = NO_TRACING
 
-    def committed(self, one: Work) -> None:
+    def committed(self, one: PendingChange) -> None:
         """Count nothing."""
 
 
@@ -197,7 +197,7 @@ def stage_of(place: Bench, store: CursorStore, owned: Cursor) -> CommitStage:
     space, rng, idle = store.space, random.Random(0), cast(Any, Dispatcher())
     committer = Committer(store.dynamodb, space, owned, {SCHEMA.name: SCHEMA}, rng)
     planner, pacing = Planner(space, place.clock, owned.name), Pacing(Pace(), rng)
-    held = HeldLanes(store, planner.holds)
+    held = QueuedKeys(store, planner.holds)
     return CommitStage(idle, planner, committer, held, pacing, ByteBudget(), lambda: None)
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from streamkit.migrate import sharing
-from streamkit.migrate.rate import Limits, Rate, Share
+from streamkit.migrate.rate import Rate, Share, UnitLimits
 from streamkit.migrate.sharing import Shares
 from tests.models import budget_claims
 from tests.models.budget_claims import CHECKS, NAIVE, Claims, broken
@@ -27,7 +27,7 @@ class Code:
     def __init__(self, me):
         self.now, self.space = 0.0, self
         self.shares = Shares(self, "0001", f"host/{me}", self)
-        self.rate = Rate(self, Limits(writes=1.0), Share(0.0, 0.0))
+        self.rate = Rate(self, UnitLimits(writes=1.0), Share(0.0, 0.0))
 
     def monotonic(self):
         return self.now

@@ -9,7 +9,7 @@ import pytest
 
 from streamkit import Add, App, Entity, Inserted, Policy
 from streamkit.changes import ItemKey
-from streamkit.core.outcome import Outcome, Work, resolve
+from streamkit.core.outcome import Outcome, PendingChange, resolve
 from streamkit.core.parking import Failure, lane_name
 from streamkit.core.tables import survey
 from streamkit.operate.redrive import open_redriver
@@ -144,7 +144,9 @@ class Driver:
         if failure is not None:
             outcome.fail(failure)
         record = self.record(number)
-        self.stage.enqueue([Work(position, 0.0, record, Note, self.key, [outcome])], business=True)
+        self.stage.enqueue(
+            [PendingChange(position, 0.0, record, Note, self.key, [outcome])], business=True
+        )
         await self.actor.begins(self.stage.run())
 
     def record(self, number):

@@ -16,7 +16,7 @@ from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import State, StateBook
-from streamkit.migrate.work import Schemas, Work
+from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import BASE, COPY, FROM
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
@@ -92,7 +92,7 @@ class Site:
         schemas = Schemas(self.schema, self.schema, entities_of(self.app))
         migration = self.app.migrations["0001"]
         state = STATES[self.phase]
-        return Work("shop", migration, state, schemas, calls, book, self.world.clock)
+        return MigrationWork("shop", migration, state, schemas, calls, book, self.world.clock)
 
     async def call(self, operation, **request):
         return await getattr(self.aws.dynamodb, operation)(TableName=self.schema.name, **request)

@@ -72,8 +72,8 @@ MUTANTS = (
     Mutant(
         "verification-impatient",
         "kinds/aggregate/verification.py",
-        "        Pages(patient(aws.dynamodb), around.table.name),\n",
-        "        Pages(aws.dynamodb.scan, around.table.name),\n",
+        "        ScanPages(patient(aws.dynamodb), around.table.name),\n",
+        "        ScanPages(aws.dynamodb.scan, around.table.name),\n",
         "a verification of a busy table ends with an error",
         test="tests/simulation/test_verification.py::test_parts_of_the_table_are_read_at_once_and_patiently",
     ),

@@ -7,8 +7,8 @@ MUTANTS = (
     Mutant(
         "block-at-its-first-change",
         "core/totals.py",
-        "Work(last.position, last.created_at,",
-        "Work(first.position, last.created_at,",
+        "            last.position, last.created_at,",
+        "            first.position, last.created_at,",
         "a block's changes are read and counted again after its commit",
         test="tests/unit/test_totals.py::test_a_block_is_at_its_last_change_and_ends_before_one_that_goes_its_own_way",
     ),

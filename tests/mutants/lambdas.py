@@ -70,8 +70,8 @@ MUTANTS = (
     Mutant(
         "mark-without-its-lanes",
         "aws_lambda/batch.py",
-        "                then = Mark(work.position, lanes=lanes)\n",
-        "                then = Mark(work.position, lanes=mark.lanes)\n",
+        "                then = HighWaterMark(work.position, lanes=lanes)\n",
+        "                then = HighWaterMark(work.position, lanes=mark.lanes)\n",
         "later changes of an item overtake the one that is parked",
         "3",
         test="tests/simulation/test_lambda_lanes.py::test_parked_changes_heal_in_order_and_their_items_flow_again",
@@ -176,8 +176,8 @@ MUTANTS = (
     Mutant(
         "third-commit-forgets-the-first",
         "aws_lambda/batch.py",
-        "Mark(mark.position, mark.done | plan.cursor.done, lanes)",
-        "Mark(mark.position, plan.cursor.done, lanes)",
+        "HighWaterMark(mark.position, mark.done | plan.cursor.done, lanes)",
+        "HighWaterMark(mark.position, plan.cursor.done, lanes)",
         "of a change in three commits, the handlers of the first one apply it twice after a death",
         test="tests/simulation/test_several_commits.py::test_a_change_of_several_commits_is_applied_once_whichever_its_host_died_after",
     ),

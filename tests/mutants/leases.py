@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "refused-is-applied",
         "progress/commit.py",
-        "            return Refused(sources) if sources else Again(throttled=False)\n",
+        "            return RefusedCommit(sources) if sources else Again(throttled=False)\n",
         "            return self._applied(batch)\n",
         "a commit refused for an effect's condition is taken for done",
         test="tests/unit/test_commit.py::test_a_plan_that_won_late_is_adopted_instead_of_the_newer_one",

@@ -31,8 +31,8 @@ MUTANTS = (
     Mutant(
         "behind-the-tail-of-before",
         "core/planning.py",
-        "        held[lane] = Hold(hold.chunk, work.position)\n        return queue(",
-        "        held[lane] = Hold(hold.chunk, hold.tail)\n        return queue(",
+        "        held[lane] = QueuedKey(hold.chunk, work.position)\n        return queue(",
+        "        held[lane] = QueuedKey(hold.chunk, hold.tail)\n        return queue(",
         "the second change that goes behind a parked one takes the place of the first",
         test=_QUEUE,
     ),
@@ -43,7 +43,7 @@ MUTANTS = (
             self.lanes.pop(lane, None)
         else:""",
         """        if item is None:
-            self.lanes[lane] = Hold(self.lanes[lane].chunk, "0")
+            self.lanes[lane] = QueuedKey(self.lanes[lane].chunk, "0")
         else:""",
         "an owner goes on putting changes into a queue that it has seen to be gone",
         test=_QUEUE,

@@ -261,8 +261,8 @@ MUTANTS = (
     Mutant(
         "loss-at-the-horizon-hidden",
         "stream/reader.py",
-        "            if trouble_of(error) is not Trouble.TRIMMED or not self._is_explained():\n",
-        "            if trouble_of(error) is not Trouble.TRIMMED:\n",
+        "            if trouble_of(error) is not ErrorKind.TRIMMED or not self._is_explained():\n",
+        "            if trouble_of(error) is not ErrorKind.TRIMMED:\n",
         "records trimmed behind a position are skipped in silence",
         "peers",
         test="tests/unit/test_reader.py::test_a_position_trimmed_on_a_shard_not_seen_lately_is_a_loss",

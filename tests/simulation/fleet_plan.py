@@ -10,7 +10,7 @@ seconds.
 import random
 
 from streamkit.testing.faults import KINDS, LATE_KINDS
-from streamkit.testing.plan import Event, Plan
+from streamkit.testing.plan import Plan, PlannedEvent
 
 PATIENT = {
     "heartbeat": 600.0,
@@ -59,7 +59,7 @@ def draw(seed: int) -> Plan:
         else {"checkpoint_interval": rng.choice([5.0, 60.0])} | (SLOW if is_late else {}),
         "engine": _engine(rng, is_long=is_long),
     }
-    events = [Event("start", at=0.0, worker=n, version=1) for n in range(workers)]
+    events = [PlannedEvent("start", at=0.0, worker=n, version=1) for n in range(workers)]
     events += [event for _ in range(3 if is_late else 1) for event in _writes(rng, seconds)]
     events += _lineage(rng, seconds, is_long=is_long)
     events += _lives(rng, seconds, workers, stretch=stretch)
@@ -86,7 +86,7 @@ def _with_outage(rng):
         "on_loss": "resume",
         "engine": _engine(rng, is_long=True),
     }
-    events = [Event("start", at=0.0, worker=n, version=1) for n in range(workers)]
+    events = [PlannedEvent("start", at=0.0, worker=n, version=1) for n in range(workers)]
     events += _writes(rng, ends) + _writes(rng, 4 * _HOUR, since=ends)[:3]
     events += (
         _writes(rng, back - ends, since=ends)[:3] + _writes(rng, seconds - back, since=back)[:3]
@@ -96,9 +96,11 @@ def _with_outage(rng):
     for worker in range(workers):
         at = round(ends + rng.uniform(0.0, 60.0), 2)
         if worker == 0 and rng.random() < 0.25:  # what stands still for days is dear to simulate
-            events.append(Event("freeze", at=at, worker=worker, seconds=round(back - ends, 2)))
+            events.append(
+                PlannedEvent("freeze", at=at, worker=worker, seconds=round(back - ends, 2))
+            )
         else:
-            events.append(Event(rng.choice(["kill", "stop"]), at=at, worker=worker))
+            events.append(PlannedEvent(rng.choice(["kill", "stop"]), at=at, worker=worker))
     events += [
         _start(back + rng.uniform(0.0, 600.0), number, rng.choice([1, 2])) for number in numbers
     ]
@@ -123,7 +125,7 @@ def _engine(rng, *, is_long):
 
 def _writes(rng, seconds, *, since=0.0):
     return [
-        Event(
+        PlannedEvent(
             "write",
             at=round(since + rng.uniform(0.0, seconds), 2),
             count=rng.randrange(1, 8),
@@ -138,7 +140,7 @@ def _lineage(rng, seconds, *, is_long):
     """Splits and rolls; a long run's shards roll by themselves, every four hours."""
     count = rng.randrange(2) if is_long else rng.randrange(5)
     return [
-        Event(
+        PlannedEvent(
             rng.choice(["split", "roll", "roll", "roll_all"]),
             at=round(rng.uniform(1.0, seconds), 2),
             shard=rng.randrange(8),
@@ -168,13 +170,13 @@ def _lives(rng, seconds, workers, *, stretch):
         worker = rng.choice(alive)
         if what == "freeze":
             length = round(stretch * rng.uniform(8.0, 16.0), 2)
-            events.append(Event("freeze", at=round(at, 2), worker=worker, seconds=length))
+            events.append(PlannedEvent("freeze", at=round(at, 2), worker=worker, seconds=length))
             continue
         if what == "kill" and stretch == 1.0 and rng.random() < 0.6:
             call, moment = rng.randrange(5, 250), rng.choice(["before", "after"])
-            events.append(Event("kill", worker=worker, call=call, moment=moment))
+            events.append(PlannedEvent("kill", worker=worker, call=call, moment=moment))
         else:
-            events.append(Event(what, at=round(at, 2), worker=worker))
+            events.append(PlannedEvent(what, at=round(at, 2), worker=worker))
         del since[worker]
         since[number] = at + stretch * rng.uniform(0.0, 10.0)
         events.append(_start(since[number], number, version))
@@ -182,12 +184,12 @@ def _lives(rng, seconds, workers, *, stretch):
 
 
 def _start(at, worker, version):
-    return Event("start", at=round(at, 2), worker=worker, version=version)
+    return PlannedEvent("start", at=round(at, 2), worker=worker, version=version)
 
 
 def _faults(rng, numbers):
     return [
-        Event("fault", worker=number, call=rng.randrange(3, 250), kind=rng.choice(KINDS))
+        PlannedEvent("fault", worker=number, call=rng.randrange(3, 250), kind=rng.choice(KINDS))
         for number in numbers
         for _ in range(rng.randrange(0, 22))
     ]
@@ -196,7 +198,7 @@ def _faults(rng, numbers):
 def _storms(rng, numbers):
     """Let commits fail more often in a row than the SDK repeats them, so that their outcome is unknown."""
     return [
-        Event("commit_fault", worker=number, call=call, kind=rng.choice(_UNKNOWN))
+        PlannedEvent("commit_fault", worker=number, call=call, kind=rng.choice(_UNKNOWN))
         for number in numbers
         if rng.random() < 0.3
         for call in [rng.randrange(10, 150)] * rng.randrange(3, 7)
@@ -206,7 +208,7 @@ def _storms(rng, numbers):
 def _late(rng, numbers):
     """Writes of every kind that arrive minutes late or are answered too late, commits above all."""
     return [
-        Event(what, worker=number, call=rng.randrange(3, 400), kind=rng.choice(LATE_KINDS))
+        PlannedEvent(what, worker=number, call=rng.randrange(3, 400), kind=rng.choice(LATE_KINDS))
         for number in numbers
         for what in ["fault"] * 4 + ["commit_fault"] * 16
     ]

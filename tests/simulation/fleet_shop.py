@@ -23,7 +23,7 @@ from streamkit import (
 from streamkit.changes import ItemKey
 from streamkit.core.parking import lane_name
 from streamkit.progress.control import START
-from streamkit.testing.sightings import Sighting, Write
+from streamkit.testing.sightings import SeenCall, SeenWrite
 from tests.simulation import shop
 
 _DIGEST = 1_000_003
@@ -94,25 +94,25 @@ class Books:
     """
 
     def __init__(
-        self, versions: dict[str, int], is_missed: Callable[[Write], bool] = lambda _: False
+        self, versions: dict[str, int], is_missed: Callable[[SeenWrite], bool] = lambda _: False
     ) -> None:
         self._versions = versions  # by fingerprint
         self._is_missed = is_missed
         self._places: dict[tuple[str, int], tuple[int, int]] = {}
         self._changes: Counter[int] = Counter()
         self._generations: dict[int, int] = {}  # to versions
-        self._unread: dict[str, list[Write]] = defaultdict(list)
+        self._unread: dict[str, list[SeenWrite]] = defaultdict(list)
         self._owed: Counter[tuple[str, str, str]] = Counter()
         self._there: dict[tuple[str, str], dict[str, Any]] = {}
         self._touched: set[tuple[str, str]] = set()
         self.passed = 0
 
-    def places(self, writes: list[Write]) -> frozenset[tuple[int, int]]:
+    def places(self, writes: list[SeenWrite]) -> frozenset[tuple[int, int]]:
         """Name changes as the log of writes does: the number of a sale, and which of its changes."""
         keys = [(write.shard, write.sequence) for write in writes]
         return frozenset(self._places[key] for key in keys if key in self._places)
 
-    def see(self, sighting: Sighting) -> Iterator[str]:
+    def see(self, sighting: SeenCall) -> Iterator[str]:
         """Check one sighting."""
         self._touched.clear()
         for write in sighting.writes:
@@ -125,7 +125,7 @@ class Books:
         for key in sorted(self._touched):
             yield from self._compare(key)
 
-    def _note(self, write: Write) -> None:
+    def _note(self, write: SeenWrite) -> None:
         key = write.keys["PK"]["S"], write.keys["SK"]["S"]
         if write.kind == "consumer":
             image = write.new or {}
@@ -148,7 +148,7 @@ class Books:
                 self._owe(write, self._generations[generation])
                 self.passed += 1
 
-    def _owe(self, write: Write, version: int) -> None:
+    def _owe(self, write: SeenWrite, version: int) -> None:
         for image, sign in ((write.old, -1), (write.new, 1)):
             if image is not None:
                 name, amount = f"SHOP#{image['shop']['S']}", int(image["amount"]["N"])

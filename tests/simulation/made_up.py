@@ -5,7 +5,7 @@ from dataclasses import replace
 from streamkit.local.engine import CallRecord
 from streamkit.local.iterators import ShardIterator
 from streamkit.progress.control import Cursor, cursor_attributes
-from streamkit.testing.sightings import Sighting, Write
+from streamkit.testing.sightings import SeenCall, SeenWrite
 
 ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/Shop/stream/2027-01-15T08:00:00.000"
 FREE = Cursor("s1", generation=1)
@@ -28,14 +28,14 @@ def call(operation, *, at=0.0, payload=None, status=200, body=None):
 def wrote(actor, before, after, *, at=0.0, sent=None):
     """A process changes a cursor."""
     keys = {"PK": {"S": f"_sk#shop#label#cursor#{(before or after).name}"}, "SK": {"S": "_sk"}}
-    write = Write("control", 1, at, keys, image(before), image(after))
+    write = SeenWrite("control", 1, at, keys, image(before), image(after))
     transaction = call("TransactWriteItems", at=at, payload={"TransactItems": [{}]})
-    return Sighting(actor, at if sent is None else sent, transaction, (write,))
+    return SeenCall(actor, at if sent is None else sent, transaction, (write,))
 
 
 def asked(actor, operation, *, at=0.0, sent=None, status=200, body=None, **payload):
     record = call(operation, at=at, payload=payload, status=status, body=body)
-    return Sighting(actor, at if sent is None else sent, record)
+    return SeenCall(actor, at if sent is None else sent, record)
 
 
 def read(actor, shard="s1", *, at=0.0, sent=None, after=0, numbers=(5,), created=0.0):

@@ -9,7 +9,7 @@ import anyio
 
 from streamkit.operate.moves import move_to_lambda, move_to_workers
 from streamkit.progress.activity import first_error
-from streamkit.testing.crew import Crew
+from streamkit.testing.crew import TrialCrew
 from streamkit.testing.faults import Faults
 from streamkit.testing.hosts import Functions
 from streamkit.testing.mapping import Habits
@@ -71,7 +71,7 @@ class Moving:
         self.commands = {"workers": move_to_workers, "lambda": move_to_lambda}
         self.rng = random.Random(f"moving/{kill}")
         self.functions = Functions(app, world, met, faults)
-        self.crew = Crew(app, world, met, faults)
+        self.crew = TrialCrew(app, world, met, faults)
         self.moved = anyio.Event()
         self.current = self.first
 

@@ -15,7 +15,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.fleet.hosting import LAMBDA, WORKERS
 from streamkit.migrate import commands, mending, steps
 from streamkit.migrate.aggregates import run_aggregate
-from streamkit.migrate.passing import Pace
+from streamkit.migrate.passing import PassPace
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
 from streamkit.migrate.verifying import verify_migration
@@ -155,7 +155,7 @@ async def work(app, aws, *, clock):
     if one.mode == "aggregate":
         await run_aggregate(app, aws, one, clock=clock, rng=chance)
         return
-    runner = Runner(app, aws, one, RUNNER, clock, chance, Pace(2, 10, 1))
+    runner = Runner(app, aws, one, RUNNER, clock, chance, PassPace(2, 10, 1))
     async with anyio.create_task_group() as group:
         group.start_soon(Reporter(runner).run)
         await runner.run(stay=False)

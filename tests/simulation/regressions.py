@@ -5,7 +5,7 @@ A new one is what `make simulate` prints of a seed that fails; its name says wha
 
 from dataclasses import dataclass
 
-from streamkit.testing.plan import Event, Plan
+from streamkit.testing.plan import Plan, PlannedEvent
 from tests.simulation.fleet_plan import PATIENT
 
 
@@ -42,11 +42,11 @@ REGRESSIONS = {
                 "engine": {"empty_page_chance": 0.3, "children_hidden": 8.0, **_PLAIN},
             },
             events=(
-                Event("start", at=0.0, worker=0, version=1),
-                Event("write", at=1476.08, count=4, seed=419708526, poison=0.1),
-                Event("write", at=1043.19, count=7, seed=1046510902, poison=0.1),
-                Event("write", at=151810.02, count=7, seed=1011680118, poison=0.1),
-                Event("stop", at=2276.06, worker=0),
+                PlannedEvent("start", at=0.0, worker=0, version=1),
+                PlannedEvent("write", at=1476.08, count=4, seed=419708526, poison=0.1),
+                PlannedEvent("write", at=1043.19, count=7, seed=1046510902, poison=0.1),
+                PlannedEvent("write", at=151810.02, count=7, seed=1011680118, poison=0.1),
+                PlannedEvent("stop", at=2276.06, worker=0),
             ),
         ),
         mutant="new-tree-holds-nothing",
@@ -62,9 +62,9 @@ REGRESSIONS = {
                 "engine": {"empty_page_chance": 0.0, "children_hidden": 8.0, **_PLAIN},
             },
             events=(
-                Event("roll_all", at=25.93, shard=2),
-                Event("split", at=19.3, shard=4),
-                Event("roll", at=20.38, shard=6),
+                PlannedEvent("roll_all", at=25.93, shard=2),
+                PlannedEvent("split", at=19.3, shard=4),
+                PlannedEvent("roll", at=20.38, shard=6),
             ),
         ),
         mutant="more-than-ten-questions",
@@ -80,9 +80,9 @@ REGRESSIONS = {
                 "engine": {"empty_page_chance": 0.0, **_PLAIN, "iterator_lifetime": 3.0},
             },
             events=(
-                Event("start", at=0.0, worker=0, version=1),
-                Event("write", at=1.0, count=2, seed=1, poison=0.0),
-                Event("freeze", at=3.0, worker=0, seconds=5.0),
+                PlannedEvent("start", at=0.0, worker=0, version=1),
+                PlannedEvent("write", at=1.0, count=2, seed=1, poison=0.0),
+                PlannedEvent("freeze", at=3.0, worker=0, seconds=5.0),
             ),
         ),
         mutant="latest-after-expiry",

@@ -10,20 +10,20 @@ import os
 import pytest
 
 from streamkit.aws_lambda import high_water_marks
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.table_shape import TableShape, entities_of
 from streamkit.effects import Guard
 from streamkit.migrate import writes
 from streamkit.model.conditions import absent, any_of, present
-from streamkit.model.origin import Mark
+from streamkit.model.origin import OriginMark
 from streamkit.testing import Different, Trouble, trial
-from streamkit.testing.crew import Crew
+from streamkit.testing.crew import TrialCrew
 from streamkit.testing.hosts import Functions
 from tests.simulation.conformance import LAST, Market, add_migrations, audited_wrong, make_app
 from tests.simulation.jobs import jobs
 
-HOSTS = {"worker": Crew, "lambda": Functions}
-JOBS = {"job": jobs(Crew, 600.0, LAST), "job on lambda": jobs(Functions, 60.0, LAST)}
+HOSTS = {"worker": TrialCrew, "lambda": Functions}
+JOBS = {"job": jobs(TrialCrew, 600.0, LAST), "job on lambda": jobs(Functions, 60.0, LAST)}
 SEEDS = range(int(os.environ.get("CONFORMANCE_SEEDS", "1")))
 TROUBLE = Trouble(crash=0.05, split=0.03, roll=0.02, pause=3.0, sinks=0.02)
 
@@ -59,7 +59,7 @@ def holds_are_not_read(monkeypatch):
     async def nothing(*_):
         return None
 
-    monkeypatch.setattr(HeldLanes, "load", nothing)
+    monkeypatch.setattr(QueuedKeys, "load", nothing)
 
 
 def marks_are_not_asked(monkeypatch):
@@ -74,7 +74,7 @@ def jobs_write_as_handlers_do(monkeypatch):
     """A migration's writes do not say whose they are, and handlers take them for changes."""
 
     def text(writer, **_):
-        return Mark("handler").text(writer, "planted")
+        return OriginMark("handler").text(writer, "planted")
 
     monkeypatch.setattr(writes, "mark_text", text)
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from streamkit import App, Entity, Put
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from streamkit.testing import Harness, every_crash, trial
 from streamkit.testing.hosts import Functions
 from tests.permissions import ACCOUNT, REGION, noted
@@ -262,7 +262,7 @@ def test_who_may_run_the_app_may_look_at_who_holds_a_place(harness_of):
     with noted() as requests:
         rotate(harness_of(make_app()), "ABC", "BCA")
     assert any(r.action == "dynamodb:ConditionCheckItem" for r in requests.of("worker"))
-    assert requests.refused(Place.of(account=ACCOUNT, region=REGION)) == []
+    assert requests.refused(AccountPlace.of(account=ACCOUNT, region=REGION)) == []
 
 
 class Exchanges:

@@ -10,15 +10,15 @@ from streamkit.testing.invariants import (
     Fencing,
     HotLoop,
     Leases,
-    Limits,
+    LimitsKept,
     Lineage,
-    Positions,
-    Readers,
+    PositionsGrow,
+    ReadersPerShard,
     Referee,
     usual,
 )
 from streamkit.testing.iterators import Iterators
-from streamkit.testing.sightings import Sighting, Write
+from streamkit.testing.sightings import SeenCall, SeenWrite
 from streamkit.testing.world import World
 from tests.simulation.fleet_shop import Books, make_app, step
 from tests.simulation.made_up import (
@@ -72,12 +72,12 @@ BROKEN = {
     "a zombie commits": (Fencing, [TAKE, COMMIT, STEAL, wrote("one", STOLEN, replace(STOLEN, position="7".zfill(40), commit="c"), at=10)]),
     "a commit sent under the process's own lease of before": (Fencing, [TAKE, COMMIT, RETAKEN, wrote("one", replace(ONCE, owner="cid", epoch=2), replace(TWICE, owner="cid", epoch=2), at=10, sent=8)]),
     "a commit without an owner": (Fencing, [wrote("one", FREE, replace(FREE, position="5".zfill(40), commit="a"))]),
-    "a position goes back": (Positions, [TAKE, COMMIT, wrote("one", ONCE, TWICE, at=3), wrote("one", TWICE, replace(TWICE, position="6".zfill(40), commit="c"), at=4)]),
-    "a position goes back to the start": (Positions, [TAKE, COMMIT, wrote("one", ONCE, replace(ONCE, position=START, commit="c"), at=4)]),
-    "a second commit from the same position": (Positions, [TAKE, COMMIT, wrote("one", ONCE, TWICE, at=3), wrote("one", TWICE, replace(TWICE, commit="a"), at=4)]),
-    "a commit without an id of its own": (Positions, [TAKE, COMMIT, wrote("one", ONCE, replace(TWICE, commit="a"), at=3)]),
-    "a cursor is created twice": (Positions, [wrote("one", None, FREE), wrote("two", None, FREE)]),
-    "a finished shard is read again": (Positions, [TAKE, wrote("one", HELD, replace(ONCE, state="finished"), at=2), wrote("one", ONCE, replace(TWICE, state="active"), at=3)]),
+    "a position goes back": (PositionsGrow, [TAKE, COMMIT, wrote("one", ONCE, TWICE, at=3), wrote("one", TWICE, replace(TWICE, position="6".zfill(40), commit="c"), at=4)]),
+    "a position goes back to the start": (PositionsGrow, [TAKE, COMMIT, wrote("one", ONCE, replace(ONCE, position=START, commit="c"), at=4)]),
+    "a second commit from the same position": (PositionsGrow, [TAKE, COMMIT, wrote("one", ONCE, TWICE, at=3), wrote("one", TWICE, replace(TWICE, commit="a"), at=4)]),
+    "a commit without an id of its own": (PositionsGrow, [TAKE, COMMIT, wrote("one", ONCE, replace(TWICE, commit="a"), at=3)]),
+    "a cursor is created twice": (PositionsGrow, [wrote("one", None, FREE), wrote("two", None, FREE)]),
+    "a finished shard is read again": (PositionsGrow, [TAKE, wrote("one", HELD, replace(ONCE, state="finished"), at=2), wrote("one", ONCE, replace(TWICE, state="active"), at=3)]),
     "an epoch is left as it was": (Leases, [TAKE, wrote("two", HELD, replace(HELD, owner="bob"))]),
     "an epoch begins again": (Leases, [TAKE, wrote("one", HELD, FREE)]),
     "a successor's lease is given up": (Leases, [TAKE, COMMIT, STEAL, wrote("one", STOLEN, replace(STOLEN, owner=None))]),
@@ -94,11 +94,11 @@ BROKEN = {
     "a reader past what it was served": (Iterators, [TAKE, read("one", numbers=(5, 6)), opened("one", "AFTER_SEQUENCE_NUMBER", 7, at=3)]),
     "a reader after what another has read": (Iterators, [TAKE, COMMIT, read("one", after=5, numbers=(6,)), STEAL, opened("two", "AFTER_SEQUENCE_NUMBER", 6, at=9)]),
     "a child before its parent": (Lineage, [TAKE, COMMIT, read("one", "child")]),
-    "three readers at the same time": (Readers, [read(name, at=n / 10) for n, name in enumerate(["one", "two", "three", "one", "two"])]),
-    "a transaction of 101 actions": (Limits, [asked("one", "TransactWriteItems", TransactItems=[{}] * 101)]),
-    "a transaction of more than 4 MB": (Limits, [Sighting("one", 0.0, call("TransactWriteItems", payload={"TransactItems": []}), tuple(Write("s", n, 0.0, {}, None, {}, 399_000) for n in range(11)))]),
-    "an item of more than 400 KB": (Limits, [Sighting("one", 0.0, call("PutItem"), (Write("s", 1, 0.0, {}, None, {}, 410_000),))]),
-    "eleven listings a second": (Limits, [asked(f"w{n}", "DescribeStream", at=5.5 + n / 11) for n in range(11)]),
+    "three readers at the same time": (ReadersPerShard, [read(name, at=n / 10) for n, name in enumerate(["one", "two", "three", "one", "two"])]),
+    "a transaction of 101 actions": (LimitsKept, [asked("one", "TransactWriteItems", TransactItems=[{}] * 101)]),
+    "a transaction of more than 4 MB": (LimitsKept, [SeenCall("one", 0.0, call("TransactWriteItems", payload={"TransactItems": []}), tuple(SeenWrite("s", n, 0.0, {}, None, {}, 399_000) for n in range(11)))]),
+    "an item of more than 400 KB": (LimitsKept, [SeenCall("one", 0.0, call("PutItem"), (SeenWrite("s", 1, 0.0, {}, None, {}, 410_000),))]),
+    "eleven listings a second": (LimitsKept, [asked(f"w{n}", "DescribeStream", at=5.5 + n / 11) for n in range(11)]),
     "a hot loop": (HotLoop, [asked("one", "GetItem", at=n / 10) for n in range(51)]),
 }  # fmt: skip
 
@@ -155,13 +155,13 @@ class Shopping:
 
     def written(self, pk, new, *, sk=None, old=None, sequence=5):
         keys = {"PK": {"S": pk}, "SK": {"S": sk or pk}}
-        return Write("s1", sequence, 0.0, keys, old, keys | new)
+        return SeenWrite("s1", sequence, 0.0, keys, old, keys | new)
 
     def see(self, *args, **more):
         return self.seen(self.written(*args, **more))
 
     def seen(self, *writes):
-        return list(self.books.see(Sighting("one", 0.0, call("TransactWriteItems"), writes)))
+        return list(self.books.see(SeenCall("one", 0.0, call("TransactWriteItems"), writes)))
 
     def effects(self, *, sales=1, digest=None):
         return [

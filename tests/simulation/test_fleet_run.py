@@ -17,7 +17,7 @@ from streamkit.progress.actions import OURS
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.pacing import Pacing
 from streamkit.stream.reader import ShardReader
-from streamkit.testing.plan import Event, Plan
+from streamkit.testing.plan import Plan, PlannedEvent
 from streamkit.worker.pipeline import ShardPipeline
 from streamkit.worker.shardset import ShardSet
 from tests.simulation import simulate
@@ -32,8 +32,8 @@ OVERDUE = range(LATE_AT - 1, 60, LATE_EVERY)
 
 def short(*events, workers=1, shards=1):
     """Some seconds of work."""
-    starts = tuple(Event("start", at=0.0, worker=n, version=1) for n in range(workers))
-    write = Event("write", at=1.0, count=6, seed=3, poison=0.0)
+    starts = tuple(PlannedEvent("start", at=0.0, worker=n, version=1) for n in range(workers))
+    write = PlannedEvent("write", at=1.0, count=6, seed=3, poison=0.0)
     shape = {"shards": shards, "seconds": 3.0, "settings": {}, "engine": {}}
     return Plan(shape, (*starts, write, *events))
 
@@ -52,12 +52,12 @@ def outage(hours):
     return Plan(
         shape,
         (
-            Event("start", at=0.0, worker=0, version=1),
-            Event("write", at=1.0, seed=3, **write),
-            Event("stop", at=600.0, worker=0),
-            Event("write", at=1200.0, seed=4, **write),
-            Event("start", at=back, worker=1, version=1),
-            Event("write", at=back + 60.0, seed=5, **write),
+            PlannedEvent("start", at=0.0, worker=0, version=1),
+            PlannedEvent("write", at=1.0, seed=3, **write),
+            PlannedEvent("stop", at=600.0, worker=0),
+            PlannedEvent("write", at=1200.0, seed=4, **write),
+            PlannedEvent("start", at=back, worker=1, version=1),
+            PlannedEvent("write", at=back + 60.0, seed=5, **write),
         ),
     )
 
@@ -169,11 +169,11 @@ def failing(monkeypatch):
 
     monkeypatch.setattr(CommitStage, "finish", confused)
     plan = short(
-        Event("roll", at=0.5, shard=0),
-        Event("split", at=1.5, shard=0),
-        Event("fault", worker=0, call=30, kind="throttle"),
-        Event("write", at=2.0, count=3, seed=4, poison=0.5),
-        Event("freeze", at=2.5, worker=0, seconds=1.0),
+        PlannedEvent("roll", at=0.5, shard=0),
+        PlannedEvent("split", at=1.5, shard=0),
+        PlannedEvent("fault", worker=0, call=30, kind="throttle"),
+        PlannedEvent("write", at=2.0, count=3, seed=4, poison=0.5),
+        PlannedEvent("freeze", at=2.5, worker=0, seconds=1.0),
     )
     monkeypatch.setattr(simulate, "draw", lambda _seed: plan)
     return plan
@@ -191,7 +191,7 @@ def test_the_printed_plan_and_the_printed_command_show_the_failure_again(monkeyp
     outcome, smallest = simulate.tried(17, 40)
     told = simulate.told(outcome, smallest)
     literal = told[told.index("Plan(") :]
-    again = run(17, eval(literal, {"Plan": Plan, "Event": Event}))
+    again = run(17, eval(literal, {"Plan": Plan, "Event": PlannedEvent}))
     assert "RuntimeError: planted" in again.violations[0].text
     (command,) = [line.removeprefix("   or: ") for line in told.splitlines() if "   or: " in line]
     _python, flag, module, *arguments = shlex.split(command)

@@ -24,7 +24,7 @@ from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
 from streamkit.migrate import commands
 from streamkit.model.builds import OUTLASTED_SECONDS, SWEPT_SECONDS
 from streamkit.operate.permissions.hosts import policy_for
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.redrive import redrive
 from streamkit.testing.chance import repeatable
 from streamkit.testing.loop import run_virtually
@@ -399,7 +399,7 @@ def test_the_scheduled_function_sweeps_the_ledger_when_nobody_counts_by_it_any_m
 
     with noted() as requests:
         simulated(main)
-    place = Place.of(account=ACCOUNT, region=REGION)
+    place = AccountPlace.of(account=ACCOUNT, region=REGION)
     policy = policy_for(app_of(), "lambda", place).to_dict()
     assert [r for r in requests.of("function") if not allows(policy, r)] == []
     operators = policy_for(app_of(), "operator", place).to_dict()

@@ -11,7 +11,7 @@ from streamkit.aws_lambda.filters import criteria
 from streamkit.model.schema import TableSchema
 from streamkit.stream.decode import CONTROL
 from streamkit.testing import trial
-from streamkit.testing.crew import Crew
+from streamkit.testing.crew import TrialCrew
 from tests.filter_rules import lets_through
 from tests.simulation.lambdas import Stream
 
@@ -25,7 +25,7 @@ def records_of(app, traffic, shape):
     """Run a system for a while; return the table's schema, and the records of its stream."""
     seen = []
 
-    class Watched(Crew):
+    class Watched(TrialCrew):
         def __init__(self, app, world, met, faults):
             super().__init__(app, world, met, faults)
             self.watched = world

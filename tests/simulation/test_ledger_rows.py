@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from streamkit.model.builds import Build
-from streamkit.worker.go_live import Turning
+from streamkit.worker.go_live import GoLive
 from tests.simulation.rebuilds import (
     BROKEN,
     FAST,
@@ -222,7 +222,7 @@ def turning(live, scanned):
     (handler,) = app_of().handlers
     cursor = SimpleNamespace(live=frozenset(live))
     builds = {"Sales": Build(7, "counting", scanned)}
-    return handler, Turning(lambda: builds, lambda: cursor, store=None)
+    return handler, GoLive(lambda: builds, lambda: cursor, store=None)
 
 
 def test_a_live_shard_that_meets_a_change_as_old_as_the_scan_says_so():

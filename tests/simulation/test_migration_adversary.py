@@ -18,7 +18,7 @@ from streamkit.migrate.errors import ErrorBook
 from streamkit.migrate.in_place import Tally
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State, StateBook
-from streamkit.migrate.work import Schemas, Work
+from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import COPY, FROM
 from streamkit.model.origin import read_mark
 from streamkit.progress.actions import Verb
@@ -53,7 +53,9 @@ def work_of(site, phase, direction="forward", stage=""):
     book = ErrorBook(StateBook(site.aws.dynamodb, site.around.control, site.app.name).store, "0001")
     state = State("0001", phase=phase, direction=direction, run=1, stage=stage)
     schemas = Schemas(site.schema, site.schema)
-    return Work(site.app.name, site.migration, state, schemas, site.calls, book, site.world.clock)
+    return MigrationWork(
+        site.app.name, site.migration, state, schemas, site.calls, book, site.world.clock
+    )
 
 
 SHORT = Padded(user="ann", number="7")
@@ -364,7 +366,9 @@ def test_items_of_a_more_specific_entity_are_left_alone_by_the_pass_and_the_stre
                 for one in (Order(user="a", order_id="1"), Line(user="a", order_id="1", number=1))
             ]
             schemas = Schemas(site.schema, site.schema, both.entities)
-            work = Work("shop", site.migration, State("0001"), schemas, site.calls, None, None)
+            work = MigrationWork(
+                "shop", site.migration, State("0001"), schemas, site.calls, None, None
+            )
             capture = capture_app(both, site.migration, State("0001", began=1e9), None)
             route = capture.router(site.schema).route
             keys = [{n: i[n] for n in site.schema.key_attributes} for i in items]

@@ -18,7 +18,7 @@ from streamkit.migrate.mending import waive_errors
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import State
-from streamkit.migrate.work import Schemas, Work
+from streamkit.migrate.work import MigrationWork, Schemas
 from streamkit.model.copies import COPY
 from streamkit.model.origin import MARK, read_mark
 from streamkit.progress.actions import Verb
@@ -223,7 +223,7 @@ def test_what_new_code_wrote_at_a_copy_stays_an_error_until_a_person_decides(wai
         schemas = Schemas(around.table, around.table, app.known)
         calls = Calls(aws.dynamodb, Rate(harness.world.clock), [around.table])
         state = State("0001", phase="ready", run=1)
-        work = Work("shop", migration, state, schemas, calls, errors, harness.world.clock)
+        work = MigrationWork("shop", migration, state, schemas, calls, errors, harness.world.clock)
         copy = Filed(number=1).attributes(around.table) | {COPY: {"S": "0001:0"}}
         for status in ("EARLY", "EARLIER"):
             await work._is_late(copy, copy := copy | {"status": {"S": status}})

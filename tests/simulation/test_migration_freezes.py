@@ -16,7 +16,7 @@ from streamkit import App, TableShape
 from streamkit.core.table_shape import entities_of
 from streamkit.core.tables import survey
 from streamkit.migrate import commands, steps
-from streamkit.migrate.passing import Pace
+from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
 from streamkit.model.copies import COPY
 from streamkit.progress.actions import CONTROL_PREFIX
@@ -84,7 +84,7 @@ class Site:
         async with self.world.clients(process) as aws:
             one = self.app.migrations["0001"]
             runner = Runner(
-                self.app, aws, one, SETTINGS, self.world.clock, random.Random(1), Pace(2, 10, 1)
+                self.app, aws, one, SETTINGS, self.world.clock, random.Random(1), PassPace(2, 10, 1)
             )
             if isinstance(process, Sleeper):
                 adopt = runner._adopt

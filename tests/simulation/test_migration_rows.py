@@ -25,7 +25,7 @@ from streamkit.migrate.rate import Rate
 from streamkit.migrate.running import Runner
 from streamkit.migrate.state import StateBook
 from streamkit.migrate.transform import Transform
-from streamkit.migrate.work import Work
+from streamkit.migrate.work import MigrationWork
 from streamkit.model.conditions import Attr, absent, any_of, present
 from streamkit.testing.loop import run_virtually
 from streamkit.testing.world import Process, World
@@ -225,13 +225,13 @@ class LateRunner(Runner):
 
 def only_the_pass(monkeypatch):
     """Leave out the second pass, which would put right what the first has missed."""
-    real = Work.visit
+    real = MigrationWork.visit
 
     async def visit(self, item, tally):
         if self.state.phase == "scanning":
             await real(self, item, tally)
 
-    monkeypatch.setattr(Work, "visit", visit)
+    monkeypatch.setattr(MigrationWork, "visit", visit)
 
 
 def test_a_scan_that_is_not_strongly_consistent_misses_items(monkeypatch):

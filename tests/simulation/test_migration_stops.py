@@ -13,7 +13,7 @@ import pytest
 
 from streamkit.migrate import commands, steps
 from streamkit.migrate.commands import AlreadyBegun
-from streamkit.migrate.passing import Pace
+from streamkit.migrate.passing import PassPace
 from streamkit.migrate.running import Runner
 from streamkit.migrate.view import Permit
 from streamkit.model.copies import COPY
@@ -44,7 +44,7 @@ async def command(app, clock, name, aws):
 async def work(app, clock, seconds, aws):
     """Work on the migration until it rests, or for so many seconds."""
     one = app.migrations["0001"]
-    runner = Runner(app, aws, one, SETTINGS, clock, random.Random(1), Pace(1, 10, 1))
+    runner = Runner(app, aws, one, SETTINGS, clock, random.Random(1), PassPace(1, 10, 1))
     with anyio.move_on_after(seconds):
         await runner.run()
 

@@ -27,7 +27,7 @@ from streamkit.operate.fan_outs import list_fan_outs
 from streamkit.operate.inspection import inspect_app
 from streamkit.operate.moves import MoveRefused, import_leases, move_to_lambda, move_to_workers
 from streamkit.operate.permissions.hosts import policy_for
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.redrive import discard, redrive
 from streamkit.operate.rewind import RewindRefused, rewind
 from streamkit.operate.spending import read_spending
@@ -48,7 +48,7 @@ LEASE_TABLE = {
     "BillingMode": "PAY_PER_REQUEST",
 }
 NOW = datetime.fromtimestamp(EPOCH, UTC)
-PLACE = Place.of(account=ACCOUNT, region=REGION)
+PLACE = AccountPlace.of(account=ACCOUNT, region=REGION)
 
 SYSTEMS = ("deals", "sales", "school", "sessions")
 """Among them every kind of handler, mirrors, extremes, listeners to aggregates, emptied groups."""

@@ -15,7 +15,7 @@ from streamkit.fleet.catching_up import CatchUp
 from streamkit.fleet.coordinator import Coordinator
 from streamkit.progress.cursor import CursorStore
 from streamkit.testing.loop import VirtualClock, run_virtually
-from streamkit.testing.plan import Event, Plan
+from streamkit.testing.plan import Plan, PlannedEvent
 from streamkit.testing.world import Process, World
 from tests.simulation.fleet_run import run
 from tests.tables import streamed
@@ -24,10 +24,10 @@ SEEDS = range(3)
 KILLED = Plan(
     {"shards": 2, "seconds": 3.0, "settings": {}, "engine": {}},
     (
-        Event("start", at=0.0, worker=0, version=1),
-        Event("start", at=0.0, worker=1, version=1),
-        Event("write", at=1.0, count=6, seed=3, poison=0.0),
-        Event("kill", at=2.0, worker=0),
+        PlannedEvent("start", at=0.0, worker=0, version=1),
+        PlannedEvent("start", at=0.0, worker=1, version=1),
+        PlannedEvent("write", at=1.0, count=6, seed=3, poison=0.0),
+        PlannedEvent("kill", at=2.0, worker=0),
     ),
 )
 """One of two workers is killed: the other one has to notice."""

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from streamkit import Aggregate, App, ConfigurationError, Count, Entity, Key, Max, Sum
-from streamkit.core.ledger import Entry
+from streamkit.core.ledger import LedgerEntry
 from streamkit.core.table_shape import TableShape
 from streamkit.fleet.generation import newest_generation, step_builds
 from streamkit.kinds.aggregate.rebuild import rebuild_aggregate
@@ -136,7 +136,7 @@ def test_it_is_exact_whoever_writes_dies_or_freezes_meanwhile(harness_of, seed):
 
 def test_a_bug_that_is_planted_in_a_rebuild_is_found(harness_of, monkeypatch):
     """A change counts as if its item had been counted before, whatever the ledger says."""
-    monkeypatch.setattr(Entry, "is_live", property(lambda _: True))
+    monkeypatch.setattr(LedgerEntry, "is_live", property(lambda _: True))
     with pytest.raises(AssertionError):
         explore(harness_of, 0)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamkit.testing.plan import Event, Plan
+from streamkit.testing.plan import Plan, PlannedEvent
 from tests.mutants.mutants import MUTANTS
 from tests.simulation.fleet_run import run
 from tests.simulation.regressions import REGRESSIONS
@@ -53,5 +53,5 @@ def test_a_plan_that_once_failed_fails_with_its_bug(name, tmp_path):
 
 def test_a_stored_plan_is_what_a_failing_seed_prints():
     for regression in REGRESSIONS.values():
-        printed = eval(regression.plan.literal(), {"Plan": Plan, "Event": Event})
+        printed = eval(regression.plan.literal(), {"Plan": Plan, "Event": PlannedEvent})
         assert printed == regression.plan

@@ -11,7 +11,7 @@ import pytest
 
 from streamkit.local.shards import HashRange
 from streamkit.testing.retention import Retention
-from streamkit.testing.sightings import Sighting, Write
+from streamkit.testing.sightings import SeenCall, SeenWrite
 from tests.simulation.made_up import HELD, call, read, wrote
 
 HOUR = 3600.0
@@ -36,8 +36,8 @@ class World:
 
     def written(self, pk, number, *, at, shard="s1", kind=""):
         keys = {"PK": {"S": pk}, "SK": {"S": pk}}
-        write = Write(shard, number, at, keys, None, {**keys, "_sk_kind": {"S": kind}})
-        return self.see(Sighting("", at, call("PutItem", at=at), (write,)))
+        write = SeenWrite(shard, number, at, keys, None, {**keys, "_sk_kind": {"S": kind}})
+        return self.see(SeenCall("", at, call("PutItem", at=at), (write,)))
 
     def see(self, sighting):
         return list(self.retention.see(sighting))
@@ -160,8 +160,8 @@ def test_a_shard_that_came_and_went_unread_is_lost_in_silence_until_a_shard_of_i
 
 def test_what_was_trimmed_before_the_consumer_began_needs_no_report():
     retention = World().retention
-    old = Write("s1", 9, -24 * HOUR, {"PK": {"S": "SALE#9"}}, None, {})
-    list(retention.see(Sighting("", 0.0, call("PutItem"), (old,))))
+    old = SeenWrite("s1", 9, -24 * HOUR, {"PK": {"S": "SALE#9"}}, None, {})
+    list(retention.see(SeenCall("", 0.0, call("PutItem"), (old,))))
     retention._engine.streams.all()[0].shard("s1").trimmed = 9
     assert "record 9 of s1 is lost in silence" not in retention.silent()
     assert old in retention.lost()

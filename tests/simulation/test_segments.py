@@ -14,7 +14,7 @@ from streamkit.progress.commit import Applied
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import Fenced
-from streamkit.progress.scan.pages import Pages
+from streamkit.progress.scan.pages import ScanPages
 from streamkit.progress.scan.places import place_of, place_text, strided
 from streamkit.progress.scan.scan import TableScan
 from streamkit.testing.loop import run_virtually
@@ -64,7 +64,7 @@ class Site:
         return TableScan(*place, **options)
 
     def pages(self, aws):
-        return Pages(aws.dynamodb.scan, "Items", 5)
+        return ScanPages(aws.dynamodb.scan, "Items", 5)
 
     async def visit(self, segment, reply, *, pause=0.5):
         await anyio.sleep(pause)

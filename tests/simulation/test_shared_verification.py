@@ -11,7 +11,7 @@ from streamkit.migrate import verification_book, verifying
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
 from streamkit.operate.permissions.hosts import policy_for
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from streamkit.settings import Settings
 from streamkit.testing import Harness, every_crash, every_freeze
 from streamkit.testing.world import CrashPoint, Process
@@ -27,7 +27,7 @@ from tests.unit.migrate.test_migration_verification import (
 )
 
 ITEMS = 60
-PLACE = Place.of(account=ACCOUNT, region=REGION)
+PLACE = AccountPlace.of(account=ACCOUNT, region=REGION)
 SETTINGS = Settings(poll_ceiling=5, heartbeat=10, lease=30, list_interval=20, look_interval=20)
 STATES = {"verification#0001", "verification#0001-repair"}
 

@@ -18,7 +18,7 @@ from streamkit import (
 from streamkit.observe.meters import Meters
 from streamkit.observe.registry import Registry
 from streamkit.operate.status_page.checks import alive, ready
-from streamkit.progress.control import Hold
+from streamkit.progress.control import QueuedKey
 from streamkit.progress.metering import meter
 from streamkit.settings import Settings
 from streamkit.stream.loss import Losses
@@ -28,7 +28,7 @@ from streamkit.testing.loop import VirtualClock, run_virtually
 from streamkit.testing.world import Process, World
 from streamkit.worker.automatic_retries import Holders, LaneRetries
 from streamkit.worker.redriver import LaneReport
-from streamkit.worker.report import Standing, sample
+from streamkit.worker.report import WorkerReport, sample
 from streamkit.worker.workers import Workers
 from tests.simulation.memory import Memory
 
@@ -185,7 +185,7 @@ class Nobody:
 
 async def test_an_item_is_stuck_until_a_person_lets_it_be_tried_again():
     retries = LaneRetries(Nobody(), Holders())
-    retries.watch("shard", lambda: {"lane": Hold("chunk")}, lambda _: None, lambda _: None)
+    retries.watch("shard", lambda: {"lane": QueuedKey("chunk")}, lambda _: None, lambda _: None)
     counts = []
     for report in (
         LaneReport("lane", "confirm", stuck=True),
@@ -354,7 +354,7 @@ def test_a_change_that_a_person_redrives_goes_on_in_its_writers_trace(harness_of
 
 
 def standing(state="active", **facts):
-    return Standing("shop", state, **facts)
+    return WorkerReport("shop", state, **facts)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from streamkit import (
 )
 from streamkit.changes import Kind
 from streamkit.core.dispatch import Dispatcher
-from streamkit.core.tables import Surroundings, Tables
+from streamkit.core.tables import AppTables, Tables
 from streamkit.kinds.aggregate.aggregate import contributions, difference
 from streamkit.kinds.preflight import findings
 from streamkit.model.schema import TableSchema
@@ -167,7 +167,7 @@ def test_the_fingerprint_changes_with_an_aggregate_and_not_with_a_comment():
 
 
 def texts(subject, schema=SCHEMA, resources=()):
-    return [f.text for f in findings(subject, Surroundings(schema, schema), resources)]
+    return [f.text for f in findings(subject, AppTables(schema, schema), resources)]
 
 
 def test_a_stream_without_the_image_a_handler_needs_is_an_error():
@@ -282,7 +282,7 @@ def test_io_of_ones_own_that_says_nothing_of_repetitions_gets_a_warning(returned
     if returned != "absent":
         mail.__annotations__["return"] = returned
     subject.on(**said)(mail)
-    found = findings(subject, Surroundings(SCHEMA, SCHEMA), (Mailer(),))
+    found = findings(subject, AppTables(SCHEMA, SCHEMA), (Mailer(),))
     assert [(f.severity, 'delivery="at_least_once"' in f.text) for f in found] == (
         [("warning", True)] if warned else []
     )

@@ -1,6 +1,7 @@
 """What the code promises about itself: sizes, docstrings, and which way imports go."""
 
 import ast
+import collections
 import functools
 import graphlib
 import importlib
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 ARGUMENTS_MAX = 8
+PACKAGES_MAX, TOP_MODULES_MAX = 16, 10
 
 ORDER = """
     errors observe aws model entity changes effects
@@ -52,14 +54,14 @@ ONLY_IN = {
 
 RECORDS = {
     "progress.actions.Action": "an effect fills it while it is rendered",
-    "kinds.aggregate.backfill.Counts": "numbers that count",
+    "kinds.aggregate.backfill.BackfillCounts": "numbers that count",
     "operate.permissions.access.Access": "what is found of one app, handler after handler",
     "migrate.in_place.Tally": "numbers that count",
     "migrate.sampling.Part": "what is read of a segment, page after page",
     "progress.commit.Batch": "the planner fills it, the fence completes its cursor",
-    "core.failures.Counts": "numbers that count",
+    "core.failures.DispatchCounts": "numbers that count",
     "core.outcome.Outcome": "what one run of a handler came to, run after run",
-    "core.outcome.Work": "a pending change, as it becomes known",
+    "core.outcome.PendingChange": "a pending change, as it becomes known",
     "core.planning.Draft": "the commit that is being filled",
     "core.shadow.ShadowCounts": "numbers that count",
     "testing.crew.Mortal": "a scenario tells it where it dies",
@@ -333,6 +335,22 @@ def test_every_package_has_its_place():
     assert len(names) == len(set(names))
     packages = {m.package for m in modules()} - set(BESIDE)
     assert packages == set(names), "say in ORDER where a new package belongs"
+
+
+def test_the_listing_of_the_house_is_short():
+    top = [path for path in (ROOT / "streamkit").iterdir() if path.suffix == ".py"]
+    assert len({m.package for m in modules()} - {path.stem for path in top}) <= PACKAGES_MAX
+    assert len(top) <= TOP_MODULES_MAX
+
+
+def test_a_class_has_a_name_of_its_own():
+    found = collections.Counter(
+        node.name
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, times in found.items() if times > 1] == []
 
 
 def test_imports_go_one_way_from_package_to_package():

@@ -14,7 +14,7 @@ from streamkit.core.parking import lane_name
 from streamkit.core.tables import survey
 from streamkit.kinds.injection import injector
 from streamkit.local.transport import Response
-from streamkit.progress.control import Hold
+from streamkit.progress.control import QueuedKey
 from streamkit.progress.machine import Machine
 from streamkit.settings import Settings
 from streamkit.testing.loop import run_virtually
@@ -85,7 +85,7 @@ class Shop:
 
     async def held(self):
         """The holds of a shard that has just read its chunks."""
-        return {lane.name: Hold(lane.chunk) for lane in await self.lanes()}
+        return {lane.name: QueuedKey(lane.chunk) for lane in await self.lanes()}
 
     async def lanes(self):
         retries = self.retries()
@@ -251,7 +251,7 @@ async def test_a_hold_that_begins_anew_while_the_old_one_is_lifted_is_not_forgot
         await shop.work()
         held, retries = await shop.held(), shop.retries()
         (name,) = held
-        again = Hold("s.0", "9".zfill(40))
+        again = QueuedKey("s.0", "9".zfill(40))
         emptied = []
 
         def lanes():

@@ -25,7 +25,7 @@ from streamkit import (
 )
 from streamkit.core.cascades import Cascades, cycles, same_items
 from streamkit.core.handler import Handler
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.kinds.preflight import findings
 from streamkit.model.schema import TableSchema
 
@@ -203,6 +203,6 @@ def test_marks_differ_between_writes_handlers_and_apps():
 
 
 def test_a_cycle_is_an_error_at_start():
-    found = findings(registered(copy, touch), Surroundings(SCHEMA, SCHEMA))
+    found = findings(registered(copy, touch), AppTables(SCHEMA, SCHEMA))
     (finding,) = [finding for finding in found if "for ever" in finding.text]
     assert finding.severity == "error"

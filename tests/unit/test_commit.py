@@ -17,7 +17,7 @@ from streamkit.progress.actions import Action, GuardSource, ItemRef, Verb
 from streamkit.progress.commit import Applied, Batch, Committer
 from streamkit.progress.control import ControlSpace, Cursor, cursor_attributes
 from streamkit.progress.probing import failing
-from streamkit.progress.verdicts import Again, Invalid, Refused
+from streamkit.progress.verdicts import Again, Invalid, RefusedCommit
 
 SCHEMA = TableSchema("t", "pk", "sk", "S", "S", {})
 MINE = Cursor("shard-1", owner="me", epoch=3, generation=2, position="5".zfill(40), commit="c0")
@@ -137,14 +137,14 @@ async def test_a_plan_that_won_late_is_adopted_instead_of_the_newer_one():
         canceled("ConditionalCheckFailed", "None", item=late),
     )
     subject = committer(table)
-    assert await subject.commit(first) == Refused((SOURCE,))
+    assert await subject.commit(first) == RefusedCommit((SOURCE,))
     assert await subject.commit(second) == Applied(first)
     assert subject.cursor.commit == first.id
 
 
 async def test_a_refused_condition_names_its_effects():
     table = Table(canceled("None", "ConditionalCheckFailed"))
-    assert await committer(table).commit(batch(guarded=True)) == Refused((SOURCE,))
+    assert await committer(table).commit(batch(guarded=True)) == RefusedCommit((SOURCE,))
 
 
 async def test_an_invalid_action_is_named_whatever_else_went_wrong():
@@ -187,7 +187,7 @@ async def test_an_invalid_action_does_not_hide_a_plan_that_won_late(invalid):
         item=late,
     )
     subject = committer(table)
-    assert await subject.commit(first) == Refused((SOURCE,))
+    assert await subject.commit(first) == RefusedCommit((SOURCE,))
     assert await subject.commit(second) == Applied(first)
 
 

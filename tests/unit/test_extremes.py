@@ -24,7 +24,13 @@ from streamkit import (
     Min,
     Top,
 )
-from streamkit.kinds.aggregate.entries import Entry, Ranking, rank_of, read_entries, stored_ranks
+from streamkit.kinds.aggregate.entries import (
+    RankedEntry,
+    Ranking,
+    rank_of,
+    read_entries,
+    stored_ranks,
+)
 from streamkit.kinds.aggregate.extremes import entries_of, standing
 from streamkit.model.schema import TableSchema
 
@@ -67,7 +73,7 @@ class LastSeen(Aggregate[Log], pk="SEEN#{device}", sk="SEEN"):
 
 
 def entry(rank, name):
-    return Entry(Decimal(rank), (name, ""), {"N": str(rank)})
+    return RankedEntry(Decimal(rank), (name, ""), {"N": str(rank)})
 
 
 # -- the entries -----------------------------------------------------------------------------------
@@ -159,10 +165,13 @@ def test_numbers_of_more_than_38_digits_are_not_rounded():
 
 
 def test_entries_survive_being_stored():
-    entries = [Entry("2026-01-01", ("a", "b"), {"S": "x"}), Entry("2025", ("c", ""), {"S": "y"})]
+    entries = [
+        RankedEntry("2026-01-01", ("a", "b"), {"S": "x"}),
+        RankedEntry("2025", ("c", ""), {"S": "y"}),
+    ]
     item = {"top": {"L": [e.value for e in entries]}, "top_entries": stored_ranks(entries)}
     assert read_entries(item, "top_entries", "top", several=True) == entries
-    shown_nothing = Entry(Decimal("1.5"), ("a", ""), None)
+    shown_nothing = RankedEntry(Decimal("1.5"), ("a", ""), None)
     item = {"last_entries": stored_ranks([shown_nothing])}
     assert read_entries(item, "last_entries", "last", several=False) == [shown_nothing]
     assert read_entries({}, "last_entries", "last", several=False) == []

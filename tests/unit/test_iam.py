@@ -35,11 +35,11 @@ from streamkit.errors import ConfigurationError
 from streamkit.operate.permissions.access import access_of, pattern_of
 from streamkit.operate.permissions.document import only_keys
 from streamkit.operate.permissions.hosts import deny_application, policy_for
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from tests.permissions import Request, allows
 
 ACCOUNT = "123456789012"
-PLACE = Place.of(account=ACCOUNT, region="eu-central-1")
+PLACE = AccountPlace.of(account=ACCOUNT, region="eu-central-1")
 TABLE = f"arn:aws:dynamodb:eu-central-1:{ACCOUNT}:table/Shop"
 
 
@@ -424,7 +424,7 @@ def test_the_functions_may_write_their_log_and_a_worker_may_not():
 @pytest.mark.parametrize("text", ["12345", "12345678901a", ""])
 def test_an_account_has_twelve_digits(text):
     with pytest.raises(ConfigurationError, match="twelve digits"):
-        Place.of(account=text)
+        AccountPlace.of(account=text)
 
 
 def test_a_large_policy_says_that_it_is_too_large():

@@ -4,7 +4,7 @@ import pytest
 
 from streamkit.aws_lambda.high_water_marks import Marks, _before
 from streamkit.changes import ItemKey
-from streamkit.core.high_water_mark import KEPT_SECONDS, Mark, mark_name
+from streamkit.core.high_water_mark import KEPT_SECONDS, HighWaterMark, mark_name
 from streamkit.effects import Guard
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, render
@@ -44,10 +44,12 @@ def moved(marks, schema, now, first, then):
 def test_a_bare_mark_is_moved_as_any_other_with_its_own_values(ttl, sk):
     """The shape is that of another mark; it is held against one that is rendered for itself."""
     marks, schema = marks_of(ttl=ttl, sk=sk)
-    moved(marks, schema, Mark(position(1)), position(2), Mark(position(3)))
-    body = moved(marks, schema, Mark(position(7)), position(8), Mark(position(9)))
-    rendered = marks._update(mark_name(KEY), Mark(position(9)), str(1_800_000_000 + KEPT_SECONDS))
-    rendered.guards = [(Guard(_before(Mark(position(7)), position(8))), OURS)]
+    moved(marks, schema, HighWaterMark(position(1)), position(2), HighWaterMark(position(3)))
+    body = moved(marks, schema, HighWaterMark(position(7)), position(8), HighWaterMark(position(9)))
+    rendered = marks._update(
+        mark_name(KEY), HighWaterMark(position(9)), str(1_800_000_000 + KEPT_SECONDS)
+    )
+    rendered.guards = [(Guard(_before(HighWaterMark(position(7)), position(8))), OURS)]
     assert render(rendered, schema) == {"Update": body}
     values = [
         text for value in body["ExpressionAttributeValues"].values() for text in value.values()
@@ -61,10 +63,10 @@ def test_a_bare_mark_is_moved_as_any_other_with_its_own_values(ttl, sk):
 @pytest.mark.parametrize(
     ("now", "then"),
     [
-        (Mark(position(1), lanes=frozenset({"a"})), Mark(position(2))),
-        (Mark(position(1)), Mark(position(2), lanes=frozenset({"a", "b"}))),
-        (Mark(position(1), done=frozenset({"x"})), Mark(position(2))),
-        (Mark(position(1)), Mark(position(1), done=frozenset({"x"}))),
+        (HighWaterMark(position(1), lanes=frozenset({"a"})), HighWaterMark(position(2))),
+        (HighWaterMark(position(1)), HighWaterMark(position(2), lanes=frozenset({"a", "b"}))),
+        (HighWaterMark(position(1), done=frozenset({"x"})), HighWaterMark(position(2))),
+        (HighWaterMark(position(1)), HighWaterMark(position(1), done=frozenset({"x"}))),
     ],
 )
 def test_what_else_a_mark_says_is_in_its_condition_and_in_what_is_written(now, then):
@@ -77,7 +79,7 @@ def test_what_else_a_mark_says_is_in_its_condition_and_in_what_is_written(now, t
 
 def test_a_change_is_done_if_its_items_mark_is_at_it_or_behind_it():
     marks, _ = marks_of()
-    marks.known[KEY] = Mark()
+    marks.known[KEY] = HighWaterMark()
     assert not marks.is_done(KEY, position(1))
-    marks.known[KEY] = Mark(position(5))
+    marks.known[KEY] = HighWaterMark(position(5))
     assert [marks.is_done(KEY, position(number)) for number in (4, 5, 6)] == [True, True, False]

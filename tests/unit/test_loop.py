@@ -11,18 +11,18 @@ import anyio
 import pytest
 
 from streamkit.core import loop as loops
-from streamkit.core.failures import Counts, Failures
+from streamkit.core.failures import DispatchCounts, Failures
 from streamkit.core.loop import CommitLoop, Overtaken
 from streamkit.core.parking import Failure
 from streamkit.core.planning import Planner
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.tables import Tables
 from streamkit.core.tracing import NO_TRACING
 from streamkit.progress.actions import READ, GuardSource
 from streamkit.progress.commit import Applied
 from streamkit.progress.control import Cursor
 from streamkit.progress.pacing import Pace, Pacing
-from streamkit.progress.verdicts import Again, Invalid, Refused
+from streamkit.progress.verdicts import Again, Invalid, RefusedCommit
 from streamkit.testing.loop import run_virtually
 from tests.works import SCHEMA, SPACE, Clock, add, done, handler, work
 
@@ -48,7 +48,7 @@ class Fence:
         taken = [work.position for work in list(works)[: plan.changes]]
         first = works[0]
         if answer == "refuse":
-            return Refused((GuardSource(first.position, "h", READ),))
+            return RefusedCommit((GuardSource(first.position, "h", READ),))
         if answer == "invalid":
             return Invalid((), "ValidationError")
         if answer in ("again", "throttle"):
@@ -73,7 +73,7 @@ class Dispatcher:
     schema, tracing, clock = SCHEMA, NO_TRACING, Clock()
 
     def __init__(self):
-        self.counts = Counts()
+        self.counts = DispatchCounts()
         self.failures = Failures(self.counts, Clock())
         self.finished, self.runs = [], 0
         self.sending = SimpleNamespace(send_all=self.send_all)
@@ -96,7 +96,7 @@ class Dispatcher:
 
 def make_loop(script, count=6, **options):
     fence, dispatcher, planner = Fence(script), Dispatcher(), Planner(SPACE, Clock(), "shard-1")
-    held, tables = HeldLanes(None, planner.holds), Tables(SCHEMA)
+    held, tables = QueuedKeys(None, planner.holds), Tables(SCHEMA)
     pacing = Pacing(Pace(), random.Random(1))
     made = CommitLoop(fence, dispatcher, planner, held, tables, pacing, **options)
     made.works.extend(work(n, done(n, add(f"x{n}")), name=f"x{n}") for n in range(1, count + 1))

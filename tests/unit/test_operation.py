@@ -16,7 +16,7 @@ from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import OURS, Action, Verb
 from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.operation import Entry, Operation, Refusal, Step, noted, read_audit
+from streamkit.progress.operation import AuditEntry, Operation, Refusal, Step, noted, read_audit
 
 SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
 TABLE = {
@@ -202,7 +202,7 @@ async def test_a_run_looks_again_when_another_process_took_the_step(store):
 def test_a_trail_keeps_the_newest_entries_and_is_read_as_it_was_written():
     trail = ()
     for at in range(5):
-        trail = noted(trail, Entry(at, "ann@host", f"step {at}"), most=3)
+        trail = noted(trail, AuditEntry(at, "ann@host", f"step {at}"), most=3)
     assert [entry.at for entry in trail] == [2, 3, 4]
     assert read_audit([{"at": 2, "by": "ann@host", "what": "step 2"}]) == trail[:1]
 

@@ -5,9 +5,9 @@ import json
 import pytest
 from msgspec import Raw
 
-from streamkit.model.origin import MARK, UNMARKED, Mark, read_mark
+from streamkit.model.origin import MARK, UNMARKED, OriginMark, read_mark
 
-TEXT = Mark("handler", 3).text("copy", "app/17")
+TEXT = OriginMark("handler", 3).text("copy", "app/17")
 
 
 def image(mark=None, **attributes):
@@ -18,10 +18,10 @@ def image(mark=None, **attributes):
 
 
 def test_a_new_mark_says_who_wrote_and_how_many_handlers_came_before():
-    assert read_mark(image(n={"N": "1"}), image(TEXT, n={"N": "2"})) == Mark("handler", 3)
-    assert read_mark(None, image(TEXT)) == Mark("handler", 3)
-    other = Mark("migration", 0).text("0003", "x")
-    assert read_mark(image(TEXT, n={"N": "1"}), image(other)) == Mark("migration", 0)
+    assert read_mark(image(n={"N": "1"}), image(TEXT, n={"N": "2"})) == OriginMark("handler", 3)
+    assert read_mark(None, image(TEXT)) == OriginMark("handler", 3)
+    other = OriginMark("migration", 0).text("0003", "x")
+    assert read_mark(image(TEXT, n={"N": "1"}), image(other)) == OriginMark("migration", 0)
 
 
 def test_an_update_by_the_application_leaves_the_mark_and_is_its_own():
@@ -34,7 +34,7 @@ def test_a_put_by_the_application_and_a_deletion_carry_no_mark():
 
 
 def test_a_write_that_changes_nothing_but_the_mark_is_no_change():
-    other = Mark("handler", 3).text("copy", "app/18")
+    other = OriginMark("handler", 3).text("copy", "app/18")
     tags = {"SS": ["a", "b"]}, {"SS": ["b", "a"]}
     assert read_mark(image(TEXT, tags=tags[0]), image(other, tags=tags[1])) is None
     assert read_mark(image(), image(TEXT)) is None
@@ -59,7 +59,7 @@ def test_what_is_no_mark_of_ours_counts_for_nothing(text):
 
 def test_an_image_that_is_no_item_is_left_to_whoever_decodes_it():
     broken = Raw(json.dumps({MARK: {"S": TEXT}, "n": 1}).encode())
-    assert read_mark(image(), broken) == Mark("handler", 3)
+    assert read_mark(image(), broken) == OriginMark("handler", 3)
 
 
 def test_a_mark_inside_other_data_counts_for_nothing():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from streamkit import App, Entity, Inserted, Put
 from streamkit.core.overlaps import undecided
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.entity import spec_of
 from streamkit.kinds.preflight import findings
 from streamkit.model.schema import TableSchema
@@ -74,7 +74,7 @@ def found(app: App) -> list[tuple[str, str]]:
     schema = TableSchema(
         "t", "PK", None, "S", None, {}, stream_arn=arn, type_attribute=app.type_attribute
     )
-    return [(f.severity, f.text) for f in findings(app, Surroundings(schema, schema))]
+    return [(f.severity, f.text) for f in findings(app, AppTables(schema, schema))]
 
 
 def test_what_nothing_tells_apart_is_an_error_at_start_that_says_what_to_do() -> None:

@@ -19,7 +19,7 @@ from streamkit.progress.control import ControlSpace
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fold import fold
 from streamkit.progress.transaction import transact
-from streamkit.progress.verdicts import Refused
+from streamkit.progress.verdicts import RefusedCommit
 
 SCHEMA = TableSchema("shop", "pk", None, "S", None, {})
 SCHEMAS = {"shop": SCHEMA}
@@ -82,7 +82,7 @@ async def take_off(store, found, items):
 async def test_two_who_read_the_same_change_apply_it_once(store, items):
     found = await read_head(store, "lane")
     assert await take_off(store, found, items) is None
-    assert isinstance(await take_off(store, found, items), Refused)
+    assert isinstance(await take_off(store, found, items), RefusedCommit)
     assert await count(store) == 1
     assert await store.item("lane", "lane") is None
     assert "lanes" not in await store.item("holds", "s.0")
@@ -93,7 +93,7 @@ async def test_one_who_was_overtaken_does_not_take_the_next_change_off(store, it
     await apply(store, queue(SPACE, "lane", parked(2), "1".zfill(40), guarded=True))
     found = await read_head(store, "lane")
     assert await take_off(store, found, items) is None
-    assert isinstance(await take_off(store, found, items), Refused)
+    assert isinstance(await take_off(store, found, items), RefusedCommit)
     assert await count(store) == 1
     _, head = await read_head(store, "lane")
     assert head.position == "2".zfill(40)
@@ -113,7 +113,7 @@ async def test_a_failure_that_is_written_down_late_is_not_written_down_again(sto
 async def test_a_change_that_is_queued_meanwhile_keeps_its_lane(store, items):
     found = await read_head(store, "lane")
     await apply(store, queue(SPACE, "lane", parked(2), "1".zfill(40), guarded=True))
-    assert isinstance(await take_off(store, found, items), Refused)
+    assert isinstance(await take_off(store, found, items), RefusedCommit)
     assert await count(store) == 0
     found = await read_head(store, "lane")
     assert await take_off(store, found, items) is None

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from streamkit.changes import ItemKey
-from streamkit.core.outcome import Outcome, Read, Work
+from streamkit.core.outcome import Outcome, PendingChange, Read
 from streamkit.core.parking import lane_name
 from streamkit.core.planning import Planner, Rerun
 from streamkit.effects import Put, Set
 from streamkit.model.conditions import absent, present
 from streamkit.progress.actions import LANE, ItemRef, Verb
 from streamkit.progress.commit import Batch
-from streamkit.progress.control import Cursor, Hold
+from streamkit.progress.control import Cursor, QueuedKey
 from streamkit.stream.decode import Record
 from tests.works import (
     CURSOR,
@@ -100,7 +100,7 @@ def test_a_condition_on_an_item_written_before_ends_the_commit_there():
 
 
 def test_changes_without_effects_move_the_position_only():
-    batch = plan([work(1, done(1)), Work("7".zfill(40), 107.0)])
+    batch = plan([work(1, done(1)), PendingChange("7".zfill(40), 107.0)])
     assert (batch.actions, batch.changes, batch.cursor.position) == ([], 2, "7".zfill(40))
     assert batch.cursor.dated == 107, "when the change at its position was created"
 
@@ -111,7 +111,7 @@ def test_a_failed_change_is_parked_and_its_item_held():
     )
     assert kinds(batch) == ["holds", "lane", "parked", "parked"]
     lane = lane_name("h", ItemKey("a", "a"))
-    assert batch.held == {lane: Hold("shard-1.0", "2".zfill(40))}
+    assert batch.held == {lane: QueuedKey("shard-1.0", "2".zfill(40))}
     assert batch.cursor.holds == {"shard-1.0"}
     items = {action.ref.pk[1]: action for action in batch.actions}
     assert "THING#x" not in items
@@ -122,7 +122,7 @@ def test_a_failed_change_is_parked_and_its_item_held():
 
 def test_a_change_queues_behind_a_held_lane_only_if_the_lane_still_exists():
     lane = lane_name("h", ItemKey("a", "a"))
-    batch = plan([work(5, done(5, add("x")))], holds={lane: Hold("old.0", "3".zfill(40))})
+    batch = plan([work(5, done(5, add("x")))], holds={lane: QueuedKey("old.0", "3".zfill(40))})
     (move,) = [a for a in batch.actions if "#lane#" in a.ref.pk[1]]
     assert [(g.condition, s.effect) for g, s in move.guards] == [(present, LANE)]
     assert batch.held[lane].tail == "5".zfill(40)
@@ -130,7 +130,7 @@ def test_a_change_queues_behind_a_held_lane_only_if_the_lane_still_exists():
 
 def test_a_lane_is_held_for_its_own_handler_alone():
     lane = lane_name("other", ItemKey("a", "a"))
-    batch = plan([work(5, done(5, add("x")))], holds={lane: Hold("old.0", "3".zfill(40))})
+    batch = plan([work(5, done(5, add("x")))], holds={lane: QueuedKey("old.0", "3".zfill(40))})
     assert [a.ref.pk[1] for a in batch.actions] == ["THING#x"]
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 import pytest
 
 from streamkit import App, Entity, Index, Set
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.kinds.preflight import Finding, findings
 from streamkit.model.schema import IndexSchema, TableSchema
 
@@ -35,7 +35,7 @@ def schema(sk: str | None) -> TableSchema:
 
 def found(app: App, sk: str | None) -> list[Finding]:
     described = schema(sk)
-    return [f for f in findings(app, Surroundings(described, described)) if "directory" in f.text]
+    return [f for f in findings(app, AppTables(described, described)) if "directory" in f.text]
 
 
 def memberships() -> App:

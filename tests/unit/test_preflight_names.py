@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from streamkit import App, Entity, Inserted
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.kinds.mirror import CopyEntry
 from streamkit.kinds.preflight import findings
 from streamkit.model.schema import IndexSchema, TableSchema
@@ -28,7 +28,7 @@ def found(entity: type[Entity], **names: Any) -> list[tuple[str, str]]:
         pass
 
     described = schema(**names)
-    return [(f.severity, f.text) for f in findings(app, Surroundings(described, described))]
+    return [(f.severity, f.text) for f in findings(app, AppTables(described, described))]
 
 
 class Plain(Entity, pk="P#{name}", sk="P"):

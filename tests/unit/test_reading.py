@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamkit.core.outcome import Outcome, Read, Work
+from streamkit.core.outcome import Outcome, PendingChange, Read
 from streamkit.core.reading import Pending, Uncommitted, applied, settle
 from streamkit.model.codec import decode
 from streamkit.model.conditions import Attr, absent, present
@@ -24,7 +24,7 @@ def seen(stored, *reads):
     """What a later handler sees of an item that an earlier one renames, having read this of it."""
     outcome = Outcome(SimpleNamespace(name="rename"), reads=reads)
     outcome.actions[REF] = Action(REF, Verb.UPDATE, sets=RENAMED)
-    pending = Pending(Uncommitted([Work("1", 0.0, outcomes=[outcome])]), before="2")
+    pending = Pending(Uncommitted([PendingChange("1", 0.0, outcomes=[outcome])]), before="2")
     versions, actions = pending.of(REF)
     assert versions == (("1", "rename", 0),)
     return applied(actions, stored)
@@ -59,7 +59,7 @@ def counts(item):
 def waiting(position, run=1, seen=(), reads=(), name="count"):
     outcome = Outcome(SimpleNamespace(name=name), run=run, reads=tuple(reads))
     outcome.actions[REF] = Action(REF, Verb.UPDATE, adds={"count": Decimal(1)})
-    return Work(position, 0.0, outcomes=[outcome])
+    return PendingChange(position, 0.0, outcomes=[outcome])
 
 
 def read_after(*versions):

@@ -4,8 +4,8 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-from streamkit.core.outcome import Work
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.outcome import PendingChange
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.stage import CommitStage
 from streamkit.progress.clock import SystemClock
 from streamkit.progress.commit import Batch
@@ -21,7 +21,7 @@ def make_stage(budget: ByteBudget) -> CommitStage:
     committer: Any = SimpleNamespace(cursor=Cursor(SHARD), tables={})
     nothing: Any = None
     return CommitStage(
-        nothing, planner, committer, HeldLanes(nothing), nothing, budget, lambda: None
+        nothing, planner, committer, QueuedKeys(nothing), nothing, budget, lambda: None
     )
 
 
@@ -32,7 +32,7 @@ def position(number: int) -> str:
 def test_a_plan_that_wins_late_finishes_what_is_up_to_its_position_and_nothing_behind_it():
     stage = make_stage(ByteBudget())
     # It was planned with change 1, which was dropped since, as it had no effects when it ran again.
-    works = deque(Work(position(number), 0.0) for number in (2, 3, 4))
+    works = deque(PendingChange(position(number), 0.0) for number in (2, 3, 4))
     won = Batch(Cursor(SHARD, position=position(3)), changes=3)
     assert [work.position for work in stage.drop(won, works)] == [position(2), position(3)]
     assert [work.position for work in works] == [position(4)]
@@ -41,7 +41,7 @@ def test_a_plan_that_wins_late_finishes_what_is_up_to_its_position_and_nothing_b
 
 def test_a_commit_at_the_start_of_a_shard_finishes_nothing():
     stage = make_stage(ByteBudget())
-    works = deque([Work(position(1), 0.0)])
+    works = deque([PendingChange(position(1), 0.0)])
     assert stage.drop(Batch(Cursor(SHARD, position=START), changes=1), works) == []
     assert len(works) == 1
 
@@ -51,7 +51,7 @@ def test_a_page_makes_room_for_others_once_its_last_change_is_committed():
     stage = make_stage(budget)
     budget.take(SHARD, 10)
     budget.take("other", 1)
-    works = deque([Work(position(1), 0.0), Work(position(2), 0.0, page_bytes=10)])
+    works = deque([PendingChange(position(1), 0.0), PendingChange(position(2), 0.0, page_bytes=10)])
     stage.drop(Batch(Cursor(SHARD, position=position(1))), works)
     assert not budget.has_room("other")
     stage.drop(Batch(Cursor(SHARD, position=position(2))), works)

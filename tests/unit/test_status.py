@@ -32,7 +32,7 @@ from streamkit.operate.operations import OperationStatus
 from streamkit.operate.status import in_tree_order, read_status
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.operation import Entry
+from streamkit.progress.operation import AuditEntry
 from streamkit.settings import Settings
 from streamkit.worker.worker import Worker
 from tests.tables import streamed
@@ -290,7 +290,9 @@ async def test_status_names_an_operation_that_is_under_way_and_who_began_it(
     await world.work()
     assert (await world.status()).operations == ()
     store, newest = await newest_in(world)
-    await begins(store, newest, said=Entry(1_700_000_000, "ann@host", "rebuild Sales: scanning"))
+    await begins(
+        store, newest, said=AuditEntry(1_700_000_000, "ann@host", "rebuild Sales: scanning")
+    )
     status = await world.status()
     assert [one.phase for one in status.operations] == [said.rpartition(": ")[2]]
     describe_status(status)
@@ -320,7 +322,7 @@ async def test_status_names_migrations_that_are_neither_new_nor_at_their_end(wor
 async def test_a_trail_stays_when_a_worker_of_another_release_starts_a_generation(world):
     await world.work()
     store, newest = await newest_in(world)
-    said = Entry(1_700_000_000, "ann@host", "rewind: asked for")
+    said = AuditEntry(1_700_000_000, "ann@host", "rewind: asked for")
     await withdraw_rewind(store, await ask_rewind(store, newest, said))
     await join_generation(store, "another release", (), take_over=False)
     assert (await newest_generation(store)).fingerprint == "another release"
@@ -331,7 +333,7 @@ async def test_a_trail_keeps_ten_entries_so_that_the_consumers_item_stays_small(
     await world.work()
     store, newest = await newest_in(world)
     for at in range(15):
-        said = Entry(at, "ann@host", "rebuild Sales: scanning")
+        said = AuditEntry(at, "ann@host", "rebuild Sales: scanning")
         await step_builds(store, newest, {}, advance=True, said=said)
         newest = await newest_generation(store)
     assert [entry.at for entry in newest.audit] == list(range(5, 15))

@@ -12,9 +12,15 @@ from streamkit.operate.spending import Spending
 from streamkit.operate.status import ShardStatus, Status, WorkerStatus
 from streamkit.operate.status_page.checks import Verdict
 from streamkit.operate.status_page.markup import Markup, duration, element
-from streamkit.operate.status_page.page import HandlerView, Process, View, render, short
+from streamkit.operate.status_page.page import (
+    ConsumerView,
+    HandlerView,
+    ProcessFacts,
+    render,
+    short,
+)
 from streamkit.operate.status_page.style import CSS, POLICY
-from streamkit.worker.report import Standing
+from streamkit.worker.report import WorkerReport
 
 EVIL = "<script>alert('x')</script>\"&"
 
@@ -77,12 +83,14 @@ def status(*shards, **facts):
 
 def page(*views, ready=(), **process):
     known = {"version": "1.0", "worker": "host/1/worker", "at": "now"} | process
-    return render(Process(ready=Verdict(ready), **known), views)
+    return render(ProcessFacts(ready=Verdict(ready), **known), views)
 
 
 def view(found=None, *, standing=None, **facts):
     handlers = [HandlerView(handler, 5, 0.0123, 4) for handler in app.handlers]
-    return View(standing or Standing("deals", "active", {"shard-1": 2.0}), handlers, found, **facts)
+    return ConsumerView(
+        standing or WorkerReport("deals", "active", {"shard-1": 2.0}), handlers, found, **facts
+    )
 
 
 def test_shards_stand_as_the_tree_of_their_splits_with_what_is_known_here():
@@ -151,8 +159,8 @@ def test_a_shard_that_waits_for_a_handler_names_it():
     ("state", "words"), [("waiting", "stands by"), ("unfit", "cut off from the stream")]
 )
 def test_states_are_said_in_words(state, words):
-    assert words in page(view(standing=Standing("deals", state)))
-    assert "paused" in page(view(standing=Standing("deals", "active", paused=1)))
+    assert words in page(view(standing=WorkerReport("deals", state)))
+    assert "paused" in page(view(standing=WorkerReport("deals", "active", paused=1)))
 
 
 def test_a_process_that_starts_has_a_page():
@@ -167,7 +175,7 @@ def test_whatever_things_are_called_the_page_stays_a_page():
     text = page(
         view(
             found,
-            standing=Standing(EVIL, EVIL),
+            standing=WorkerReport(EVIL, EVIL),
             trouble=EVIL,
             migrations=[Line(EVIL, EVIL, EVIL, 1, EVIL)],
         ),

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from streamkit import Aggregate, App, Avg, Count, Distinct, Entity, Key, Modified, Sum
-from streamkit.core.dispatch import Dispatcher, as_registered
+from streamkit.core.dispatch import Dispatcher
+from streamkit.core.handler import as_registered
 from streamkit.core.tables import Tables
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Verb

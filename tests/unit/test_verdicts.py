@@ -3,7 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from streamkit.progress.verdicts import Again, Invalid, Refused, judge
+from streamkit.progress.verdicts import Again, Invalid, RefusedCommit, judge
 
 CONDITION, CONFLICT = "ConditionalCheckFailed", "TransactionConflict"
 THERE = {"PK": {"S": "ORDER#1"}}
@@ -21,10 +21,10 @@ def canceled(*codes, **item):
 @pytest.mark.parametrize(
     ("failure", "verdict"),
     [
-        (error("ConditionalCheckFailedException", Item=THERE), Refused(items={0: THERE})),
-        (error("ConditionalCheckFailedException"), Refused(items={0: None})),
-        (canceled("None", CONDITION, Item=THERE), Refused(items={1: THERE})),
-        (canceled(CONDITION, CONFLICT, CONDITION), Refused(items={0: None, 2: None})),
+        (error("ConditionalCheckFailedException", Item=THERE), RefusedCommit(items={0: THERE})),
+        (error("ConditionalCheckFailedException"), RefusedCommit(items={0: None})),
+        (canceled("None", CONDITION, Item=THERE), RefusedCommit(items={1: THERE})),
+        (canceled(CONDITION, CONFLICT, CONDITION), RefusedCommit(items={0: None, 2: None})),
         (canceled("None", "ValidationError"), Invalid((1,), "ValidationError")),
         (canceled("ItemCollectionSizeLimitExceeded"), Invalid((0,), "ValidationError")),
         (error("ValidationException"), Invalid((), "ValidationException")),

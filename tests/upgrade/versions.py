@@ -20,14 +20,14 @@ from streamkit.migrate import commands, steps
 from streamkit.operate.moves import move_to_lambda, move_to_workers
 from streamkit.operate.redrive import redrive
 from streamkit.operate.rewind import rewind
-from streamkit.testing.crew import Crew
+from streamkit.testing.crew import TrialCrew
 from streamkit.testing.hosts import Functions
 from streamkit.testing.world import World
 
 ARCHIVE = Path(__file__).with_name("baseline.tar.xz")
 NAME = "streamkit_before"
 _PARTS = {
-    "Crew": ("testing.crew", Crew),
+    "Crew": ("testing.crew", TrialCrew),
     "Functions": ("testing.hosts", Functions),
     "World": ("testing.world", World),
     "begin": ("migrate.commands", commands.begin),

@@ -16,8 +16,8 @@ from typing import Literal
 
 from streamkit.core.high_water_mark import let_go
 from streamkit.core.loop import Overtaken
-from streamkit.core.outcome import Work
-from streamkit.core.parked.queues import HeldLane
+from streamkit.core.outcome import PendingChange
+from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import LAMBDA_CHUNKS, Failure, Parked, waiting_state
 from streamkit.effects import Guard
 from streamkit.model.conditions import Attr, Condition, absent, any_of, present
@@ -28,7 +28,7 @@ from streamkit.progress.commit import Applied, Batch, Verdict
 from streamkit.progress.control import ControlSpace, Cursor
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import ACTIONS_MAX, transact
-from streamkit.progress.verdicts import Invalid, Refused
+from streamkit.progress.verdicts import Invalid, RefusedCommit
 
 _START = Cursor("head")
 """The start of planning: a queue's first change has no position; it is there, or it is gone."""
@@ -45,7 +45,7 @@ class Head:
 
     store: CursorStore
     schemas: Mapping[str, TableSchema]
-    held: HeldLane
+    held: ParkedQueue
     head: Parked
     rng: random.Random
     clock: Clock
@@ -59,7 +59,7 @@ class Head:
     async def commit(
         self,
         plan: Batch,
-        works: Sequence[Work],  # noqa: ARG002 - there is one
+        works: Sequence[PendingChange],  # noqa: ARG002 - there is one
     ) -> Verdict | Overtaken:
         """Take the change off its queue, together with its effects.
 
@@ -72,12 +72,14 @@ class Head:
         if sent is None:
             self.step = "done"
             return Applied(plan)
-        if isinstance(sent, Refused) and any(source.effect == LANE for source in sent.sources):
+        if isinstance(sent, RefusedCommit) and any(
+            source.effect == LANE for source in sent.sources
+        ):
             self.step = "overtaken"
             return Overtaken([])
         return sent
 
-    def drop(self, plan: Batch, works: deque[Work]) -> list[Work]:
+    def drop(self, plan: Batch, works: deque[PendingChange]) -> list[PendingChange]:
         """Drop the change; it was counted when it was parked."""
         for _ in range(plan.changes):
             works.popleft()
@@ -90,12 +92,12 @@ class Head:
 async def leave(
     store: CursorStore,
     schemas: Mapping[str, TableSchema],
-    held: HeldLane,
+    held: ParkedQueue,
     head: Parked,
     effects: Sequence[Action],
     rng: random.Random,
     clock: Clock,
-) -> Refused | Invalid | None:
+) -> RefusedCommit | Invalid | None:
     """Take the first change off its queue, with its effects, in one transaction; None means done.
 
     A concurrent change of its item's high-water mark does not refuse it: the mark is read again.
@@ -115,12 +117,12 @@ async def leave(
 async def _leave_alone(
     store: CursorStore,
     schemas: Mapping[str, TableSchema],
-    held: HeldLane,
+    held: ParkedQueue,
     head: Parked,
     effects: Sequence[Action],
     rng: random.Random,
     clock: Clock,
-) -> Refused | Invalid | None:
+) -> RefusedCommit | Invalid | None:
     """Take a change with many effects off its queue in several transactions: the head first.
 
     The queue's condition is enough, because positions are never used twice. A crash before the rest
@@ -144,9 +146,11 @@ async def _leave_alone(
     return None
 
 
-def _outdated(sent: Refused | Invalid | None) -> bool:
+def _outdated(sent: RefusedCommit | Invalid | None) -> bool:
     """Return whether a transaction was refused only because its item's mark has changed."""
-    effects = {source.effect for source in sent.sources} if isinstance(sent, Refused) else set()
+    effects = (
+        {source.effect for source in sent.sources} if isinstance(sent, RefusedCommit) else set()
+    )
     return MARK_GUARD in effects and LANE not in effects
 
 
@@ -191,7 +195,7 @@ async def stay(
     return await transact(store.dynamodb, schemas, [lane, change], rng) is None
 
 
-def _advance(space: ControlSpace, held: HeldLane, head: Parked) -> Action:
+def _advance(space: ControlSpace, held: ParkedQueue, head: Parked) -> Action:
     """Return the action that makes the next change the first one, or ends the queue."""
     source = GuardSource(head.position, head.lane, LANE)
     is_first = Attr("head").eq(head.position)
@@ -208,7 +212,9 @@ def _advance(space: ControlSpace, held: HeldLane, head: Parked) -> Action:
     return action
 
 
-async def _unhold(store: CursorStore, held: HeldLane, head: Parked, clock: Clock) -> list[Action]:
+async def _unhold(
+    store: CursorStore, held: ParkedQueue, head: Parked, clock: Clock
+) -> list[Action]:
     """Return the actions that take a queue that ends off its holds chunk and its item's mark."""
     if head.next is not None:
         return []

@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 
-from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
 from streamkit.core.parking import Failure, Parked
 from streamkit.errors import RetentionLost, RetryableError
 from streamkit.stream.decode import Page, Record
@@ -55,7 +55,7 @@ async def whole_record(aws: Aws, stream_arn: str, parked: Parked) -> Record | Fa
             return await _in_stream(aws, stream_arn, parked.shard, record.sequence_number)
         return await _anywhere(aws, stream_arn, record)
     except AwsError as error:
-        if trouble_of(error) in (Trouble.TRIMMED, Trouble.MISSING):
+        if trouble_of(error) in (ErrorKind.TRIMMED, ErrorKind.MISSING):
             return _GONE
         raise
 
@@ -89,7 +89,7 @@ async def _anywhere(aws: Aws, stream_arn: str, record: Record) -> Record | Failu
         try:
             found = await _in_stream(aws, stream_arn, shard, record.sequence_number)
         except AwsError as error:
-            if trouble_of(error) not in (Trouble.TRIMMED, Trouble.MISSING, Trouble.INVALID):
+            if trouble_of(error) not in (ErrorKind.TRIMMED, ErrorKind.MISSING, ErrorKind.INVALID):
                 raise
         else:
             if isinstance(found, Record) and found.keys == record.keys:
@@ -143,7 +143,7 @@ async def records_between(
                     return tuple(found)
             iterator = page.next_iterator
     except AwsError as error:
-        if trouble_of(error) not in (Trouble.TRIMMED, Trouble.MISSING):
+        if trouble_of(error) not in (ErrorKind.TRIMMED, ErrorKind.MISSING):
             raise
         text = f"the stream does not keep the records from {first} to {last} any more"
         raise RetentionLost(text, shard=shard, certain=True) from error

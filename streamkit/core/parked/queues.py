@@ -23,7 +23,7 @@ _READS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class HeldLane:
+class ParkedQueue:
     """A parked queue: its first and last change, and the chunk that lists it.
 
     `due` is when the first change is tried next (epoch seconds; 0 is at once). `tries` is how often
@@ -61,7 +61,7 @@ class Selection:
     parked_before: float | None = None
     stuck: bool = False
 
-    def takes_lane(self, lane: HeldLane) -> bool:
+    def takes_lane(self, lane: ParkedQueue) -> bool:
         """Return whether a queue passes the filters that need only its own item."""
         return (
             (not self.lanes or lane.name in self.lanes)
@@ -81,7 +81,7 @@ class Selection:
     def _asks_first(self) -> bool:
         return (self.entity, self.error, self.parked_before) != (None, None, None)
 
-    async def choose(self, store: CursorStore) -> list[HeldLane]:
+    async def choose(self, store: CursorStore) -> list[ParkedQueue]:
         """Return the parked queues that are meant, the oldest first."""
         lanes = [lane for lane in await held_lanes(store) if self.takes_lane(lane)]
         if not self._asks_first:
@@ -91,9 +91,9 @@ class Selection:
         return [lane for lane in lanes if lane.name in taken]
 
 
-def read_lane(item: Mapping[str, Any]) -> HeldLane:
+def read_lane(item: Mapping[str, Any]) -> ParkedQueue:
     """Read a parked queue's item."""
-    return HeldLane(
+    return ParkedQueue(
         name=item["lane"]["S"],
         handler=item["handler"]["S"],
         head=item["head"]["S"],
@@ -109,7 +109,7 @@ def read_lane(item: Mapping[str, Any]) -> HeldLane:
     )
 
 
-async def read_lanes(store: CursorStore, names: Iterable[str]) -> list[HeldLane]:
+async def read_lanes(store: CursorStore, names: Iterable[str]) -> list[ParkedQueue]:
     """Read parked queues by name; those that do not exist (any more) are left out."""
     return [read_lane(item) for item in await store.items([("lane", name) for name in names])]
 
@@ -126,7 +126,7 @@ async def open_store(app: Consumer, aws: Aws) -> CursorStore:
 
 async def held_lanes(
     store: CursorStore, cursors: Mapping[str, Cursor] | None = None
-) -> list[HeldLane]:
+) -> list[ParkedQueue]:
     """Return every parked queue, the oldest first.
 
     Args:
@@ -142,7 +142,7 @@ async def held_lanes(
     return sorted(lanes, key=lambda lane: (lane.since, lane.handler, lane.name))
 
 
-async def list_parked(store: CursorStore, lanes: list[HeldLane] | None = None) -> list[Parked]:
+async def list_parked(store: CursorStore, lanes: list[ParkedQueue] | None = None) -> list[Parked]:
     """Return every parked change without its record, queue by queue, first to last.
 
     Args:
@@ -176,7 +176,7 @@ async def show(store: CursorStore, lane: str, position: str | None = None) -> Pa
     return None if found is None else found[1]
 
 
-async def read_head(store: CursorStore, lane: str) -> tuple[HeldLane, Parked] | None:
+async def read_head(store: CursorStore, lane: str) -> tuple[ParkedQueue, Parked] | None:
     """Return a queue and its first change, with its record; None if nothing is parked in it.
 
     Raises:

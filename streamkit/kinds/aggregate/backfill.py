@@ -54,10 +54,10 @@ from streamkit.progress.clock import Clock, utc
 from streamkit.progress.commit import Applied
 from streamkit.progress.cursor import CursorStore, lease_guard
 from streamkit.progress.pacing import Turn
-from streamkit.progress.scan.pages import Pages, Reply, patient
+from streamkit.progress.scan.pages import Reply, ScanPages, patient
 from streamkit.progress.scan.segment import LeasedSegment
 from streamkit.progress.transaction import transact
-from streamkit.progress.verdicts import Invalid, Refused
+from streamkit.progress.verdicts import Invalid, RefusedCommit
 from streamkit.table import Table
 
 PAGE_ITEMS = 300
@@ -86,7 +86,7 @@ async def left_out(store: CursorStore, builds: Mapping[str, Build]) -> dict[str,
 
 
 @dataclass(slots=True)
-class Counts:
+class BackfillCounts:
     """What one process has counted.
 
     The `unreadable` do not fit, for the `reasons` given. `missing` counts items of `onto=` that do
@@ -132,7 +132,7 @@ class Census:
     clock: Clock
     rng: random.Random
     page_items: int = PAGE_ITEMS
-    counts: Counts = field(default_factory=Counts)
+    counts: BackfillCounts = field(default_factory=BackfillCounts)
     _computed: set[Key[Any]] = field(default_factory=set)
     _turn: Turn = field(init=False)
 
@@ -143,9 +143,9 @@ class Census:
         self._turn = Turn(self.clock)
 
     @property
-    def pages(self) -> Pages:
+    def pages(self) -> ScanPages:
         """How the source's table is read."""
-        return Pages(patient(self.aws.dynamodb), self.tables.own.name, self.page_items)
+        return ScanPages(patient(self.aws.dynamodb), self.tables.own.name, self.page_items)
 
     async def visit(self, segment: LeasedSegment, reply: Reply) -> None:
         """Count the items of a page, in the commits that move its segment.
@@ -290,7 +290,7 @@ class Census:
             raise ConfigurationError(
                 f"{self.aggregate.__name__} cannot be counted: DynamoDB answers {verdict.code}"
             )
-        if isinstance(verdict, Refused):
+        if isinstance(verdict, RefusedCommit):
             entries = {one.entry.pk[1] for one in items}
             named = {source.handler for source in verdict.sources}
             if self.aggregate.__name__ in named - entries:

@@ -27,7 +27,7 @@ Source = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RankedEntry:
     """What one item offers: its rank, its key, and the value to show (None shows nothing)."""
 
     rank: Rank
@@ -47,7 +47,7 @@ class Ranking:
     size: int
     highest: bool
 
-    def best(self, entries: Iterable[Entry]) -> list[Entry]:
+    def best(self, entries: Iterable[RankedEntry]) -> list[RankedEntry]:
         """Return the best entries, in order.
 
         Raises:
@@ -56,8 +56,8 @@ class Ranking:
         return sorted(entries, key=lambda entry: entry.order, reverse=self.highest)[: self.size]
 
     def step(
-        self, entries: Sequence[Entry], source: Source, offered: Entry | None
-    ) -> list[Entry] | None:
+        self, entries: Sequence[RankedEntry], source: Source, offered: RankedEntry | None
+    ) -> list[RankedEntry] | None:
         """Return the entries once `source` offers only this; None: the group has to be read.
 
         No read is needed when an entry improves, when it stays ahead of another entry that is kept,
@@ -71,7 +71,7 @@ class Ranking:
                 return None
         return self.best(rest if offered is None else [*rest, offered])
 
-    def _behind(self, one: Entry, other: Entry) -> bool:
+    def _behind(self, one: RankedEntry, other: RankedEntry) -> bool:
         return one.order < other.order if self.highest else one.order > other.order
 
 
@@ -109,14 +109,14 @@ def _text(moment: datetime) -> str:
     return moment.isoformat(timespec="microseconds")
 
 
-def stored_ranks(entries: Sequence[Entry]) -> AttributeValue:
+def stored_ranks(entries: Sequence[RankedEntry]) -> AttributeValue:
     """Return the ranks and keys of the entries, as they are stored."""
     return encode([[entry.rank, *entry.source] for entry in entries])
 
 
 def read_entries(
     item: Mapping[str, AttributeValue], ranks: str, attribute: str, *, several: bool
-) -> list[Entry]:
+) -> list[RankedEntry]:
     """Read the entries of an item: their keys from one attribute, their values from another.
 
     Raises:
@@ -129,6 +129,6 @@ def read_entries(
     if len(sources) != len(values):
         raise ValueError(f"{attribute} was not written by streamkit: it does not fit {ranks}")
     return [
-        Entry(rank if isinstance(rank, str) else Decimal(rank), (pk, sk), value)
+        RankedEntry(rank if isinstance(rank, str) else Decimal(rank), (pk, sk), value)
         for (rank, pk, sk), value in zip(sources, values, strict=True)
     ]

@@ -16,7 +16,13 @@ from typing import Any, ClassVar
 
 from streamkit.entity import Entity, attribute_names
 from streamkit.errors import DeclarationError
-from streamkit.kinds.aggregate.entries import Entry, Ranking, rank_of, read_entries, source_of_entry
+from streamkit.kinds.aggregate.entries import (
+    RankedEntry,
+    Ranking,
+    rank_of,
+    read_entries,
+    source_of_entry,
+)
 from streamkit.kinds.aggregate.measures import Value, When
 from streamkit.kinds.aggregate.options import Options
 from streamkit.model.codec import AttributeValue
@@ -158,14 +164,16 @@ def extremes_of(aggregate: type[Entity]) -> dict[str, Extreme]:
     }
 
 
-def entries_of(aggregate: type[Entity], item: Entity, schema: TableSchema) -> dict[str, Entry]:
+def entries_of(
+    aggregate: type[Entity], item: Entity, schema: TableSchema
+) -> dict[str, RankedEntry]:
     """Return what one item offers, by field name.
 
     Raises:
         TypeError: what a measure is ordered by has no order.
         ValueError: what it shows does not fit the aggregate's field, or cannot be stored.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, RankedEntry] = {}
     names = attribute_names(aggregate)
     for name, extreme in extremes_of(aggregate).items():
         if extreme.when is not None and not extreme.when(item):
@@ -177,11 +185,13 @@ def entries_of(aggregate: type[Entity], item: Entity, schema: TableSchema) -> di
         given = {name: (shown,) if extreme.several else shown}
         stored: Any = aggregate.set_attributes(schema, given)[names[name]]
         value = stored["L"][0] if extreme.several else stored
-        found[name] = Entry(rank, source_of_entry(item.item_key), value)
+        found[name] = RankedEntry(rank, source_of_entry(item.item_key), value)
     return found
 
 
-def standing(aggregate: type[Entity], name: str, item: Mapping[str, AttributeValue]) -> list[Entry]:
+def standing(
+    aggregate: type[Entity], name: str, item: Mapping[str, AttributeValue]
+) -> list[RankedEntry]:
     """Read the entries of one field of an aggregate's item, best first."""
     attribute = attribute_names(aggregate)[name]
     several = extremes_of(aggregate)[name].several

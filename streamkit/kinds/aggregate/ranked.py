@@ -37,7 +37,7 @@ from streamkit.errors import DeclarationError
 from streamkit.kinds.aggregate.aggregate import Aggregate, source_of
 from streamkit.kinds.aggregate.contributions import contributions, difference, placed, placed_by
 from streamkit.kinds.aggregate.counting import counting_handler
-from streamkit.kinds.aggregate.entries import Entry, Source, source_of_entry, stored_ranks
+from streamkit.kinds.aggregate.entries import RankedEntry, Source, source_of_entry, stored_ranks
 from streamkit.kinds.aggregate.extremes import (
     ENTRIES_REVISION,
     REVISION,
@@ -96,14 +96,14 @@ def ranked_handler(aggregate: Ranked, plain: Handler) -> Handler:
 
 async def recompute(
     aggregate: Ranked, key: Key[Any], table: Table, names: Iterable[str]
-) -> dict[str, list[Entry]]:
+) -> dict[str, list[RankedEntry]]:
     """Return the entries that a group has now, by field name, from its committed items.
 
     Raises:
         DeclarationError: `members` returns something else than a query of the source's table.
     """
     extremes = extremes_of(aggregate)
-    found: dict[str, list[Entry]] = {name: [] for name in names}
+    found: dict[str, list[RankedEntry]] = {name: [] for name in names}
     query = members_of(aggregate, key)
     async for item in table.committed().query(query):
         if key not in contributions(aggregate, item):
@@ -144,7 +144,7 @@ def members_of(aggregate: Ranked, key: Key[Any]) -> Query[Any]:
 
 def _moves(
     aggregate: Ranked, change: Change[Any], table: Table
-) -> dict[Key[Any], dict[str, tuple[Source, Entry | None]]]:
+) -> dict[Key[Any], dict[str, tuple[Source, RankedEntry | None]]]:
     """Return what the change's item offers now, by group and field, if that has changed."""
     offers = [_offers(aggregate, item, table) for item in (change.old, change.new)]
     before, after = offers
@@ -152,7 +152,7 @@ def _moves(
     if item is None:
         return {}
     source = source_of_entry(item.item_key)
-    found: dict[Key[Any], dict[str, tuple[Source, Entry | None]]] = {}
+    found: dict[Key[Any], dict[str, tuple[Source, RankedEntry | None]]] = {}
     for key in before | after:
         old, new = before.get(key, {}), after.get(key, {})
         moved = {
@@ -165,7 +165,7 @@ def _moves(
 
 def _offers(
     aggregate: Ranked, item: Entity | None, table: Table
-) -> dict[Key[Any], dict[str, Entry]]:
+) -> dict[Key[Any], dict[str, RankedEntry]]:
     """Return what an item offers, by group and field.
 
     Raises:
@@ -190,7 +190,7 @@ def _offers(
 async def _write(
     aggregate: Ranked,
     key: Key[Any],
-    moves: dict[str, tuple[Source, Entry | None]],
+    moves: dict[str, tuple[Source, RankedEntry | None]],
     table: Table,
 ) -> list[Effect]:
     """Return the effects that write one group's item."""
@@ -236,7 +236,7 @@ def _entered(key: Key[Any], attributes: dict[str, Any]) -> list[Effect]:
     return [Accumulate(key, {ENTRIES_REVISION: Decimal(1)}), Store(key, attributes)]
 
 
-def _stored(extreme: Extreme, attribute: str, entries: list[Entry]) -> dict[str, Any]:
+def _stored(extreme: Extreme, attribute: str, entries: list[RankedEntry]) -> dict[str, Any]:
     values: list[Any] = [entry.value for entry in entries]
     shown = {"L": values} if extreme.several else next(iter(values), None)
     return {attribute: shown, ranks_attribute(attribute): stored_ranks(entries)}

@@ -28,7 +28,7 @@ import anyio
 
 from streamkit.aws import Aws
 from streamkit.core.consumer import Consumer
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.errors import ConfigurationError
 from streamkit.fleet.capture import capture
 from streamkit.fleet.generation import (
@@ -42,7 +42,7 @@ from streamkit.fleet.generation import (
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, WORKERS, check_host
 from streamkit.fleet.members import Roster, new_worker_name
 from streamkit.kinds.aggregate.aggregate import Aggregate
-from streamkit.kinds.aggregate.backfill import Census, Counts, left_out
+from streamkit.kinds.aggregate.backfill import BackfillCounts, Census, left_out
 from streamkit.kinds.aggregate.facts import aggregate_named
 from streamkit.kinds.aggregate.reset import Clearing
 from streamkit.model.builds import Build, BuildState, clearing_name, next_build, pass_name
@@ -53,8 +53,8 @@ from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import TOGETHER, Fenced
 from streamkit.progress.machine import Machine
-from streamkit.progress.operation import Entry, Step, said_of
-from streamkit.progress.scan.pages import Pages, Visit
+from streamkit.progress.operation import AuditEntry, Step, said_of
+from streamkit.progress.scan.pages import ScanPages, Visit
 from streamkit.progress.scan.scan import LEASE_SECONDS, TableScan
 from streamkit.progress.scan.segment import LeasedSegment
 
@@ -116,7 +116,7 @@ async def rebuild_aggregate(  # noqa: PLR0913 - each says one thing of the rebui
     lease_seconds: float = LEASE_SECONDS,
     in_flight: float = FUNCTION_SECONDS,
     stopping: anyio.Event | None = None,
-    progress: Callable[[BuildState, Counts], object] | None = None,
+    progress: Callable[[BuildState, BackfillCounts], object] | None = None,
     clock: Clock | None = None,
     rng: random.Random | None = None,
 ) -> Rebuilt:
@@ -182,13 +182,13 @@ class Width:
 class _Rebuild:
     app: Consumer
     machine: Machine
-    around: Surroundings
+    around: AppTables
     store: CursorStore
     aggregate: type[Aggregate[Any]]
     stopping: anyio.Event
-    progress: Callable[[BuildState, Counts], object]
+    progress: Callable[[BuildState, BackfillCounts], object]
     width: Width
-    counts: Counts = field(default_factory=Counts)
+    counts: BackfillCounts = field(default_factory=BackfillCounts)
     seen: tuple[int, str] = (0, "")
     """The number and the state of the build, as this process has last seen it."""
 
@@ -229,7 +229,7 @@ class _Rebuild:
         builds, said = {**newest.builds, self.name: build}, self._said(build)
         return Step(stepped(newest, builds, right=[self.name], advance=True, said=said))
 
-    def _said(self, build: Build) -> Entry:
+    def _said(self, build: Build) -> AuditEntry:
         return said_of(self.machine.clock, f"rebuild {self.name}: {build.state}")
 
     async def _check_host(self, newest: Generation) -> None:
@@ -364,7 +364,7 @@ class _Rebuild:
         return await self._share(scan, census.pages, census.visit, build)
 
     async def _share(
-        self, scan: TableScan, pages: Pages, visit: Visit[LeasedSegment], build: Build
+        self, scan: TableScan, pages: ScanPages, visit: Visit[LeasedSegment], build: Build
     ) -> bool:
         """Scan with all processes that help; return whether every segment is finished."""
         ending, finished = anyio.Event(), False

@@ -15,7 +15,7 @@ from typing import Any
 from streamkit.entity import Entity, attribute_names
 from streamkit.kinds.aggregate.aggregate import Aggregate
 from streamkit.kinds.aggregate.contributions import contributions
-from streamkit.kinds.aggregate.entries import Entry
+from streamkit.kinds.aggregate.entries import RankedEntry
 from streamkit.kinds.aggregate.extremes import entries_of, extremes_of, standing
 from streamkit.kinds.aggregate.measures import adds_up
 from streamkit.model.codec import NUMBERS, AttributeValue, decode
@@ -50,7 +50,7 @@ class Recount:
     keys: dict[Place, Key[Any]] = field(default_factory=dict)
     marks: dict[Place, int] = field(default_factory=dict)
     _amounts: dict[Place, dict[str, Decimal]] = field(default_factory=dict)
-    _entries: dict[Place, dict[str, list[Entry]]] = field(default_factory=dict)
+    _entries: dict[Place, dict[str, list[RankedEntry]]] = field(default_factory=dict)
 
     def add(self, item: Entity) -> None:
         """Add what one item contributes."""
@@ -81,7 +81,7 @@ class Recount:
             for place, amounts in self._amounts.items()
         }
 
-    def _rank(self, place: Place, shown: Mapping[str, Entry]) -> None:
+    def _rank(self, place: Place, shown: Mapping[str, RankedEntry]) -> None:
         there = self._entries.setdefault(place, {}) if shown else {}
         for name, entry in shown.items():
             entries = there.setdefault(name, [])
@@ -89,7 +89,7 @@ class Recount:
             if len(entries) > 2 * extremes_of(self.aggregate)[name].ranking.size:
                 there[name] = self._best(name, entries)
 
-    def _best(self, name: str, entries: list[Entry]) -> list[Entry]:
+    def _best(self, name: str, entries: list[RankedEntry]) -> list[RankedEntry]:
         return extremes_of(self.aggregate)[name].ranking.best(entries)
 
     def _is_over(self, key: Key[Any]) -> bool:
@@ -128,7 +128,7 @@ def stored_facts(
     return facts
 
 
-def entries_facts(entries: list[Entry]) -> list[Any]:
+def entries_facts(entries: list[RankedEntry]) -> list[Any]:
     """Return entries as facts: plain values, each with its source item's key."""
     return [[None if e.value is None else decode(e.value), *e.source] for e in entries]
 

@@ -26,10 +26,10 @@ from streamkit.model.conditions import Attr, present
 from streamkit.progress.actions import LEASE, OURS, Action, GuardSource, Verb, Wire, item_ref
 from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
-from streamkit.progress.scan.pages import Pages, Reply, patient
+from streamkit.progress.scan.pages import Reply, ScanPages, patient
 from streamkit.progress.scan.segment import Segment
 from streamkit.progress.transaction import transact
-from streamkit.progress.verdicts import Invalid, Refused
+from streamkit.progress.verdicts import Invalid, RefusedCommit
 from streamkit.table import Table
 
 _TOGETHER = 99
@@ -63,9 +63,9 @@ class Clearing:
                 await self._drop(lane.name)
 
     @property
-    def pages(self) -> Pages:
+    def pages(self) -> ScanPages:
         """How the table is read."""
-        return Pages(patient(self.aws.dynamodb), self.tables.own.name)
+        return ScanPages(patient(self.aws.dynamodb), self.tables.own.name)
 
     async def visit(self, segment: Segment, reply: Reply) -> None:
         """Clear the items of a page, and then move its segment.
@@ -92,7 +92,7 @@ class Clearing:
             held, first = found
             place, fence = (self.store, self.tables, held, first), (self._fence,)
             sent = await leave(*place, fence, self.rng, self.clock)
-            if isinstance(sent, Refused) and any(s.effect == LEASE for s in sent.sources):
+            if isinstance(sent, RefusedCommit) and any(s.effect == LEASE for s in sent.sources):
                 raise LeaseLost("another step of the build was taken")
 
     def _cleared(self, item: dict[str, Wire], number: int) -> Action | None:

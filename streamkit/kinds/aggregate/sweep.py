@@ -49,7 +49,7 @@ from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import TOGETHER, Fenced
 from streamkit.progress.operation import Step
-from streamkit.progress.scan.pages import PAGE_ITEMS, Pages, Reply, patient
+from streamkit.progress.scan.pages import PAGE_ITEMS, Reply, ScanPages, patient
 from streamkit.progress.scan.scan import TableScan
 from streamkit.progress.scan.segment import LeasedSegment
 
@@ -217,7 +217,7 @@ class Broom:
             deleted += await self.fenced.delete(reply["Items"])
             await segment.advance(reply.get("LastEvaluatedKey"))
 
-        pages = Pages(patient(store.dynamodb), space.schema.name, PAGE_ITEMS, ours)
+        pages = ScanPages(patient(store.dynamodb), space.schema.name, PAGE_ITEMS, ours)
         await self.scan(name, number, total).run(pages, visit, new_worker_name())
         return deleted
 

@@ -35,7 +35,7 @@ from streamkit.progress.actions import item_ref
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.pacing import Turn
-from streamkit.progress.scan.pages import Pages, Reply, patient
+from streamkit.progress.scan.pages import Reply, ScanPages, patient
 from streamkit.progress.scan.places import strided
 from streamkit.progress.scan.segment import Segment
 from streamkit.table import Table
@@ -54,7 +54,7 @@ Image = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class GroupDifference:
     """One attribute of one group that is not what the group's items say.
 
     Its values are amounts, or the entries of an extreme as `[value, partition key, sort key]`; None
@@ -81,8 +81,8 @@ class Verification:
     groups: int
     items: int
     unreadable: int
-    different: tuple[Difference, ...]
-    unsettled: tuple[Difference, ...]
+    different: tuple[GroupDifference, ...]
+    unsettled: tuple[GroupDifference, ...]
     parked: int
     behind: bool
     looks: int
@@ -163,7 +163,7 @@ async def _verification(
         Table(aws.dynamodb, around.table, tables=around.schemas, counting=True),
         CatchUp(app, aws, store, around.table, patience, clock),
         clock.time() + _EXPIRING_SECONDS,
-        Pages(patient(aws.dynamodb), around.table.name),
+        ScanPages(patient(aws.dynamodb), around.table.name),
         segments,
         Turn(clock),
     )
@@ -180,7 +180,7 @@ class _Verifier:
     table: Table
     catch_up: CatchUp
     horizon: float
-    pages: Pages
+    pages: ScanPages
     segments: int
     turn: Turn
     groups: int = 0
@@ -210,7 +210,7 @@ class _Verifier:
 
     def report(self, parked: int, *, retried: bool) -> Verification:
         """Return what was found; parked changes that are retried may still correct a difference."""
-        found: dict[bool, list[Difference]] = {True: [], False: []}
+        found: dict[bool, list[GroupDifference]] = {True: [], False: []}
         for place, (stored, expected) in sorted(self.doubtful.items()):
             sure = place in self._sure and not retried
             found[sure] += _differences(place, stored, expected)
@@ -350,8 +350,8 @@ class _Verifier:
         return parts[0] if parts else {}
 
 
-def _differences(place: Place, stored: Facts, expected: Facts) -> list[Difference]:
+def _differences(place: Place, stored: Facts, expected: Facts) -> list[GroupDifference]:
     return [
-        Difference(*place, name, stored.get(name), expected.get(name))
+        GroupDifference(*place, name, stored.get(name), expected.get(name))
         for name in differing(stored, expected)
     ]

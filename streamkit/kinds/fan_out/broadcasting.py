@@ -22,16 +22,16 @@ from streamkit.core.dispatch import Dispatcher
 from streamkit.core.handler import AUDIENCE, Broadcast
 from streamkit.core.loop import CommitLoop
 from streamkit.core.parking import Failure
-from streamkit.core.queued_keys import HeldLanes
+from streamkit.core.queued_keys import QueuedKeys
 from streamkit.core.reading import ReadTracker
 from streamkit.core.tables import Tables
 from streamkit.kinds.fan_out.audience import AudiencePage, Recipient
-from streamkit.kinds.fan_out.place import Place
+from streamkit.kinds.fan_out.place import FanOutPlace
 from streamkit.kinds.fan_out.serving import TOGETHER, FanOutChange, RecipientPlanner
 from streamkit.observe.logger import get_logger
 from streamkit.progress.activity import first_error
 from streamkit.progress.clock import Clock
-from streamkit.progress.control import Hold
+from streamkit.progress.control import QueuedKey
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.pacing import Pace, Pacing
 
@@ -66,11 +66,11 @@ class _Ahead:
         return some
 
 
-SetAside = Callable[[str, Mapping[str, Hold]], object]
+SetAside = Callable[[str, Mapping[str, QueuedKey]], object]
 """A function that is told of the queues that a fan-out has begun, and the name of its own queue."""
 
 
-def nothing_aside(fan_out: str, lanes: Mapping[str, Hold]) -> None:
+def nothing_aside(fan_out: str, lanes: Mapping[str, QueuedKey]) -> None:
     """Do nothing: the queues are found in the table."""
 
 
@@ -98,7 +98,7 @@ class Broadcaster:
         """
         name, held = fanned.handler.name, fanned.held
         until = math.inf if whole else self.clock.monotonic() + _SLICE_SECONDS
-        place = Place(self.store, self.tables, held, fanned.head, self.rng, self.set_aside)
+        place = FanOutPlace(self.store, self.tables, held, fanned.head, self.rng, self.set_aside)
         ahead = _Ahead(held.token)
         while not ahead.done:
             pause = max(self._paced.get(name, 0.0) - self.clock.monotonic(), 0.0)
@@ -127,7 +127,7 @@ class Broadcaster:
             self._paced[name] = max(self._paced.get(name, 0.0), now) + served / rate
 
     async def _read(
-        self, fanned: FanOutChange, dispatcher: Dispatcher, place: Place, ahead: _Ahead
+        self, fanned: FanOutChange, dispatcher: Dispatcher, place: FanOutPlace, ahead: _Ahead
     ) -> None:
         """Read the next recipients, no more than can be served soon."""
         rate = fanned.broadcast.rate
@@ -150,7 +150,7 @@ class Broadcaster:
         self,
         fanned: FanOutChange,
         dispatcher: Dispatcher,
-        place: Place,
+        place: FanOutPlace,
         some: Sequence[Recipient],
     ) -> CommitLoop:
         """Run the handler for some recipients concurrently, and commit the results."""
@@ -165,7 +165,7 @@ class Broadcaster:
         space, pacing = self.store.space, Pacing(Pace(), self.rng)
         known: dict[str, Any] = {"fanned": fanned, "place": place, "outcomes": outcomes}
         planner = RecipientPlanner(space, self.clock, shard, **known, lost=lost)
-        held = HeldLanes(self.store, planner.holds)
+        held = QueuedKeys(self.store, planner.holds)
         loop = CommitLoop(place, dispatcher, planner, held, self.tables, pacing, patient=False)
         loop.works.extend(works)
         await loop.run()

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from streamkit.core.loop import Overtaken
-from streamkit.core.outcome import Work
-from streamkit.core.parked.queues import HeldLane
+from streamkit.core.outcome import PendingChange
+from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import Parked
 from streamkit.effects import Guard
 from streamkit.kinds.fan_out.audience import Recipient
@@ -23,10 +23,10 @@ from streamkit.model.conditions import Attr, ConditionBase
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import LANE, Action, GuardSource
 from streamkit.progress.commit import Applied, Batch, Verdict
-from streamkit.progress.control import Cursor, Hold
+from streamkit.progress.control import Cursor, QueuedKey
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.transaction import transact
-from streamkit.progress.verdicts import Invalid, Refused
+from streamkit.progress.verdicts import Invalid, RefusedCommit
 
 _START = Cursor("place")
 """The start of planning: recipients have no positions; those that are pending are not served."""
@@ -45,7 +45,7 @@ class Reached:
 
 
 @dataclass
-class Place:
+class FanOutPlace:
     """A fan-out's place as a fence: effects for recipients commit IF it is as it was read.
 
     `written` is what the lane item says, `reached` is what is done. `set_aside` is told of the
@@ -55,10 +55,10 @@ class Place:
 
     store: CursorStore
     schemas: Mapping[str, TableSchema]
-    held: HeldLane
+    held: ParkedQueue
     head: Parked
     rng: random.Random
-    set_aside: Callable[[str, Mapping[str, Hold]], object]
+    set_aside: Callable[[str, Mapping[str, QueuedKey]], object]
     written: Reached = field(init=False)
     reached: Reached = field(init=False)
     overtaken: bool = False
@@ -92,7 +92,7 @@ class Place:
         """Return a cursor without a position: recipients that are served are not pending."""
         return _START
 
-    async def commit(self, plan: Batch, works: Sequence[Work]) -> Verdict | Overtaken:
+    async def commit(self, plan: Batch, works: Sequence[PendingChange]) -> Verdict | Overtaken:
         """Commit effects for recipients with the place behind them."""
         reached = self._behind(plan, works)
         verdict = await self._write(reached, plan.actions)
@@ -100,12 +100,12 @@ class Place:
             self.written = reached
             return Applied(plan)
         mine = GuardSource(self.head.position, self.held.name, LANE)
-        if isinstance(verdict, Refused) and mine in verdict.sources:
+        if isinstance(verdict, RefusedCommit) and mine in verdict.sources:
             self.overtaken = True
             return Overtaken(())
         return verdict
 
-    def drop(self, plan: Batch, works: deque[Work]) -> list[Work]:
+    def drop(self, plan: Batch, works: deque[PendingChange]) -> list[PendingChange]:
         """Drop the recipients that a plan serves; their change was counted when it was parked."""
         self.reached = self._behind(plan, works)
         for _ in range(plan.changes):
@@ -117,13 +117,15 @@ class Place:
         if won.held:
             self.set_aside(self.held.name, won.held)
 
-    def _behind(self, plan: Batch, works: Sequence[Work]) -> Reached:
+    def _behind(self, plan: Batch, works: Sequence[PendingChange]) -> Reached:
         """Return the place behind the recipients of a plan."""
         there = self.reached
         token = self._tokens[works[plan.changes - 1].position] if plan.changes else there.token
         return Reached(token, there.served + plan.changes, there.apart + len(plan.held))
 
-    async def _write(self, reached: Reached, actions: Sequence[Action]) -> Refused | Invalid | None:
+    async def _write(
+        self, reached: Reached, actions: Sequence[Action]
+    ) -> RefusedCommit | Invalid | None:
         """Write effects and the place that they reach, IF the lane item is where it was."""
         held = self.held
         lane = self.store.space.update("lane", held.name)

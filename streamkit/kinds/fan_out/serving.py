@@ -16,8 +16,8 @@ from typing import Any
 from streamkit.changes import Change, ItemKey
 from streamkit.core.breaker import LEAST
 from streamkit.core.handler import Broadcast, Handler, OnFailure
-from streamkit.core.outcome import Outcome, Work
-from streamkit.core.parked.queues import HeldLane
+from streamkit.core.outcome import Outcome, PendingChange
+from streamkit.core.parked.queues import ParkedQueue
 from streamkit.core.parking import (
     Failure,
     Parked,
@@ -31,10 +31,10 @@ from streamkit.core.planning import ALL, Draft, Planner, Rerun, Stays, TooLarge
 from streamkit.errors import InvariantError
 from streamkit.kinds.fan_out.audience import Recipient
 from streamkit.kinds.fan_out.fan_out import serving
-from streamkit.kinds.fan_out.place import Place
+from streamkit.kinds.fan_out.place import FanOutPlace
 from streamkit.progress.actions import ITEMS_MAX, Action
 from streamkit.progress.commit import Batch
-from streamkit.progress.control import Cursor, Hold
+from streamkit.progress.control import Cursor, QueuedKey
 
 TOGETHER = ITEMS_MAX
 """Recipients of one transaction, if each has one effect."""
@@ -53,8 +53,8 @@ class FanOutChange:
     handler: Handler
     broadcast: Broadcast
     change: Change[Any]
-    work: Work
-    held: HeldLane
+    work: PendingChange
+    held: ParkedQueue
     head: Parked
     breaks: bool
 
@@ -63,8 +63,8 @@ class FanOutChange:
         cls,
         handler: Handler,
         change: Change[Any],
-        work: Work,
-        held: HeldLane,
+        work: PendingChange,
+        held: ParkedQueue,
         head: Parked,
         *,
         by_hand: bool,
@@ -83,7 +83,7 @@ class FanOutChange:
         handler = replace(handler, policy=policy, commutes=True, when=None)
         return cls(handler, broadcast, change, work, held, head, breaks)
 
-    def works(self, numbered: Iterable[tuple[str, Recipient]]) -> list[Work]:
+    def works(self, numbered: Iterable[tuple[str, Recipient]]) -> list[PendingChange]:
         """Return recipients as pending changes, at their positions; their handlers must run."""
         (first,) = self.work.outcomes
         return [
@@ -134,12 +134,17 @@ class RecipientPlanner(Planner):
     """Plans commits for some recipients of a fan-out; those in `lost` cannot be read again."""
 
     fanned: FanOutChange
-    place: Place
+    place: FanOutPlace
     outcomes: Sequence[Outcome]
     lost: Collection[str]
 
     def plan(
-        self, works: Iterable[Work], cursor: Cursor, *, most: int = ALL, split: bool = False
+        self,
+        works: Iterable[PendingChange],
+        cursor: Cursor,
+        *,
+        most: int = ALL,
+        split: bool = False,
     ) -> Batch | Rerun | TooLarge | Stays:
         """Plan the next commit, unless the fan-out itself has failed because most recipients fail.
 
@@ -152,7 +157,7 @@ class RecipientPlanner(Planner):
             return Stays(failing[0])
         return super().plan(works, cursor, most=most, split=split)
 
-    def stays(self, work: Work, draft: Draft) -> bool:
+    def stays(self, work: PendingChange, draft: Draft) -> bool:
         """Return whether a failed recipient stops the fan-out, because it cannot be parked."""
         (outcome,) = work.outcomes
         apart = self.place.reached.apart + len(draft.held)
@@ -160,17 +165,17 @@ class RecipientPlanner(Planner):
 
     def parking(
         self,
-        work: Work,  # noqa: ARG002 - it is the same change for all
+        work: PendingChange,  # noqa: ARG002 - it is the same change for all
         key: ItemKey,  # noqa: ARG002
         outcome: Outcome,
         draft: Draft,
-        held: dict[str, Hold],
+        held: dict[str, QueuedKey],
     ) -> list[Action]:
         """Return the actions that park the change for one recipient alone."""
         lane, head = self.fanned.lane_of(outcome.to), self.fanned.head
         if outcome.failure is None or lane in self.holds or lane in draft.held:
             return []  # it is in the audience twice, and is parked already
         chunk = self.fanned.held.chunk  # recipients are listed in the fan-out's chunk
-        held[lane] = Hold(chunk, head.position)
+        held[lane] = QueuedKey(chunk, head.position)
         parked = self.fanned.parked(outcome.to, outcome.failure, self.clock.time())
         return park(self.space, lane, parked, chunk)

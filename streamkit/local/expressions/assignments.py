@@ -17,7 +17,7 @@ def wrong_type() -> ApiError:
     return validation("An operand in the update expression has an incorrect data type")
 
 
-class Read:
+class ReadPath:
     """The value at a document path, which must be there."""
 
     __slots__ = ("path",)
@@ -48,7 +48,7 @@ class Given:
         return values[self.literal.reference]
 
 
-class Sum:
+class PlusMinus:
     """`left + right` or `left - right`."""
 
     __slots__ = ("_calculate", "_left", "_right")
@@ -108,4 +108,4 @@ class Unusable:
         raise wrong_type()
 
 
-ValueExpression: TypeAlias = Read | Given | Sum | IfNotExists | ListAppend | Unusable
+ValueExpression: TypeAlias = ReadPath | Given | PlusMinus | IfNotExists | ListAppend | Unusable

@@ -30,7 +30,7 @@ class ChangeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PathChange:
     """One change of one path; `value` is None for REMOVE only."""
 
     kind: ChangeKind
@@ -61,7 +61,7 @@ class Update:
     __slots__ = ("_changes", "_mismatch", "_values", "paths")
 
     def __init__(
-        self, changes: Iterable[Change], values: Values, *, mismatch: str | None = None
+        self, changes: Iterable[PathChange], values: Values, *, mismatch: str | None = None
     ) -> None:
         self._changes = tuple(changes)
         self._values = values
@@ -109,7 +109,7 @@ class Update:
             _remove(new, path)
         return UpdateResult(new, self.paths)
 
-    def _new_value(self, change: Change, item: Item) -> AttributeValue | None:
+    def _new_value(self, change: PathChange, item: Item) -> AttributeValue | None:
         """What the path is to hold afterwards, None when it is to be gone."""
         if change.value is None:
             return None

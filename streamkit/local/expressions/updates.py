@@ -11,12 +11,12 @@ from streamkit.local.expressions.assignments import (
     Given,
     IfNotExists,
     ListAppend,
-    Read,
-    Sum,
+    PlusMinus,
+    ReadPath,
     Unusable,
     ValueExpression,
 )
-from streamkit.local.expressions.changes import Change, ChangeKind, Update
+from streamkit.local.expressions.changes import ChangeKind, PathChange, Update
 from streamkit.local.expressions.operands import (
     Literal,
     Values,
@@ -55,7 +55,7 @@ class _Call:
         self._fault: str | None = None
         if len(arguments) != 2:
             self._fault = wrong_operand_count(name, len(arguments))
-        elif name == "if_not_exists" and not isinstance(arguments[0], Read):
+        elif name == "if_not_exists" and not isinstance(arguments[0], ReadPath):
             self._fault = needs_path(name)
         self._literals = tuple(one.literal for one in arguments if isinstance(one, Given))
 
@@ -77,7 +77,7 @@ class _UpdateTree:
     __slots__ = ("_calls", "_literals", "_overlap", "changes", "names", "values")
 
     def __init__(
-        self, changes: tuple[Change, ...], calls: tuple[_Call, ...], parser: Parser
+        self, changes: tuple[PathChange, ...], calls: tuple[_Call, ...], parser: Parser
     ) -> None:
         self.changes = changes
         self.names = frozenset(parser.names_used)
@@ -143,7 +143,7 @@ class _UpdateParser(Parser):
 
     def __init__(self, text: str, names: Mapping[str, str]) -> None:
         super().__init__(text, _KIND, names)
-        self._changes: list[Change] = []
+        self._changes: list[PathChange] = []
         self._calls: list[_Call] = []
 
     def parse(self) -> _UpdateTree:
@@ -178,7 +178,7 @@ class _UpdateParser(Parser):
                 value = self._value()
             elif kind is not ChangeKind.REMOVE:
                 value = Given(self.literal())
-            self._changes.append(Change(kind, path.steps, value))
+            self._changes.append(PathChange(kind, path.steps, value))
             if not self.take(","):
                 return
 
@@ -189,7 +189,7 @@ class _UpdateParser(Parser):
         inner = self._value()
         self.close_parenthesis(inner)
         # Arithmetic does not nest, so `(a + b) + c` is left to be a syntax error.
-        return inner if isinstance(inner, Sum) else self._sum(inner)
+        return inner if isinstance(inner, PlusMinus) else self._sum(inner)
 
     def _sum(self, left: ValueExpression) -> ValueExpression:
         if not (self.at_symbol("+") or self.at_symbol("-")):
@@ -198,7 +198,7 @@ class _UpdateParser(Parser):
         self.count_operator()
         right = self._operand()
         self._calls.append(_Call(operator, (left, right)))
-        return Sum(operator, left, right)
+        return PlusMinus(operator, left, right)
 
     def _operand(self) -> ValueExpression:
         if self.at_symbol("("):
@@ -211,7 +211,7 @@ class _UpdateParser(Parser):
         if self.token.text[0] == ":":
             literal: Literal = self.literal()
             return Given(literal)
-        return Read(self.path())
+        return ReadPath(self.path())
 
     def _function(self) -> ValueExpression:
         name = self.advance().text
@@ -236,4 +236,4 @@ class _UpdateParser(Parser):
         first, second = arguments
         if name == "list_append":
             return ListAppend(first, second)
-        return IfNotExists(first.path, second) if isinstance(first, Read) else Unusable()
+        return IfNotExists(first.path, second) if isinstance(first, ReadPath) else Unusable()

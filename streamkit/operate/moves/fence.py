@@ -20,7 +20,7 @@ from random import Random
 
 import anyio
 
-from streamkit.core.tables import Surroundings
+from streamkit.core.tables import AppTables
 from streamkit.effects import Guard
 from streamkit.fleet.generation import Generation, consumer_operation
 from streamkit.fleet.hosting import LAMBDA, WORKERS
@@ -32,7 +32,7 @@ from streamkit.progress.clock import Clock
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.operation import Step, said_of
 from streamkit.progress.transaction import Send, transact
-from streamkit.progress.verdicts import Invalid, Refused
+from streamkit.progress.verdicts import Invalid, RefusedCommit
 
 _SOURCE = GuardSource("", "mover", LEASE)
 
@@ -42,7 +42,7 @@ Unfit = Callable[[Generation | None], Iterable[str]]
 
 
 @dataclass(frozen=True)
-class Fence:
+class MoveFence:
     """Shuts out other movers of a consumer; `began` is the consumer as the token was stored."""
 
     store: CursorStore
@@ -58,7 +58,7 @@ class Fence:
         unfit: Unfit,
         *,
         needs_rebuild: frozenset[str] = frozenset(),
-    ) -> "Fence":
+    ) -> "MoveFence":
         """Shut out every other mover of a consumer, IF there is no reason against the move.
 
         Args:
@@ -97,7 +97,9 @@ class Fence:
     def _stands(self) -> Condition:
         return Attr("mover").eq(self.began.mover)
 
-    async def transact(self, actions: Sequence[Action], rng: Random) -> Refused | Invalid | None:
+    async def transact(
+        self, actions: Sequence[Action], rng: Random
+    ) -> RefusedCommit | Invalid | None:
         """Apply actions on control items, IF this is still the mover.
 
         Raises:
@@ -106,17 +108,17 @@ class Fence:
         schema = self.store.space.schema
         return await self._transact({schema.name: schema}, actions, rng)
 
-    def sending(self, around: Surroundings) -> Send:
+    def sending(self, around: AppTables) -> Send:
         """Return a function that applies actions on an app's tables, IF this is still the mover."""
         return partial(self._transact, around.schemas)
 
     async def _transact(
         self, schemas: Mapping[str, TableSchema], actions: Sequence[Action], rng: Random
-    ) -> Refused | Invalid | None:
+    ) -> RefusedCommit | Invalid | None:
         async with self._turn:  # transactions that check the same item conflict with each other
             everything = [*actions, self._check]
             sent = await transact(self.store.dynamodb, schemas, everything, rng)
-        if isinstance(sent, Refused) and _SOURCE in sent.sources:
+        if isinstance(sent, RefusedCommit) and _SOURCE in sent.sources:
             raise self.refusal
         return sent
 

@@ -12,12 +12,12 @@ import anyio
 
 from streamkit.app import App
 from streamkit.aws import Aws
-from streamkit.core.tables import Surroundings, survey
+from streamkit.core.tables import AppTables, survey
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import FROM_KCL, WORKERS
 from streamkit.fleet.joining import Founding, join_generation
-from streamkit.operate.moves.fence import Fence
-from streamkit.operate.moves.leases import Positions, positions, read_leases
+from streamkit.operate.moves.fence import MoveFence
+from streamkit.operate.moves.leases import LeasePositions, positions, read_leases
 from streamkit.operate.moves.moved import OVERTAKEN, Imported, MoveRefused
 from streamkit.operate.moves.positions import replace_cursors
 from streamkit.progress.clock import Clock, SystemClock
@@ -75,7 +75,7 @@ async def import_leases(
     arn = around.table.stream_arn or ""
     await _require_stopped(aws, leases, arn, watch)
 
-    async def read(generation: int) -> Positions:
+    async def read(generation: int) -> LeasePositions:
         return await _read(aws, leases, arn, generation, caught_up, int(clock.time()))
 
     found = await read(1)
@@ -107,7 +107,7 @@ async def _require_stopped(aws: Aws, table: str, arn: str, watch: float) -> None
 
 async def _read(
     aws: Aws, table: str, arn: str, generation: int, caught_up: int, now: int
-) -> Positions:
+) -> LeasePositions:
     leases = await read_leases(aws, table, arn)
     listing = await list_shards(aws, arn)
     listed = {shard.id for shard in listing.shards}
@@ -126,8 +126,8 @@ async def _read(
 
 
 async def _begun(
-    app: App, aws: Aws, around: Surroundings, store: CursorStore, clock: Clock
-) -> Fence:
+    app: App, aws: Aws, around: AppTables, store: CursorStore, clock: Clock
+) -> MoveFence:
     """Make the consumer, which no host may run yet; its aggregates begin in the middle."""
     aggregates = frozenset(handler.name for handler in app.handlers if handler.is_aggregate)
     losses = Losses(app.on_loss, Table(aws.dynamodb, around.table), store, aggregates)
@@ -140,10 +140,10 @@ async def _begun(
         if now is None or now.host != FROM_KCL:
             yield OVERTAKEN
 
-    return await Fence.raised(store, clock, unfit, needs_rebuild=aggregates)
+    return await MoveFence.raised(store, clock, unfit, needs_rebuild=aggregates)
 
 
-def _report(app: App, found: Positions) -> Imported:
+def _report(app: App, found: LeasePositions) -> Imported:
     def count(*states: str) -> int:
         return sum(_state(cursor) in states for cursor in found.cursors)
 

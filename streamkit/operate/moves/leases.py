@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from streamkit.aws import Aws, AwsError, Trouble, patiently, trouble_of
+from streamkit.aws import Aws, AwsError, ErrorKind, patiently, trouble_of
 from streamkit.errors import ConfigurationError
 from streamkit.progress.control import Cursor, child_of
 from streamkit.stream.decode.envelope import POSITION_DIGITS
@@ -40,7 +40,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Positions:
+class LeasePositions:
     """The cursors, parents first; `notes`, and `reasons` against the import, are for people."""
 
     cursors: tuple[Cursor, ...]
@@ -61,7 +61,7 @@ async def read_leases(aws: Aws, table: str, stream_arn: str) -> dict[str, Lease]
         try:
             reply = await patiently(partial(aws.dynamodb.scan, **request))
         except AwsError as error:
-            if trouble_of(error) is not Trouble.MISSING:
+            if trouble_of(error) is not ErrorKind.MISSING:
                 raise
             raise ConfigurationError(f"there is no table {table!r} of leases") from error
         found = [item for item in reply["Items"] if _is_lease(item)]
@@ -188,7 +188,7 @@ def positions(
     generation: int,
     caught_up: int,
     now: int,
-) -> Positions:
+) -> LeasePositions:
     """Return the cursors that leases amount to.
 
     Args:
@@ -215,7 +215,9 @@ def positions(
     old = sum(lease.shard not in shards for lease in unlisted)
     if old:
         reading.notes.append(f"{old} leases are of finished shards that are gone")
-    return Positions(tuple(reading.made.values()), tuple(reading.notes), tuple(reading.reasons))
+    return LeasePositions(
+        tuple(reading.made.values()), tuple(reading.notes), tuple(reading.reasons)
+    )
 
 
 def _in_order(shards: Mapping[str, Shard]) -> Iterable[Shard]:

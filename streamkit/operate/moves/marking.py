@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from streamkit.aws import AwsError, Trouble, trouble_of
+from streamkit.aws import AwsError, ErrorKind, trouble_of
 from streamkit.aws_lambda.environment import Environment
 from streamkit.aws_lambda.high_water_marks import Marks
 from streamkit.changes import ItemKey
@@ -19,12 +19,12 @@ from streamkit.core.high_water_mark import expiry, mark_name, mark_path
 from streamkit.effects import Guard
 from streamkit.errors import LeaseLost, RetentionLost
 from streamkit.model.conditions import Attr, absent, any_of
-from streamkit.operate.moves.fence import Fence
+from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.moved import MoveRefused
 from streamkit.operate.moves.passage import TIP_PAGES, open_reader
 from streamkit.progress.actions import MARK_GUARD, OURS, Action, GuardSource
 from streamkit.progress.control import START, Cursor
-from streamkit.progress.verdicts import Invalid, Refused
+from streamkit.progress.verdicts import Invalid, RefusedCommit
 from streamkit.stream.decode import Record
 from streamkit.stream.reader import ShardReader
 from streamkit.stream.start import RETENTION_SECONDS
@@ -142,9 +142,9 @@ class Marking:
                 SequenceNumber=position.lstrip("0"),
             )
         except AwsError as error:
-            if trouble_of(error) in (Trouble.TRIMMED, Trouble.MISSING):
+            if trouble_of(error) in (ErrorKind.TRIMMED, ErrorKind.MISSING):
                 return True
-            if trouble_of(error) not in (Trouble.THROTTLED, Trouble.UNKNOWN):
+            if trouble_of(error) not in (ErrorKind.THROTTLED, ErrorKind.UNKNOWN):
                 raise
         return False
 
@@ -176,7 +176,7 @@ class Marking:
         return action
 
     async def add(
-        self, key: ItemKey, attribute: str, names: frozenset[str], fence: Fence, *checks: Action
+        self, key: ItemKey, attribute: str, names: frozenset[str], fence: MoveFence, *checks: Action
     ) -> None:
         """Add names to an item's mark, IF these conditions hold.
 
@@ -199,10 +199,12 @@ class Marking:
             sent = await fence.transact([action, *checks], self.environment.rng)
             if isinstance(sent, Invalid):
                 raise MoveRefused([f"a high-water mark cannot be written: {sent.code}"])
-            if not isinstance(sent, Refused) or any(s.effect != MARK_GUARD for s in sent.sources):
+            if not isinstance(sent, RefusedCommit) or any(
+                s.effect != MARK_GUARD for s in sent.sources
+            ):
                 return
 
-    async def name_done(self, cursor: Cursor, fence: Fence) -> None:
+    async def name_done(self, cursor: Cursor, fence: MoveFence) -> None:
         """Name, in its item's mark, the handlers that are done with the change after a cursor.
 
         Such a change was committed for some of its handlers only.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from streamkit.errors import InvariantError
 from streamkit.fleet.cursors import drop_cursors
-from streamkit.operate.moves.fence import Fence
+from streamkit.operate.moves.fence import MoveFence
 from streamkit.progress.control import Cursor
 from streamkit.progress.cursor import creation
 from streamkit.progress.fold import fold
@@ -18,7 +18,7 @@ _TOGETHER = 40
 """Cursors in one transaction: two items each."""
 
 
-async def replace_cursors(fence: Fence, cursors: Sequence[Cursor], generation: int) -> None:
+async def replace_cursors(fence: MoveFence, cursors: Sequence[Cursor], generation: int) -> None:
     """Replace a consumer's cursors by these, of a generation.
 
     Raises:

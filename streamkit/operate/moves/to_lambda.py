@@ -13,7 +13,7 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.aws_lambda.environment import Environment
 from streamkit.core.high_water_mark import item_of
-from streamkit.core.parked.queues import HeldLane, held_lanes, show
+from streamkit.core.parked.queues import ParkedQueue, held_lanes, show
 from streamkit.core.parking import LAMBDA_CHUNKS, chunk_of
 from streamkit.core.tables import survey
 from streamkit.effects import Guard
@@ -24,7 +24,7 @@ from streamkit.fleet.hosting import LAMBDA, TO_LAMBDA, WORKERS
 from streamkit.fleet.liveness import live_workers
 from streamkit.model.conditions import Attr, present
 from streamkit.observe.logger import get_logger
-from streamkit.operate.moves.fence import Fence
+from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.marking import Marking
 from streamkit.operate.moves.moved import OVERTAKEN, Moved, MoveRefused, unfit
 from streamkit.operate.moves.tables import surroundings
@@ -103,7 +103,7 @@ class _Move:
                 await begin_move(self.store, newest, TO_LAMBDA, said)
             except LeaseLost:
                 raise MoveRefused(["another generation began meanwhile; try again"]) from None
-        fence = await Fence.raised(self.store, self.clock, self._unfit, needs_rebuild=missed)
+        fence = await MoveFence.raised(self.store, self.clock, self._unfit, needs_rebuild=missed)
         newest = fence.began
         log.info("consumer.fenced", host=TO_LAMBDA)
         cursors = await self._take_all(newest)
@@ -186,7 +186,7 @@ class _Move:
             except LeaseLost:
                 return  # a worker that seemed to be dead wrote first: read again
 
-    async def _hold(self, lane: HeldLane, fence: Fence) -> None:
+    async def _hold(self, lane: ParkedQueue, fence: MoveFence) -> None:
         """Name a parked queue in its item's mark, IF it is still parked."""
         first = await show(self.store, lane.name)
         key = None if first is None else item_of(first)
@@ -196,7 +196,9 @@ class _Move:
         still.guards.append((Guard(present), GuardSource("", lane.name, LANE)))
         await self.marking.add(key, "lanes", frozenset({lane.name}), fence, still)
 
-    async def _list_anew(self, cursors: Mapping[str, Cursor], fence: Fence) -> list[HeldLane]:
+    async def _list_anew(
+        self, cursors: Mapping[str, Cursor], fence: MoveFence
+    ) -> list[ParkedQueue]:
         """List every parked queue where functions look for it, and return the queues.
 
         Repeat until none is elsewhere: a fan-out under way may have parked changes for recipients.
@@ -209,7 +211,7 @@ class _Move:
             if not elsewhere:
                 return lanes
 
-    async def _list_one(self, lane: HeldLane, fence: Fence) -> None:
+    async def _list_one(self, lane: ParkedQueue, fence: MoveFence) -> None:
         chunk = chunk_of(lane.name, LAMBDA_CHUNKS)
         space = self.store.space
         move, leave, enter = (

@@ -22,7 +22,7 @@ from streamkit.core.tables import survey
 from streamkit.fleet.generation import Generation, newest_generation
 from streamkit.fleet.hosting import FUNCTION_SECONDS, LAMBDA, TO_WORKERS, WORKERS, claim
 from streamkit.observe.logger import get_logger
-from streamkit.operate.moves.fence import Fence
+from streamkit.operate.moves.fence import MoveFence
 from streamkit.operate.moves.moved import Moved, MoveRefused, unfit
 from streamkit.operate.moves.passage import Passage
 from streamkit.operate.moves.positions import replace_cursors
@@ -108,7 +108,7 @@ class _Move:
         assert newest is not None  # noqa: S101 - it would have been refused
         if newest.host != TO_WORKERS:
             await claim(self.store, LAMBDA)
-        fence = await Fence.raised(self.store, self.clock, self._unfit)
+        fence = await MoveFence.raised(self.store, self.clock, self._unfit)
         newest = fence.began
         self.environment = replace(self.environment, send=fence.sending(self.environment.around))
         if newest.host != TO_WORKERS:

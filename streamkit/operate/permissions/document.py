@@ -39,7 +39,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class IamPolicy:
     """A policy; `notes` say to people what could not be computed."""
 
     statements: tuple[Statement, ...]

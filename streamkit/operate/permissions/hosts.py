@@ -25,13 +25,13 @@ from streamkit.operate.permissions.access import (
 )
 from streamkit.operate.permissions.document import (
     MANAGED_MAX,
-    Policy,
+    IamPolicy,
     Statement,
     any_key,
     literal,
     only_keys,
 )
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from streamkit.operate.permissions.sinks import sink_statement
 from streamkit.progress.actions import CONTROL_PREFIX, ENTRY_PREFIX
 
@@ -49,12 +49,12 @@ _KMS = (
 def policy_for(
     app: App,
     host: Host,
-    place: Place | None = None,
+    place: AccountPlace | None = None,
     *,
     function: str = "*",
     leading_keys: bool = True,
     leases: str | None = None,
-) -> Policy:
+) -> IamPolicy:
     """Compute the policy of a host that runs an app with its listeners.
 
     Args:
@@ -67,13 +67,13 @@ def policy_for(
             partition keys are binary.
         leases: the lease table of a KCL, for an operator that will import it.
     """
-    building = _Building(app, host, place or Place(), leading_keys=leading_keys)
+    building = _Building(app, host, place or AccountPlace(), leading_keys=leading_keys)
     return building.policy(function, leases)
 
 
-def deny_application(app: App, place: Place | None = None) -> Policy:
+def deny_application(app: App, place: AccountPlace | None = None) -> IamPolicy:
     """Compute a policy that keeps the application's own roles from writing streamkit's items."""
-    place = place or Place()
+    place = place or AccountPlace()
     actions = _dynamodb((*WRITES, *_OTHER_WRITES))
     statements = [
         Statement(
@@ -89,13 +89,13 @@ def deny_application(app: App, place: Place | None = None) -> Policy:
         arn = _table(place, str(app.control_table), app)
         why = "the table is streamkit's own"
         statements.append(Statement("KeepControlTable", actions, (arn,), why, effect="Deny"))
-    return Policy(tuple(statements), ("it is for the application's roles, not the workers'",))
+    return IamPolicy(tuple(statements), ("it is for the application's roles, not the workers'",))
 
 
 class _Building:
     """A policy while it is built."""
 
-    def __init__(self, app: App, host: Host, place: Place, *, leading_keys: bool) -> None:
+    def __init__(self, app: App, host: Host, place: AccountPlace, *, leading_keys: bool) -> None:
         self.app, self.host, self.place, self.leading_keys = app, host, place, leading_keys
         self.consumers: Sequence[App] = consumers_of([app])
         self.access: Access = access_of(self.consumers)
@@ -107,7 +107,7 @@ class _Building:
         self.reads = "Query" in self.access.own
         self.found: list[Statement] = []
 
-    def policy(self, function: str, leases: str | None) -> Policy:
+    def policy(self, function: str, leases: str | None) -> IamPolicy:
         """Return the policy, with all statements."""
         self._describe()
         self._stream()
@@ -120,13 +120,13 @@ class _Building:
             why = "`consumers import-kcl` reads the KCL's leases"
             self._allow("ScanLeases", ["Scan"], [_table(self.place, leases, self.app)], why)
         notes = [*self.access.notes, *self._sinks(), _KMS]
-        policy = Policy(tuple(self.found))
+        policy = IamPolicy(tuple(self.found))
         if policy.size > MANAGED_MAX:
             notes.append(
                 f"{policy.size} characters: a managed policy takes {MANAGED_MAX}; let it be an"
                 " inline policy (10,240), or leave the leading keys out"
             )
-        return Policy(policy.statements, tuple(dict.fromkeys(notes)))
+        return IamPolicy(policy.statements, tuple(dict.fromkeys(notes)))
 
     def _allow(
         self,
@@ -285,7 +285,7 @@ def _dynamodb(actions: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(f"dynamodb:{action}" for action in set(actions)))
 
 
-def _table(place: Place, name: str, app: App) -> str:
+def _table(place: AccountPlace, name: str, app: App) -> str:
     if name == app.table and place.table is not None:
         name = place.table
     return place.arn("dynamodb", f"table/{name}")

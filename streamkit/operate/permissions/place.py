@@ -15,7 +15,7 @@ _PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AccountPlace:
     """An account's Region; `table` is the name to use for the app's table, if not the app's own."""
 
     account: str = "*"

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streamkit.operate.permissions.document import Statement
-from streamkit.operate.permissions.place import Place
+from streamkit.operate.permissions.place import AccountPlace
 from streamkit.sinks.eventbridge import EventBridge
 from streamkit.sinks.firehose import Firehose
 from streamkit.sinks.kinesis import Kinesis
@@ -17,7 +17,7 @@ from streamkit.sinks.sns import Sns
 from streamkit.sinks.sqs import Sqs
 
 
-def sink_statement(sink: Any, place: Place, sid: str) -> Statement | None:
+def sink_statement(sink: Any, place: AccountPlace, sid: str) -> Statement | None:
     """Return the statement that allows deliveries to a sink; None if IAM does not protect it."""
     found = _needed(sink, place)
     if found is None:
@@ -26,7 +26,7 @@ def sink_statement(sink: Any, place: Place, sid: str) -> Statement | None:
     return Statement(sid, actions, (resource,), f"Send to the sink {sink.name!r}")
 
 
-def _needed(sink: Any, place: Place) -> tuple[tuple[str, ...], str] | None:
+def _needed(sink: Any, place: AccountPlace) -> tuple[tuple[str, ...], str] | None:
     match sink:
         case Sqs():
             return ("sqs:SendMessage",), _queue_arn(sink.queue_url, place)
@@ -47,11 +47,11 @@ def _needed(sink: Any, place: Place) -> tuple[tuple[str, ...], str] | None:
     return None
 
 
-def _named(name: str, service: str, kind: str, place: Place) -> str:
+def _named(name: str, service: str, kind: str, place: AccountPlace) -> str:
     return name if name.startswith("arn:") else place.arn(service, kind + name)
 
 
-def _queue_arn(url: str, place: Place) -> str:
+def _queue_arn(url: str, place: AccountPlace) -> str:
     """Return the ARN of a queue from its URL, which contains its Region, account and name."""
     parts = urlsplit(url)
     host = (parts.hostname or "").split(".")

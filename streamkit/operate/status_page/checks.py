@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from streamkit.errors import RetentionLost
-from streamkit.worker.report import Standing
+from streamkit.worker.report import WorkerReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Verdict:
         return not self.reasons
 
 
-def alive(standings: Sequence[Standing]) -> Verdict:
+def alive(standings: Sequence[WorkerReport]) -> Verdict:
     """Judge whether the process works at all; its answer alone proves that its loop runs."""
     if standings and all(standing.state == "ended" for standing in standings):
         return Verdict(("every worker has ended",))
@@ -35,7 +35,11 @@ def alive(standings: Sequence[Standing]) -> Verdict:
 
 
 def ready(
-    standings: Sequence[Standing], errors: Iterable[Exception], lag_max: float, *, draining: bool
+    standings: Sequence[WorkerReport],
+    errors: Iterable[Exception],
+    lag_max: float,
+    *,
+    draining: bool,
 ) -> Verdict:
     """Judge whether every consumer of the process is served.
 
@@ -65,7 +69,7 @@ _STATES = {
 }
 
 
-def _complaints(standing: Standing, lag_max: float) -> Iterable[str]:
+def _complaints(standing: WorkerReport, lag_max: float) -> Iterable[str]:
     if standing.state in _STATES:
         yield _STATES[standing.state]
     if standing.unread and not standing.paused:

@@ -16,7 +16,7 @@ from streamkit.operate.status import ShardStatus, Status
 from streamkit.operate.status_page.checks import Verdict
 from streamkit.operate.status_page.markup import UNKNOWN, Child, Markup, duration, element, together
 from streamkit.operate.status_page.style import CSS
-from streamkit.worker.report import Standing
+from streamkit.worker.report import WorkerReport
 
 REFRESH_SECONDS = 10
 _ROWS_MAX = 200
@@ -36,10 +36,10 @@ class HandlerView:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ConsumerView:
     """One consumer: what this process knows, and what the table holds, if it could be read."""
 
-    standing: Standing
+    standing: WorkerReport
     handlers: Sequence[HandlerView]
     status: Status | None = None
     spending: Spending | None = None
@@ -48,7 +48,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessFacts:
     """The facts of the process; `at` is the time when the table was read, as text."""
 
     version: str
@@ -57,7 +57,7 @@ class Process:
     ready: Verdict
 
 
-def render(process: Process, views: Sequence[View]) -> str:
+def render(process: ProcessFacts, views: Sequence[ConsumerView]) -> str:
     """Return the page."""
     title = ", ".join(view.standing.consumer for view in views if "." not in view.standing.consumer)
     head = element(
@@ -98,7 +98,7 @@ def _reasons(verdict: Verdict) -> Markup | None:
     return element("ul", *(element("li", reason) for reason in verdict.reasons), class_="reasons")
 
 
-def _consumer(view: View) -> Markup:
+def _consumer(view: ConsumerView) -> Markup:
     standing, status = view.standing, view.status
     parts: list[Child] = [
         element("h2", standing.consumer, " ", _state(standing)),
@@ -117,7 +117,7 @@ def _consumer(view: View) -> Markup:
     return element("section", *parts)
 
 
-def _state(standing: Standing) -> Markup:
+def _state(standing: WorkerReport) -> Markup:
     if standing.paused:
         return _pill("paused", "warn")
     tones = {"active": "good", "waiting": "warn", "unfit": "bad", "ended": "bad"}
@@ -125,7 +125,7 @@ def _state(standing: Standing) -> Markup:
     return _pill(words.get(standing.state, standing.state), tones.get(standing.state, "soft"))
 
 
-def _tiles(view: View) -> Markup:
+def _tiles(view: ConsumerView) -> Markup:
     standing, status = view.standing, view.status
     left = standing.time_to_loss if status is None else status.time_to_loss_seconds
     parked = sum(status.parked.values()) if status else standing.parked
@@ -164,13 +164,13 @@ def _tile(value: str, text: str, tone: str) -> Markup:
     )
 
 
-def _shards(shards: Sequence[ShardStatus], standing: Standing) -> Markup:
+def _shards(shards: Sequence[ShardStatus], standing: WorkerReport) -> Markup:
     rows = [_shard(shard, standing) for shard in shards[:_ROWS_MAX]]
     heads = ("shard", "#behind", "state", "owner", "#held items", "#parked", "#epoch")
     return _table(heads, rows, len(shards) - _ROWS_MAX)
 
 
-def _shard(shard: ShardStatus, standing: Standing) -> Markup:
+def _shard(shard: ShardStatus, standing: WorkerReport) -> Markup:
     depth = min(shard.depth, _DEPTH_MAX)
     branch = element("i", "\u00a0\u00a0" * (depth - 1) + "└\u00a0") if depth else None
     lag = standing.lags.get(shard.name, shard.lag_seconds)
@@ -196,7 +196,7 @@ def short(name: str) -> str:
     return name if len(name) <= _NAME_MAX else f"…{name[1 - _NAME_MAX :]}"
 
 
-def _handlers(view: View) -> Markup:
+def _handlers(view: ConsumerView) -> Markup:
     rebuild = set(view.status.needs_rebuild) if view.status is not None else set[str]()
     heads = ("handler", "listens to", "effects", "#changes", "#runs", "#mean", "")
     rows = []
@@ -243,7 +243,7 @@ def _fan_outs(status: Status) -> Markup:
     return _table(heads, rows)
 
 
-def _workers(status: Status, standing: Standing) -> Markup:
+def _workers(status: Status, standing: WorkerReport) -> Markup:
     heads = ("worker", "state", "#shards", "#generation", "#last heartbeat", "")
     rows = [
         _row(

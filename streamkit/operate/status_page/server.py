@@ -26,7 +26,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class PageReply:
     """A reply; `policy` is a Content-Security-Policy."""
 
     status: int
@@ -52,7 +52,7 @@ class Reply:
         return "\r\n".join([*lines, "", ""]).encode() + (b"" if head_only else body)
 
 
-Answer = Callable[[str], Awaitable[Reply]]
+Answer = Callable[[str], Awaitable[PageReply]]
 """A function that answers a path, given without its query."""
 
 
@@ -125,7 +125,7 @@ class _Connections:
         async with asyncio.timeout(REQUEST_SECONDS):
             await writer.drain()
 
-    async def _make(self, path: str) -> Reply:
+    async def _make(self, path: str) -> PageReply:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await self._answer(path)
@@ -136,8 +136,8 @@ class _Connections:
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def _plain(status: HTTPStatus) -> Reply:
-    return Reply(status, f"{status.phrase.lower()}\n")
+def _plain(status: HTTPStatus) -> PageReply:
+    return PageReply(status, f"{status.phrase.lower()}\n")
 
 
 async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str]:

@@ -26,11 +26,11 @@ from streamkit.observe.version import __version__
 from streamkit.operate.spending import Spending, read_spending
 from streamkit.operate.status import read_status
 from streamkit.operate.status_page.checks import Verdict, alive, ready
-from streamkit.operate.status_page.page import HandlerView, Process, View, render
-from streamkit.operate.status_page.server import Reply
+from streamkit.operate.status_page.page import ConsumerView, HandlerView, ProcessFacts, render
+from streamkit.operate.status_page.server import PageReply
 from streamkit.operate.status_page.style import POLICY
 from streamkit.progress.clock import Clock, SystemClock
-from streamkit.worker.report import Standing, sample
+from streamkit.worker.report import WorkerReport, sample
 from streamkit.worker.worker import Worker
 from streamkit.worker.workers import Workers
 
@@ -56,14 +56,14 @@ class Site:
         self._workers: Workers | None = None
         self._aws: Aws | None = None
         self._reading = anyio.Lock()
-        self._views: list[View] = []
+        self._views: list[ConsumerView] = []
         self._read_at = 0.0
 
     def attach(self, workers: Workers, aws: Aws) -> None:
         """Answer for these workers from now on."""
         self._workers, self._aws = workers, aws
 
-    async def answer(self, path: str) -> Reply:
+    async def answer(self, path: str) -> PageReply:
         """Answer a path."""
         if path == "/livez":
             return _verdict(alive(self._standings))
@@ -71,17 +71,19 @@ class Site:
             return _verdict(self._ready)
         if path == "/metrics":
             sample(self._known)
-            return Reply(HTTPStatus.OK, exposition.render(self._registry), exposition.CONTENT_TYPE)
+            return PageReply(
+                HTTPStatus.OK, exposition.render(self._registry), exposition.CONTENT_TYPE
+            )
         if path == "/":
-            return Reply(HTTPStatus.OK, await self._page(), "text/html; charset=utf-8", POLICY)
-        return Reply(HTTPStatus.NOT_FOUND, "not found\n")
+            return PageReply(HTTPStatus.OK, await self._page(), "text/html; charset=utf-8", POLICY)
+        return PageReply(HTTPStatus.NOT_FOUND, "not found\n")
 
     @property
     def _known(self) -> Sequence[Worker]:
         return () if self._workers is None else self._workers.workers
 
     @property
-    def _standings(self) -> list[Standing]:
+    def _standings(self) -> list[WorkerReport]:
         return [worker.standing for worker in self._known]
 
     @property
@@ -98,9 +100,9 @@ class Site:
                 self._read_at = self._clock.monotonic()
         name = "" if self._workers is None else self._workers.name
         at = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return render(Process(__version__, name, at, self._ready), self._views)
+        return render(ProcessFacts(__version__, name, at, self._ready), self._views)
 
-    async def _view(self, worker: Worker) -> View:
+    async def _view(self, worker: Worker) -> ConsumerView:
         app, aws, status, spending = worker.app, self._aws, None, None
         migrations: list[Line] = []
         trouble = "it did not answer in time"
@@ -115,7 +117,9 @@ class Site:
                 trouble = _kind(error)
                 name = app.name
                 log.often("health.unread", level="warning", by=name, consumer=name, error=trouble)
-        return View(worker.standing, self._handlers(worker), status, spending, migrations, trouble)
+        return ConsumerView(
+            worker.standing, self._handlers(worker), status, spending, migrations, trouble
+        )
 
     def _handlers(self, worker: Worker) -> list[HandlerView]:
         views = []
@@ -128,11 +132,11 @@ class Site:
         return views
 
 
-def _verdict(verdict: Verdict) -> Reply:
+def _verdict(verdict: Verdict) -> PageReply:
     if verdict.ok:
-        return Reply(HTTPStatus.OK, "ok\n")
+        return PageReply(HTTPStatus.OK, "ok\n")
     text = "".join(f"{reason}\n" for reason in verdict.reasons)
-    return Reply(HTTPStatus.SERVICE_UNAVAILABLE, text)
+    return PageReply(HTTPStatus.SERVICE_UNAVAILABLE, text)
 
 
 def _kind(error: Exception) -> str:

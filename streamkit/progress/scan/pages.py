@@ -27,7 +27,7 @@ Visit = Callable[[S, Reply], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Pages:
+class ScanPages:
     """How a table is read; `more` is what the `Scan` asks for beside the place.
 
     `call` is a client's `scan`, or one that waits for its turn: the caller sets the rate of a scan.

@@ -42,7 +42,7 @@ from streamkit.progress.control import Cursor, cursor_attributes
 from streamkit.progress.cursor import CursorStore
 from streamkit.progress.fenced import Fenced
 from streamkit.progress.lease import LeaseWatch
-from streamkit.progress.scan.pages import Pages, Visit
+from streamkit.progress.scan.pages import ScanPages, Visit
 from streamkit.progress.scan.places import strided
 from streamkit.progress.scan.segment import LeasedSegment
 
@@ -139,7 +139,7 @@ class TableScan:
 
     async def run(
         self,
-        pages: Pages,
+        pages: ScanPages,
         visit: Visit[LeasedSegment],
         owner: str,
         *,

@@ -19,7 +19,7 @@ from streamkit.progress.actions import CHILD, GuardSource
 from streamkit.progress.commit import Applied, Batch
 from streamkit.progress.control import ControlSpace, Cursor
 from streamkit.progress.fenced import Fenced
-from streamkit.progress.verdicts import Refused
+from streamkit.progress.verdicts import RefusedCommit
 from streamkit.stream.asking import AskRate
 from streamkit.stream.lineage import Shard, forgotten
 from streamkit.worker.shardset import ShardSet
@@ -101,7 +101,7 @@ class Commits:
         names = [a.item["name"]["S"] for a in batch.actions if a.item and "name" in a.item]
         sources = [GuardSource("", name, CHILD) for name in names if name in self.there]
         if sources:
-            return Refused(tuple(sources))
+            return RefusedCommit(tuple(sources))
         self.there.update(names)
         return Applied(batch)
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from streamkit.local.catalogue import Catalogue
 from streamkit.local.open_shards import OpenShards
-from streamkit.local.shards import HASHES, HashRange, Shard
+from streamkit.local.shards import HASHES, EngineShard, HashRange
 from streamkit.local.streams import Streams
 
 KEY_SCHEMA = [{"AttributeName": "pk", "KeyType": "HASH"}]
@@ -13,7 +13,7 @@ KEY_SCHEMA = [{"AttributeName": "pk", "KeyType": "HASH"}]
 
 def shard_of(number, hashes, *, parent=None, roll_at=float("inf")):
     shard_id = f"shardId-{number:020d}-00000000"
-    return Shard(shard_id, hashes, 0, float(number), parent=parent, roll_at=roll_at)
+    return EngineShard(shard_id, hashes, 0, float(number), parent=parent, roll_at=roll_at)
 
 
 def test_every_hash_has_one_shard_through_splits_and_rolls():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamkit.local.ordering import LAST, SortedEntries
 from streamkit.local.partitions import HASHES, Partitions, key_hash
-from streamkit.local.tables import Table, publish, undo
+from streamkit.local.tables import EngineTable, publish, undo
 
 
 @settings(deadline=None, max_examples=60)
@@ -75,7 +75,7 @@ def test_segments_of_hashes_have_every_row_once():
     assert parts[0] + parts[1] == list(rows.scan())
 
 
-def contents(table: Table):
+def contents(table: EngineTable):
     """All that is stored, in the table and in its indexes."""
     found = [("table", table.item_count, table.size_bytes, list(table.rows.scan()))]
     for index in table.indexes.values():
@@ -83,9 +83,9 @@ def contents(table: Table):
     return found
 
 
-def rebuilt(table: Table, database) -> list:
+def rebuilt(table: EngineTable, database) -> list:
     """The same from nothing but the items."""
-    fresh = Table(
+    fresh = EngineTable(
         table.name,
         arn=table.arn,
         table_id=table.table_id,

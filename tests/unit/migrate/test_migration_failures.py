@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from streamkit.migrate import commands, mending, passing, steps
-from streamkit.migrate.passing import Pace
+from streamkit.migrate.passing import PassPace
 from streamkit.migrate.progress import ProgressReader
 from streamkit.migrate.reports import Reporter
 from streamkit.migrate.running import Runner
@@ -122,7 +122,7 @@ def test_a_migration_ends_however_many_items_are_waived(monkeypatch):
         await begin(app, aws, world)
         stored = []
         for _ in range(6):
-            await runner_of(app, aws, world, pace=Pace(1, 5, 5)).run()
+            await runner_of(app, aws, world, pace=PassPace(1, 5, 5)).run()
             state = await (await commands.open_book(app, aws)).read("0001")
             if state.phase == "done":
                 break

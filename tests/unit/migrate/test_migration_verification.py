@@ -11,10 +11,10 @@ from streamkit import App, Entity, Set
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.migrate import commands, findings, orphans, steps
-from streamkit.migrate.differences import Inspection
+from streamkit.migrate.differences import ItemInspection
 from streamkit.migrate.errors import ErrorBook, error_id
 from streamkit.migrate.mending import list_errors, open_work, retry_errors, waive_errors
-from streamkit.migrate.orphans import Search
+from streamkit.migrate.orphans import PairSearch
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
 from streamkit.migrate.verifying import verify_migration
@@ -283,7 +283,7 @@ def held_for(items, look):
         await place.begin()
         asked = place.app, place.aws, place.migration, place.world.clock
         async with open_work(*asked) as (_, work):
-            inspection = Inspection(place.migration, work, EveryCopy(place.schema))
+            inspection = ItemInspection(place.migration, work, EveryCopy(place.schema))
             await look(inspection, copied(place.schema, 0))  # what is made once is made now
             gc.collect()
             tracemalloc.start()
@@ -310,7 +310,7 @@ def test_what_a_verification_holds_does_not_grow_with_the_table():
 
 def test_a_search_for_copies_without_a_source_holds_those_of_its_own_buckets_alone():
     def holding(items):
-        search = Search(lambda pair: pair % 128 == 5)
+        search = PairSearch(lambda pair: pair % 128 == 5)
 
         async def searched(inspection, pair):
             inspection.trace("Shop", pair[1], search)

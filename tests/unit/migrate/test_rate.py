@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from streamkit.migrate.rate import Limits, Rate, Share
+from streamkit.migrate.rate import Rate, Share, UnitLimits
 from streamkit.testing.loop import VirtualClock, run_virtually
 
 
@@ -34,9 +34,9 @@ async def seconds_for(calls, units, *, limits, part=1.0, consumed=table):
 @pytest.mark.parametrize(
     ("limits", "part", "low", "high"),
     [
-        (Limits(writes=100), 1.0, 9.9, 10.5),
-        (Limits(writes=100), 0.25, 39.5, 41),
-        (Limits(), 1.0, 0, 0),
+        (UnitLimits(writes=100), 1.0, 9.9, 10.5),
+        (UnitLimits(writes=100), 0.25, 39.5, 41),
+        (UnitLimits(), 1.0, 0, 0),
     ],
 )
 def test_a_thousand_units_take_as_long_as_the_limit_says(limits, part, low, high):
@@ -51,7 +51,7 @@ def test_an_index_that_takes_more_than_the_table_sets_the_pace():
         def consumed(units):
             return with_index(units, 3 * units)
 
-        return await seconds_for(100, 10, limits=Limits(writes=100), consumed=consumed)
+        return await seconds_for(100, 10, limits=UnitLimits(writes=100), consumed=consumed)
 
     assert 27 <= run_virtually(main, seed=1) <= 31
 
@@ -59,7 +59,7 @@ def test_an_index_that_takes_more_than_the_table_sets_the_pace():
 def test_a_throttle_takes_a_third_back_and_it_grows_again():
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, Limits(writes=100))
+        rate = Rate(clock, UnitLimits(writes=100))
         speeds = []
         for step in range(3):
             if step == 1:
@@ -96,7 +96,7 @@ def test_without_a_limit_a_throttle_sets_one_for_a_while():
 def test_calls_that_wait_together_never_take_more_than_the_limit_in_a_second(units, index):
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, Limits(writes=60))
+        rate = Rate(clock, UnitLimits(writes=60))
         began, done = clock.monotonic(), []
 
         async def call():
@@ -120,7 +120,7 @@ def test_calls_that_wait_together_never_take_more_than_the_limit_in_a_second(uni
 def test_nothing_is_taken_on_a_share_that_is_out_of_date():
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, Limits(writes=10), Share(1.0, clock.monotonic() + 2))
+        rate = Rate(clock, UnitLimits(writes=10), Share(1.0, clock.monotonic() + 2))
         for _ in range(100):
             with anyio.move_on_after(10) as scope:
                 await write(rate, table(1))
@@ -134,7 +134,7 @@ def test_nothing_is_taken_on_a_share_that_is_out_of_date():
 def test_a_pause_is_not_made_up_for():
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, Limits(writes=100))
+        rate = Rate(clock, UnitLimits(writes=100))
         await write(rate, table(1))
         await anyio.sleep(60)
         began, count = clock.monotonic(), 0
@@ -149,7 +149,7 @@ def test_a_pause_is_not_made_up_for():
 def test_a_refused_write_is_taken_for_as_dear_as_others():
     async def main():
         clock = VirtualClock()
-        rate = Rate(clock, Limits(writes=10))
+        rate = Rate(clock, UnitLimits(writes=10))
         await write(rate, table(5))
         began = clock.monotonic()
         for _ in range(10):

@@ -13,7 +13,7 @@ from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError
 from streamkit.migrate import commands, sharing
-from streamkit.migrate.rate import Limits, Rate
+from streamkit.migrate.rate import Rate, UnitLimits
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sharing import Shares
 from streamkit.progress.actions import CONTROL_PREFIX
@@ -100,7 +100,7 @@ class Claimant:
 
     def __init__(self, process, shares, rng):
         self.process, self.shares, self.rng = process, shares, rng
-        self.rate = Rate(shares.clock, Limits(writes=100.0))
+        self.rate = Rate(shares.clock, UnitLimits(writes=100.0))
         self.busy = True
 
     @property
@@ -251,7 +251,7 @@ def test_one_that_may_not_claim_says_so_and_does_not_wait_for_ever():
             raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "UpdateItem")
 
         one.look = refused
-        await one.keep(Rate(one.clock, Limits(reads=10.0)))
+        await one.keep(Rate(one.clock, UnitLimits(reads=10.0)))
 
     with pytest.raises(ConfigurationError, match="dynamodb:UpdateItem"):
         at_claims(test)

@@ -9,7 +9,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.migrate.calls import DONE, Calls
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.state import State
-from streamkit.migrate.view import FRESH_SECONDS, PhaseOver, View
+from streamkit.migrate.view import FRESH_SECONDS, MigrationView, PhaseOver
 from streamkit.model.schema import TableSchema
 from streamkit.progress.actions import Action, Verb, item_ref
 from streamkit.testing.loop import VirtualClock, run_virtually
@@ -28,7 +28,7 @@ class Table:
         self.updates = self.reads = 0
         self.seen = []
         self.clock = VirtualClock()
-        self.view = View(STATE, self.read, self.look_again, self.clock)
+        self.view = MigrationView(STATE, self.read, self.look_again, self.clock)
         self.calls = Calls(self, Rate(self.clock), [SHOP], self.view.permit(STATE))
 
     async def update_item(self, **_):
