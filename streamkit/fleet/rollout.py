@@ -41,7 +41,8 @@ class Rollout:
 
     `patience_seconds` is how long no worker of the newest may be seen before an older one takes
     over; `take_over` says that an operator wants the older one now. `renew` is called once, when
-    there is a newer generation of these handlers: from then on this worker is `superseded`.
+    there is a newer generation of these handlers: from then on this worker is `superseded`. It is
+    `doubted` while this worker has a reason to read the newest generation, and has not done so.
     """
 
     store: CursorStore
@@ -55,13 +56,13 @@ class Rollout:
     renew: Callable[[], object] = lambda: None
     joined: Generation | None = None
     superseded: bool = False
+    doubted: bool = False
     _told: int = 0
     _unknown: int = 0
     _believes_at: float = 0.0
     _alone_since: float | None = None
     _ask_at: float = 0.0
     _refresh_at: float = 0.0
-    _doubted: bool = False
 
     async def position(self, me: Member, members: Mapping[str, Member]) -> dict[str, Any]:
         """Return the state and generation that this worker reports from now on.
@@ -140,7 +141,7 @@ class Rollout:
 
     def doubt(self) -> None:
         """Read the newest generation at the next refresh: this worker may be of an older one."""
-        self._doubted = True
+        self.doubted = True
 
     async def refresh(self, every: float, *, leads: bool) -> None:
         """Read the state of the builds, if this worker leads, doubts, or while there are builds.
@@ -153,9 +154,9 @@ class Rollout:
         if joined is None or self.superseded:
             return
         wanted = leads or any(build.state != "live" for build in joined.builds.values())
-        if not self._doubted and not (wanted and now >= self._refresh_at):
+        if not self.doubted and not (wanted and now >= self._refresh_at):
             return
-        self._refresh_at, self._doubted = now + every, False
+        self._refresh_at, self.doubted = now + every, False
         newest = await newest_generation(self.store)
         if newest is None or newest.number < joined.number:
             return

@@ -117,11 +117,14 @@ class Crew:
     def is_idle(self, pages: int) -> bool:
         """Return whether there is nothing to do here, as far as this worker knows.
 
-        This is false while a shard is about to be taken, or has ended without a listed child.
+        This is false while a shard is about to be taken, or has ended without a listed child, and
+        while there may be a newer generation: there what this one has passed over is read again.
         """
         coordinator, lister = self.coordinator, self.leadership.lister
         enabled = self.shards.enabled and (lister is None or lister.enabled)
         if not coordinator.settled or (coordinator.me.childless and enabled):
+            return False
+        if coordinator.rollout.doubted or coordinator.rollout.superseded:
             return False
         if coordinator.me.leads and not self.leadership.listed:
             return False

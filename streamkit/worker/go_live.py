@@ -22,11 +22,15 @@ log = get_logger("streamkit.shard")
 
 @dataclass
 class GoLive:
-    """How one shard counts; `builds` returns the builds of the worker's generation as known now."""
+    """How one shard counts; `builds` returns the builds of the worker's generation as known now.
+
+    `doubt` is called for a change that is passed over.
+    """
 
     builds: Callable[[], Mapping[str, Build]]
     cursor: Callable[[], Cursor]
     store: CursorStore
+    doubt: Callable[[], object] = lambda: None
     late: set[str] = field(default_factory=set)
     _in_builds: dict[tuple[str, Build], Handler] = field(default_factory=dict)
 
@@ -39,6 +43,7 @@ class GoLive:
             return handler
         mode = mode_of(handler.name, build, self.cursor().live)
         if mode == "off":
+            self.doubt()  # the next step of the build is a new generation, which reads this again
             return None
         if mode == "live":
             if record.created_at <= build.scanned + GUARD_SECONDS:

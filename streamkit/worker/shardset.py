@@ -183,7 +183,7 @@ class ShardSet:
     def _pipeline(self, cursor: Cursor) -> ShardPipeline:
         arn = self.around.table.stream_arn or ""
         stage = self._stage(cursor)
-        turning = GoLive(self._builds, lambda: stage.cursor, self.store)
+        turning = GoLive(self._builds, lambda: stage.cursor, self.store, self.view.rollout.doubt)
         shared = None
         if self.reading.reads is not None:
             shared = self.reading.reads.join(arn, cursor.name, partial(self._hasten, cursor.name))

@@ -4,6 +4,14 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
+        "idle-beside-a-build-that-goes-on",
+        "worker/crew.py",
+        "if coordinator.rollout.doubted or coordinator.rollout.superseded:",
+        "if coordinator.rollout.superseded:",
+        "a worker says that all is done, with changes passed over that a newer generation counts",
+        test="tests/simulation/test_rebuild_freezes.py::test_who_rebuilds_and_stands_still_at_any_call_changes_nothing_when_it_goes_on",
+    ),
+    Mutant(
         "entry-that-appears-unseen",
         "core/ledger.py",
         "    if stored is None:\n        return (absent,)\n",
