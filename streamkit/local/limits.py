@@ -33,7 +33,7 @@ class CallRate:
         return allowed
 
 
-class Readers:
+class ShardReaders:
     """The readers that read a shard within the last second."""
 
     __slots__ = ("_seen",)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 
-from streamkit.local.limits import CallRate, Readers
+from streamkit.local.limits import CallRate, ShardReaders
 from streamkit.local.records import EngineRecord
 from streamkit.local.waste import Waste
 
@@ -78,7 +78,7 @@ class EngineShard:
         self.trimmed = 0
         self.hidden = False
         self.read = CallRate()
-        self.readers = Readers()
+        self.readers = ShardReaders()
         self._waste = Waste() if waste is None else waste
         self._chunks: list[list[EngineRecord]] = []
         # The number of trimmed records in the first chunk.

@@ -39,6 +39,8 @@ _QUIET_ROUNDS = 2
 _FAILURES_MAX = 50
 """After this many failed invocations in a row, none of them killed, the error counts as lasting."""
 _SETTLE_SECONDS = 6 * 3600.0
+_SOON_SECONDS = 3600.0
+"""The longest pause between two tries, and how far the clocks of two processes may differ."""
 
 
 class Functions:
@@ -67,7 +69,7 @@ class Functions:
         rng.choice(self._functions).crash(rng)
 
     async def settle(self) -> None:
-        """Wait until everything is delivered, and no parked queue waits for its next try."""
+        """Wait until everything is delivered, and no parked queue is tried again soon."""
         for function in self._functions:
             function.quiet = 0
         with anyio.fail_after(_SETTLE_SECONDS):
@@ -144,7 +146,7 @@ class Function:
             process.crash = CrashPoint(process.calls + rng.randrange(1, 20), moment)
 
     async def rests(self) -> bool:
-        """Return whether everything is delivered, and no parked queue waits for its next try.
+        """Return whether everything is delivered, and no parked queue is tried again soon.
 
         Raises:
             Exception: the error that the function raises again and again.
@@ -152,7 +154,7 @@ class Function:
         if self._failure is not None and self._failures > _FAILURES_MAX:
             raise self._failure
         try:
-            return self.quiet >= _QUIET_ROUNDS and not await self._within(_waits_for_a_try)
+            return self.quiet >= _QUIET_ROUNDS and not await self._within(self._waits_for_a_try)
         except Killed:  # the environment that was asked died; the next round asks another one
             return False
 
@@ -170,6 +172,12 @@ class Function:
             except Killed:
                 continue
             self.quiet = 0 if counts["done"] else self.quiet
+
+    async def _waits_for_a_try(self, environment: Environment) -> bool:
+        """Return whether a parked queue is tried again soon, by whichever process's clock."""
+        soon = self.world.clock.time() + _SOON_SECONDS
+        lanes = await held_lanes(environment.store)
+        return any(not lane.stuck and lane.due <= soon for lane in lanes)
 
     async def _within(self, work: Callable[[Environment], Awaitable[T]]) -> T:
         """Run work in an environment that is free, or in a new one."""
@@ -190,11 +198,6 @@ class Function:
         self._group.start_soon(instance.live)
         await instance.opened.wait()
         return instance
-
-
-async def _waits_for_a_try(environment: Environment) -> bool:
-    """Return whether a parked queue is tried again: the clocks of processes differ about when."""
-    return not all(lane.stuck for lane in await held_lanes(environment.store))
 
 
 class Killed(RuntimeError):

@@ -2,7 +2,7 @@
 
 In: `SeenCall`s, one after the other, from a `World` or made up by a test. Out: `Violation`s, each
 with the name of the invariant, the time and a text. A `Referee` asks all invariants; none of them
-asks a worker what it believes. `Lineage` and `ReadersPerShard` also need to know the stream's
+asks a worker what it believes. `Lineage` and `Readers` also need to know the stream's
 shards.
 
     Fencing      a commit is accepted only from the process and under the lease that owns the cursor
@@ -93,7 +93,7 @@ class Fencing:
 
 
 @dataclass
-class PositionsGrow:
+class Positions:
     """Positions only grow, and no two commits follow the same one."""
 
     _cursors: dict[str, Cursor] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Lineage:
 
 
 @dataclass
-class ReadersPerShard:
+class Readers:
     """At most two processes read a shard at the same time.
 
     Within any second, a process counts as a reader from its first call to its last, so owners that
@@ -216,7 +216,7 @@ class ReadersPerShard:
 
 
 @dataclass
-class LimitsKept:
+class ServiceLimits:
     """No call asks for more than DynamoDB's limits, or uses up a limit of the whole fleet."""
 
     _describes: deque[float] = field(default_factory=deque)
@@ -280,6 +280,6 @@ def usual(
         calls_max: the argument of `HotLoop`.
     """
     return (
-        Fencing(), PositionsGrow(), leases, Iterators(), Lineage(parent), ReadersPerShard(),
-        LimitsKept(), HotLoop(calls_max),
+        Fencing(), Positions(), leases, Iterators(), Lineage(parent), Readers(),
+        ServiceLimits(), HotLoop(calls_max),
     )  # fmt: skip

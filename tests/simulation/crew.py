@@ -16,7 +16,7 @@ from streamkit.fleet.cursors import LISTER
 from streamkit.progress.actions import own_attributes
 from streamkit.progress.control import Cursor, read_cursor
 from streamkit.settings import Settings
-from streamkit.testing.invariants import Fencing, Leases, PositionsGrow, Referee
+from streamkit.testing.invariants import Fencing, Leases, Positions, Referee
 from streamkit.testing.sightings import shard_read
 from streamkit.testing.world import Process, World
 from tests.tables import streamed
@@ -104,7 +104,7 @@ class Fleet:
         self.describes: list[tuple[float, int]] = []
         self.written = 0
         self._owners: dict[str, str | None] = {}
-        self.referee = Referee(Fencing(), PositionsGrow(), Leases()) if refereed else None
+        self.referee = Referee(Fencing(), Positions(), Leases()) if refereed else None
         self.world.watchers.append(self._see)
 
     @asynccontextmanager

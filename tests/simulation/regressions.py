@@ -68,7 +68,7 @@ REGRESSIONS = {
             ),
         ),
         mutant="more-than-ten-questions",
-        invariant="limits",
+        invariant="servicelimits",
     ),
     "a reader whose iterator expired goes on behind what it has read": Regression(
         9,

@@ -88,7 +88,7 @@ def an_emptied_group_is_deleted(monkeypatch):
 def a_page_is_folded_to_its_net(monkeypatch):
     works = Dispatcher.works
 
-    async def net(self, page, shard, *as_run):
+    async def net(self, page, shard, *as_run, **more):
         first, last = {}, {}
         for record in page.records:
             first.setdefault(record.item_key, record)
@@ -101,7 +101,9 @@ def a_page_is_folded_to_its_net(monkeypatch):
                 inner = structs.replace(record.dynamodb, old_image=first[key].dynamodb.old_image)
                 folded.append(structs.replace(record, dynamodb=inner, event_name=name))
         folded.sort(key=lambda record: record.position)
-        return await works(self, structs.replace(page, records=tuple(folded)), shard, *as_run)
+        return await works(
+            self, structs.replace(page, records=tuple(folded)), shard, *as_run, **more
+        )
 
     monkeypatch.setattr(Dispatcher, "works", net)
 
