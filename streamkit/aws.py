@@ -79,6 +79,10 @@ _CODES = {
     "AccessDeniedException": ErrorKind.REFUSED,
     "UnrecognizedClientException": ErrorKind.REFUSED,
     "ExpiredTokenException": ErrorKind.REFUSED,
+    "PreconditionFailed": ErrorKind.CONDITION,
+    "ConditionalRequestConflict": ErrorKind.CONFLICT,
+    "NoSuchKey": ErrorKind.MISSING,
+    "SlowDown": ErrorKind.THROTTLED,
     "InternalServerError": ErrorKind.UNKNOWN,
     "ServiceUnavailable": ErrorKind.UNKNOWN,
 }

@@ -24,7 +24,7 @@ PACKAGES_MAX, TOP_MODULES_MAX = 16, 10
 
 ORDER = """
     errors observe aws model entity changes effects
-    progress stream sinks core table settings fleet kinds
+    progress stream archive sinks core table settings fleet kinds
     app streamkit
     worker migrate aws_lambda operate
     cli __main__

@@ -1,0 +1,123 @@
+"""A bucket of S3 as an archive.
+
+An object is created with `If-None-Match: *`, so that one of two writers succeeds. S3 answers 409
+while another request decides about the name: the same request is then sent again. A reply that was
+lost may hide a success; the next try then finds the name taken, by this very object.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+
+from streamkit.archive.objects import Objects, Stored
+from streamkit.aws import AwsError, ErrorKind, open_client, patiently, trouble_of
+from streamkit.errors import DeclarationError
+
+T = TypeVar("T")
+
+_READ_SECONDS = 30.0
+"""The time for one reply: an object of some megabytes over a slow line."""
+_PAUSE_SECONDS = 0.2
+"""The pause before a write that met another write of the same name is sent again."""
+
+
+@dataclass(frozen=True)
+class BucketArchive:
+    """Keep an archive in a bucket of S3, with the SDK's own region, keys and endpoint.
+
+    Attributes:
+        url: `s3://BUCKET`, or `s3://BUCKET/PREFIX`.
+        kms_key: a key of KMS that encrypts the objects; by default the bucket's own setting counts.
+
+    Raises:
+        DeclarationError: the URL is not of this form.
+    """
+
+    url: str
+    kms_key: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the URL."""
+        parts = urlsplit(self.url)
+        if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
+            raise DeclarationError(
+                f"BucketArchive({self.url!r}): s3://BUCKET or s3://BUCKET/PREFIX"
+            )
+
+    @property
+    def place(self) -> str:
+        """Return the URL."""
+        return self.url
+
+    @property
+    def bucket(self) -> str:
+        """Return the bucket's name."""
+        return urlsplit(self.url).netloc
+
+    @property
+    def prefix(self) -> str:
+        """Return the beginning of all object names; empty, or with a slash at its end."""
+        path = urlsplit(self.url).path.strip("/")
+        return f"{path}/" if path else ""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Objects]:
+        """Open it."""
+        keys = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
+        async with open_client("s3", read_seconds=_READ_SECONDS) as client:
+            yield _Bucket(client, self.bucket, self.prefix, keys if self.kms_key else {})
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    client: Any
+    bucket: str
+    prefix: str
+    extra: dict[str, str] = field(default_factory=dict)
+
+    async def create(self, name: str, body: bytes) -> bool:
+        return await self._put(name, body, IfNoneMatch="*")
+
+    async def replace(self, name: str, body: bytes, tag: str) -> bool:
+        return await self._put(name, body, IfMatch=tag)
+
+    async def read(self, name: str) -> Stored | None:
+        async def get() -> Stored:
+            reply = await self.client.get_object(Bucket=self.bucket, Key=self.prefix + name)
+            async with reply["Body"] as stream:
+                return Stored(await stream.read(), reply["ETag"])
+
+        try:
+            return await patiently(get)
+        except AwsError as error:
+            if trouble_of(error) is ErrorKind.MISSING:
+                return None
+            raise
+
+    async def names(self, prefix: str, after: str = "") -> list[str]:
+        begin = {"StartAfter": self.prefix + after} if after else {}
+        where = {"Bucket": self.bucket, "Prefix": self.prefix + prefix, **begin}
+        reply = await patiently(lambda: self.client.list_objects_v2(**where))
+        return [entry["Key"].removeprefix(self.prefix) for entry in reply.get("Contents", [])]
+
+    async def _put(self, name: str, body: bytes, **condition: str) -> bool:
+        where = {"Bucket": self.bucket, "Key": self.prefix + name, "Body": body}
+        write: Callable[[], Awaitable[Any]] = lambda: self.client.put_object(  # noqa: E731
+            **where, **condition, **self.extra, ContentType="application/gzip"
+        )
+        while True:
+            try:
+                await patiently(write)
+            except AwsError as error:
+                trouble = trouble_of(error)
+                if trouble is ErrorKind.CONDITION:
+                    return False
+                if trouble is not ErrorKind.CONFLICT:
+                    raise
+                await anyio.sleep(_PAUSE_SECONDS)
+            else:
+                return True

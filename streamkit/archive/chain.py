@@ -1,0 +1,106 @@
+"""The chain of one shard: links that follow each other, each named by the position it begins after.
+
+The object is the commit. Whoever stores a link first decides what follows its position, for all
+readers and for ever; whoever comes later takes what is there. Nothing else has to be asked: a
+cursor that says where the chain ends is a cache of it.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from streamkit.archive.link import DamagedLink, Lines, Link, key_of
+from streamkit.archive.objects import Objects
+
+_ENDING = ".jsonl.gz"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The links of a shard; `stream` is the table's name and the stream's label."""
+
+    objects: Objects
+    stream: str
+    shard: str
+
+    def name(self, position: str) -> str:
+        """Return the name of the link that begins after a position."""
+        return f"{self._folder}{key_of(position)}{_ENDING}"
+
+    @property
+    def _folder(self) -> str:
+        return f"{self.stream}/shards/{self.shard}/"
+
+    async def at(self, position: str) -> tuple[Link, bytes] | None:
+        """Read the link that begins after exactly this position, with its compressed records.
+
+        Raises:
+            DamagedLink: it is not what was stored.
+        """
+        stored = await self.objects.read(self.name(position))
+        return None if stored is None else self._opened(position, stored.body)
+
+    def _opened(self, position: str, stored: bytes) -> tuple[Link, bytes]:
+        name = self.name(position)
+        link, body = Link.opened(name, stored)
+        place = self.stream, self.shard, key_of(position)
+        if (link.stream, link.shard, link.after) != place:
+            raise DamagedLink(f"object {name} belongs elsewhere: {link.shard} {link.after}")
+        if link.last <= link.after and link.kind != "end":
+            raise DamagedLink(f"object {name} leads nowhere")
+        return link, body
+
+    async def around(self, position: str) -> str | None:
+        """Return the position after which the last link begins that begins at or before this one.
+
+        None if there is none. It may end before this position: something is missing then.
+        """
+        found = [p for p in await self.positions() if p <= key_of(position)]
+        return found[-1] if found else None
+
+    async def next_after(self, position: str) -> str | None:
+        """Return where the next link begins, behind this position; None if there is none."""
+        names = await self.objects.names(self._folder, self.name(position))
+        return self._position(names[0]) if names else None
+
+    async def positions(self) -> list[str]:
+        """Return where each link begins, in order."""
+        found: list[str] = []
+        after = ""
+        while names := await self.objects.names(self._folder, after):
+            found += [self._position(name) for name in names]
+            after = names[-1]
+        return found
+
+    def _position(self, name: str) -> str:
+        return name.removeprefix(self._folder).removesuffix(_ENDING)
+
+    async def add(self, link: Link, lines: Lines | None = None) -> Link:
+        """Store a link, or return the one that is there already: it decides, whoever made it.
+
+        A damaged object is replaced, because this caller has read what belongs there; unless links
+        follow it: then it stays, and ends where the next one begins.
+        """
+        lines = lines or Lines()
+        filled = msgspec.structs.replace(
+            link, count=lines.count, first=lines.first, until=lines.until
+        )
+        sealed, body = filled.sealed(lines.body())
+        name = self.name(link.after)
+        while not await self.objects.create(name, body):
+            stored = await self.objects.read(name)
+            if stored is None:
+                continue  # it was removed meanwhile
+            try:
+                return self._opened(link.after, stored.body)[0]
+            except DamagedLink:
+                following = await self.next_after(link.after)
+                if following is not None:
+                    return msgspec.structs.replace(link, last=following, kind="hole")
+                if await self.objects.replace(name, body, stored.tag):
+                    return sealed
+        return sealed
+
+    def link(self, after: str, last: str) -> Link:
+        """Return a link of this shard, without records."""
+        return Link(stream=self.stream, shard=self.shard, after=key_of(after), last=last)

@@ -1,0 +1,127 @@
+"""A directory as an archive: one file for each object.
+
+A file is written under another name, made durable, and then linked to its own: a link fails if the
+name is taken, while renaming would overwrite what is there.
+"""
+
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from streamkit.archive.objects import Objects, Stored
+from streamkit.errors import ConfigurationError
+
+_UNFINISHED = ".unfinished-"
+_LISTED = 1000
+
+
+@dataclass(frozen=True)
+class DirectoryArchive:
+    """Keep an archive in a directory, which all workers must share.
+
+    The file system must have hard links. Local disks and NFS have them; object stores that are
+    mounted as file systems often have not, and are refused.
+
+    Attributes:
+        path: the directory; it is made if there is none.
+    """
+
+    path: str | Path
+
+    @property
+    def place(self) -> str:
+        """Return the directory."""
+        return str(self.path)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Objects]:
+        """Open it."""
+        yield _Files(Path(self.path))
+
+
+@dataclass(frozen=True)
+class _Files:
+    root: Path
+
+    async def create(self, name: str, body: bytes) -> bool:
+        return await to_thread.run_sync(self._create, name, body)
+
+    async def replace(self, name: str, body: bytes, tag: str) -> bool:
+        return await to_thread.run_sync(self._replace, name, body, tag)
+
+    async def read(self, name: str) -> Stored | None:
+        return await to_thread.run_sync(self._read, name)
+
+    async def names(self, prefix: str, after: str = "") -> list[str]:
+        return await to_thread.run_sync(self._names, prefix, after)
+
+    def _create(self, name: str, body: bytes) -> bool:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = _written(path.parent, body)
+        try:
+            path.hardlink_to(unfinished)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                raise ConfigurationError(
+                    f"{self.root}: its file system has no hard links, which an archive needs"
+                ) from error
+            raise
+        finally:
+            unfinished.unlink()
+        _sync(path.parent)
+        return True
+
+    def _replace(self, name: str, body: bytes, tag: str) -> bool:
+        there = self._read(name)
+        if there is None or there.tag != tag:
+            return False
+        path = self.root / name
+        _written(path.parent, body).replace(path)
+        _sync(path.parent)
+        return True
+
+    def _read(self, name: str) -> Stored | None:
+        try:
+            body = (self.root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        return Stored(body, hashlib.sha256(body).hexdigest())
+
+    def _names(self, prefix: str, after: str) -> list[str]:
+        found: list[str] = []
+        for folder, _, files in os.walk((self.root / prefix).parent):
+            within = Path(folder).relative_to(self.root).as_posix()
+            names = (f"{within}/{file}".removeprefix("./") for file in files)
+            found += [
+                n for n in names if n.startswith(prefix) and n > after and _UNFINISHED not in n
+            ]
+        return sorted(found)[:_LISTED]
+
+
+def _written(folder: Path, body: bytes) -> Path:
+    """Write a file that no reader sees, and make it durable."""
+    descriptor, path = tempfile.mkstemp(prefix=_UNFINISHED, dir=folder)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    return Path(path)
+
+
+def _sync(folder: Path) -> None:
+    """Make a directory's entries durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,160 @@
+"""Links: one object of a shard's chain, and the bytes it is stored as. Pure.
+
+A link says what was read of a shard after one position up to another. It is a gzip file of two
+members: an empty one whose extra field holds the link's description, and the records, one in each
+line, in DynamoDB's JSON. So `zcat`, DuckDB and Athena read the records, and a reader knows from
+the first bytes what the object holds. (DuckDB refuses the comment field of gzip, and reads the
+extra field.)
+
+    data    records, and how far they were read; there may be none
+    hole    records that were trimmed before they were copied: these are lost
+    end     the last link of a shard; it may have records
+"""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Literal, Self
+
+import msgspec
+from msgspec import Struct
+
+from streamkit.errors import StreamkitError
+from streamkit.progress.control import START
+from streamkit.stream.decode import Page, Record, is_marked
+from streamkit.stream.decode.envelope import POSITION_DIGITS
+
+FORMAT = 1
+ORIGIN = "0" * POSITION_DIGITS
+"""The position before the first record of a shard."""
+BEYOND = "9" * POSITION_DIGITS
+"""The position after the last record of a shard that cannot be read any more."""
+
+LinkKind = Literal["data", "hole", "end"]
+
+_MEMBER = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff"
+"""A gzip header with an extra field, without a time."""
+_EMPTY = b"\x03\0" + bytes(8)
+"""An empty deflate block, and the checksum and length of nothing."""
+_FIELD = b"SK"
+_PIECE_BYTES = 256_000
+"""How many compressed bytes become a page: memory does not grow with the object."""
+
+
+class DamagedLink(StreamkitError):
+    """An object of an archive is not what was stored: it is named, and never applied."""
+
+
+class Link(Struct, frozen=True, kw_only=True):
+    """What one object says of itself; positions as in a cursor, times in epoch seconds.
+
+    `after` and `last` bound what was read, records of streamkit's own included. `count` is the
+    number of records in the object, `first` and `until` say when the first and last were created.
+    `sha256` is of all other fields and of the records as they are stored.
+    """
+
+    stream: str
+    shard: str
+    after: str
+    last: str
+    kind: LinkKind = "data"
+    count: int = 0
+    first: float = 0.0
+    until: float = 0.0
+    reason: str = ""
+    format: int = FORMAT
+    sha256: str = ""
+
+    def sealed(self, body: bytes) -> tuple[Self, bytes]:
+        """Return the link with its hash, and the object: the description, then the records."""
+        link = msgspec.structs.replace(self, sha256=_hash_of(self, body))
+        text = msgspec.json.encode(link)
+        field = _FIELD + struct.pack("<H", len(text)) + text
+        return link, b"".join((_MEMBER, struct.pack("<H", len(field)), field, _EMPTY, body))
+
+    @classmethod
+    def opened(cls, name: str, stored: bytes) -> tuple["Link", bytes]:
+        """Read an object and check its hash; return the link and its records, compressed.
+
+        Raises:
+            DamagedLink: it is not what was stored.
+        """
+        link, begin = cls._head(name, stored)
+        body = stored[begin:]
+        if _hash_of(link, body) != link.sha256:
+            raise DamagedLink(f"object {name} is damaged: its content does not have its hash")
+        if link.format > FORMAT:
+            raise DamagedLink(f"object {name} is of a newer format, {link.format}: upgrade")
+        return link, body
+
+    @classmethod
+    def _head(cls, name: str, stored: bytes) -> tuple["Link", int]:
+        fixed = len(_MEMBER) + 2 + len(_FIELD) + 2
+        (size,) = struct.unpack("<H", stored[fixed - 2 : fixed].ljust(2, b"\0"))
+        begin, end = fixed, fixed + size
+        try:
+            link = msgspec.json.decode(stored[begin:end], type=cls)
+        except msgspec.MsgspecError:
+            raise DamagedLink(f"object {name} is damaged: it cannot be read") from None
+        return link, end + len(_EMPTY)
+
+
+def _hash_of(link: Link, body: bytes) -> str:
+    """Return the hash of a link's description, without its hash, and of its records."""
+    digest = hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(link, sha256="")))
+    digest.update(body)
+    return digest.hexdigest()
+
+
+def records_of(body: bytes) -> Iterator[Page]:
+    """Read the records of a link, as pages that follow each other.
+
+    Raises:
+        DamagedLink: the records cannot be read although the hash is right.
+    """
+    unpacker, rest = zlib.decompressobj(wbits=31), b""
+    decode = msgspec.json.Decoder(Record).decode_lines
+    for start in range(0, len(body), _PIECE_BYTES):
+        try:
+            text = rest + unpacker.decompress(body[start : start + _PIECE_BYTES])
+            whole = text.rfind(b"\n") + 1
+            records = tuple(decode(text[:whole]))
+        except (zlib.error, msgspec.MsgspecError) as error:
+            raise DamagedLink(f"records of an archive cannot be read: {error}") from error
+        rest = text[whole:]
+        if records:
+            flawed = any(record.flaw for record in records)
+            yield Page(records, "", whole, marked=is_marked(text[:whole]), flawed=flawed)
+
+
+class Lines:
+    """The records of a link that is being made, compressed as they come."""
+
+    def __init__(self) -> None:
+        self._packer = zlib.compressobj(6, wbits=31)
+        self._done: list[bytes] = []
+        self.count = 0
+        self.first = self.until = 0.0
+        self.size = 0
+
+    def add(self, record: Record) -> None:
+        """Add a record."""
+        self.first = self.first or record.created_at
+        self.until = record.created_at
+        self.count += 1
+        packed = self._packer.compress(record.to_bytes() + b"\n")
+        if packed:
+            self._done.append(packed)
+            self.size += len(packed)
+
+    def body(self) -> bytes:
+        """Return the compressed records; nothing can be added any more."""
+        if not self.count:
+            return b""
+        return b"".join((*self._done, self._packer.flush()))
+
+
+def key_of(position: str) -> str:
+    """Return the position under which a link that begins there is stored."""
+    return ORIGIN if position == START else position

@@ -1,0 +1,53 @@
+"""Objects: where an archive is kept. The protocol of a bucket, a directory, or a test's memory.
+
+A name is decided once: `create` stores an object only if there is none of its name, and what is
+stored is there as a whole or not at all. Everything else of the archive rests on this.
+"""
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object as it was read; the `tag` changes whenever the object does."""
+
+    body: bytes
+    tag: str
+
+
+class Objects(Protocol):
+    """The objects of one archive, by name; folders are separated by slashes."""
+
+    async def create(self, name: str, body: bytes) -> bool:
+        """Store an object; return False if there is one of this name, which stays."""
+
+    async def replace(self, name: str, body: bytes, tag: str) -> bool:
+        """Replace an object that was read with this tag; return False if it has changed."""
+
+    async def read(self, name: str) -> Stored | None:
+        """Read an object; None if there is none."""
+
+    async def names(self, prefix: str, after: str = "") -> list[str]:
+        """Return the next names with this prefix after a name, sorted; none at the end."""
+
+
+class Archive(Protocol):
+    """What an app is given: where its archive is, without having opened it."""
+
+    @property
+    def place(self) -> str:
+        """Return where it is, for people."""
+
+    def opened(self) -> AbstractAsyncContextManager[Objects]:
+        """Open it; the objects may be used until the context ends."""
+
+
+async def all_names(objects: Objects, prefix: str, after: str = "") -> list[str]:
+    """Return every name with this prefix after a name, sorted."""
+    found: list[str] = []
+    while some := await objects.names(prefix, after):
+        found += some
+        after = some[-1]
+    return found

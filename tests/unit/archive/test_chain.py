@@ -1,0 +1,148 @@
+"""A chain has one link for each position, whoever stores it, in memory and in a directory."""
+
+import anyio
+import pytest
+
+from streamkit.archive import DirectoryArchive
+from streamkit.archive.chain import Chain
+from streamkit.archive.link import ORIGIN, DamagedLink
+from streamkit.archive.objects import all_names
+from streamkit.errors import ConfigurationError
+from streamkit.progress.control import START
+from streamkit.testing.archives import MemoryArchive
+from tests.unit.archive.test_links import lines_of
+
+
+def at(number):
+    return f"{number:040}"
+
+
+@pytest.fixture(params=["memory", "directory"])
+async def objects(request, tmp_path):
+    archive = MemoryArchive() if request.param == "memory" else DirectoryArchive(tmp_path / "a")
+    async with archive.opened() as opened:
+        yield opened
+
+
+@pytest.fixture
+def chain(objects):
+    return Chain(objects, "T/now", "s1")
+
+
+async def grow(chain, *lasts, begin=0):
+    """Add links that end at these numbers, each with all numbers up to there."""
+    after = begin
+    for last in lasts:
+        await chain.add(chain.link(at(after), at(last)), lines_of(*range(after + 1, last + 1)))
+        after = last
+
+
+async def test_a_chain_is_followed_from_its_beginning(chain):
+    await grow(chain, 3, 5)
+    first, _ = await chain.at(START)
+    second, _ = await chain.at(first.last)
+    assert (first.after, first.last, first.count) == (ORIGIN, at(3), 3)
+    assert (second.last, second.count, second.first) == (at(5), 2, 1_700_000_004)
+    assert await chain.at(second.last) is None
+    assert await chain.positions() == [ORIGIN, at(3)]
+
+
+async def test_the_link_that_was_stored_first_stays(chain):
+    await grow(chain, 3)
+    there = await chain.add(chain.link(ORIGIN, at(7)), lines_of(*range(1, 8)))
+    assert there.last == at(3)
+    assert (await chain.at(START))[0] == there
+
+
+async def test_of_many_writers_at_once_one_decides(chain):
+    found = []
+
+    async def write(last):
+        link = await chain.add(chain.link(ORIGIN, at(last)), lines_of(*range(1, last + 1)))
+        found.append(link)
+
+    async with anyio.create_task_group() as group:
+        for last in range(1, 9):
+            group.start_soon(write, last)
+    assert len(set(found)) == 1
+    assert (await chain.at(START))[0] in found
+
+
+async def test_the_link_around_a_position_is_the_last_that_begins_before_it(chain):
+    await grow(chain, 3, 5)
+    assert await chain.around(START) == ORIGIN
+    assert await chain.around(at(2)) == ORIGIN
+    assert await chain.around(at(3)) == at(3)
+    assert await chain.around(at(9)) == at(3)
+    assert await chain.next_after(at(1)) == at(3)
+    assert await chain.next_after(at(3)) is None
+
+
+async def test_a_damaged_link_is_named_and_replaced_only_at_the_tip(chain):
+    await grow(chain, 3)
+    (name,) = await all_names(chain.objects, "T/now/")
+    stored = await chain.objects.read(name)
+    assert await chain.objects.replace(name, stored.body[:-1], stored.tag)
+    with pytest.raises(DamagedLink, match=name):
+        await chain.at(START)
+    repaired = await chain.add(chain.link(ORIGIN, at(4)), lines_of(1, 2, 3, 4))
+    assert (await chain.at(START))[0] == repaired
+    assert repaired.last == at(4)
+
+
+async def test_a_damaged_link_with_a_successor_ends_where_that_begins(chain):
+    await grow(chain, 3, 5)
+    stored = await chain.objects.read(chain.name(START))
+    assert await chain.objects.replace(chain.name(START), b"", stored.tag)
+    there = await chain.add(chain.link(ORIGIN, at(4)), lines_of(1, 2, 3, 4))
+    assert (there.after, there.last) == (ORIGIN, at(3))
+    with pytest.raises(DamagedLink):
+        await chain.at(START)
+
+
+async def test_a_link_in_another_place_is_damaged(chain):
+    await grow(chain, 3)
+    stored = await chain.objects.read(chain.name(START))
+    other = Chain(chain.objects, "T/now", "s2")
+    assert await chain.objects.create(other.name(START), stored.body)
+    with pytest.raises(DamagedLink, match="belongs elsewhere"):
+        await other.at(START)
+
+
+async def test_an_object_that_changed_is_not_replaced(objects):
+    assert await objects.create("a/b", b"one")
+    stored = await objects.read("a/b")
+    assert await objects.replace("a/b", b"two", stored.tag)
+    assert not await objects.replace("a/b", b"three", stored.tag)
+    assert not await objects.replace("a/none", b"three", stored.tag)
+    assert (await objects.read("a/b")).body == b"two"
+    assert await objects.read("a/none") is None
+
+
+async def test_all_names_are_listed_in_order(objects):
+    for number in range(250):
+        assert await objects.create(f"a/{number:03}", b"")
+    assert not await objects.create("a/007", b"again")
+    assert await all_names(objects, "a/") == [f"a/{n:03}" for n in range(250)]
+    assert await all_names(objects, "a/1", "a/198") == ["a/199"]
+    assert await all_names(objects, "b/") == []
+
+
+async def test_a_file_that_was_not_finished_is_no_object(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / ".unfinished-x").write_bytes(b"half")
+    async with DirectoryArchive(tmp_path).opened() as objects:
+        assert await all_names(objects, "a/") == []
+        await objects.create("a/whole", b"")
+        assert await all_names(objects, "a/") == ["a/whole"]
+
+
+async def test_a_file_system_without_hard_links_is_refused(tmp_path, monkeypatch):
+    def refuse(self, target):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", refuse)
+    async with DirectoryArchive(tmp_path).opened() as objects:
+        with pytest.raises(ConfigurationError, match="no hard links"):
+            await objects.create("a/b", b"")
+        assert list((tmp_path / "a").iterdir()) == []
