@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 RequiredApp = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, as MODULE:APP.")]
 NumberArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The number of the migration, such as 0003.")
+    str,
+    typer.Argument(metavar="ID", help="The number of the migration, such as 0003, or its name."),
 ]
 AtOnceOption = Annotated[
     int,

@@ -10,13 +10,14 @@ from streamkit.cli.migrating import show_lines, show_live
 from streamkit.cli.migration_views import describe_state, progress_line
 from streamkit.cli.printing import is_rich, print_json, say
 from streamkit.migrate.commands import open_book
+from streamkit.migrate.order import order_of
 from streamkit.migrate.progress import Progress, ProgressReader
 
 
 async def show_all(app: App, aws: Aws, *, as_json: bool) -> None:
     """Print a line for each migration of an app."""
     reader = ProgressReader(app, aws)
-    found = [await reader.read(number) for number in sorted(app.migrations)]
+    found = [await reader.read(number) for number in order_of(app).ids]
     if as_json:
         print_json([one.to_dict() for one in found])
         return

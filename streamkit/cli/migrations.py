@@ -55,6 +55,9 @@ def new(
             "--mode", help="The mode: in_place, touch, rekey, split, derive or aggregate."
         ),
     ] = "in_place",
+    named: Annotated[
+        bool, typer.Option("--named", help="Give it the name instead of the next number.")
+    ] = False,
 ) -> None:
     """Write the file of a new migration under the next number; it works unchanged."""
     from streamkit.cli.migration_options import app_with_migrations
@@ -63,7 +66,7 @@ def new(
 
     loaded = app_with_migrations(app)
     chosen: Any = mode
-    path = write_migration(loaded, app, name, entity=entity, mode=chosen)
+    path = write_migration(loaded, app, name, entity=entity, mode=chosen, named=named)
     say(f"wrote {path}")
 
 
@@ -153,9 +156,7 @@ def status(
     app: AppArgument = None,
     number: Annotated[
         str | None,
-        typer.Argument(
-            metavar="ID", help="The number of the migration; without it, all migrations."
-        ),
+        typer.Argument(metavar="ID", help="The number or name of the migration; without it, all."),
     ] = None,
     *,
     watch: WatchOption = False,

@@ -25,7 +25,7 @@ import ast
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
@@ -49,9 +49,14 @@ Takes = Literal["fields", "entity", "item"]
 PAIRS: Final = frozenset({"rekey", "split", "derive"})
 """The modes that write other items than the one they read."""
 
-_ID = re.compile(r"\d{3,}")
+_ID = re.compile(r"\d{3,}|[a-z][a-z0-9_]*")
 FILE = re.compile(r"(\d{3,})_[a-z0-9_]+\.py")
 """The name of a migration's file: its number, then what it is about."""
+
+
+def rank(id_: str) -> tuple[bool, int, str]:
+    """Return what sorts migrations that do not depend on each other: numbers, then names."""
+    return (False, int(id_), "") if id_.isdecimal() else (True, 0, id_)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +71,8 @@ class Migration:
     returns whether a migrated item is right. `conflict` says what happens if another item is in a
     target's place. `owner` is the `@app.derive` handler that keeps the derived items from now on.
     `to` is another table, `index` is where `touch` finds the items. `makes` are the entities that
-    the function's annotation returns. `digest` changes with the definition.
+    the function's annotation returns. `after` are migrations that come before it. `digest` changes
+    with the definition.
     """
 
     id: str
@@ -86,6 +92,7 @@ class Migration:
     to: str | None = None
     index: Index | None = None
     makes: tuple[type[Entity], ...] = ()
+    after: tuple[str, ...] = ()
 
     @property
     def target(self) -> type[Entity] | None:
@@ -129,6 +136,7 @@ def read_migration(  # noqa: PLR0913 - each says one thing of the migration
     owner: str | None = None,
     to: str | None = None,
     index: Index | None = None,
+    after: Iterable[str] = (),
 ) -> Migration:
     """Make a migration of a function.
 
@@ -146,6 +154,7 @@ def read_migration(  # noqa: PLR0913 - each says one thing of the migration
         parameters=parameters,
         declared=declared,
         digest=_digest(function, reverse, (id, mode, to, conflict, index and index.name), entity),
+        after=(after,) if isinstance(after, str) else tuple(after),
         reverse=reverse,
         collect=collect,
         source=source,
@@ -169,7 +178,12 @@ def _problems(migration: Migration) -> Iterator[str]:
     """Yield what does not fit together."""
     mode, aggregate = migration.mode, issubclass(migration.entity, Aggregate)
     if not _ID.fullmatch(migration.id):
-        yield f"a migration's number has three digits or more, as in '0003', not {migration.id!r}"
+        yield (
+            f"{migration.id!r}: a migration's number has three digits or more, as in '0003'; a name"
+            " has small letters, digits and _"
+        )
+    if migration.id in migration.after:
+        yield "after= names the migration itself"
     if mode not in get_args(Mode):
         yield f"mode={mode!r}: one of {', '.join(get_args(Mode))}"
     if (mode == "aggregate") != aggregate or (mode == "aggregate") != (migration.function is None):
@@ -291,15 +305,15 @@ def _digest(
         parts += [spec.pk.text, spec.sk.text if spec.sk else ""]
     for one in (function, reverse):
         if one is not None:
-            parts.append(_text(one))
+            parts.append(_text(one, said[0]))
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 
 
-def _text(function: Callable[..., Any]) -> str:
+def _text(function: Callable[..., Any], id_: str) -> str:
     unwrapped = inspect.unwrap(function)
     file = Path(unwrapped.__code__.co_filename)
     try:
-        if FILE.fullmatch(file.name):
+        if FILE.fullmatch(file.name) or file.stem == id_:
             return ast.dump(ast.parse(file.read_text()))
         return ast.dump(ast.parse(inspect.cleandoc(inspect.getsource(unwrapped))))
     except (OSError, TypeError, SyntaxError):

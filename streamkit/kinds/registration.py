@@ -294,6 +294,7 @@ class Registration:
         owner: str | None = None,
         to: str | None = None,
         index: Index | None = None,
+        after: Iterable[str] = (),
     ) -> Callable[[F], F]:
         """Register a pure function that brings items of an entity into a new shape.
 
@@ -302,7 +303,8 @@ class Registration:
         no function to decorate.
 
         Args:
-            id: its number, such as "0003"; migrations are applied in this order.
+            id: its number, such as "0003", or a name. Migrations about the same items are applied
+                by number, and those with names after them.
             entity: of the items, in a shape that fits the old ones.
             mode: `in_place`, `touch`, `rekey`, `split`, `derive` or `aggregate`.
             reverse: undoes it, for a rollback: a function like this one; for `rekey` one of the new
@@ -315,6 +317,7 @@ class Registration:
             owner: for `derive`: the `@app.derive` handler that keeps the items from now on.
             to: another table: `rekey` moves the items there, `touch` puts others beside them.
             index: for `touch`: where the items are found, by their keys alone.
+            after: other migrations that have to be done before, whatever items they are about.
 
         Raises:
             DeclarationError: the number is taken, or the parts do not fit together.
@@ -329,6 +332,7 @@ class Registration:
             "owner": owner,
             "to": to,
             "index": index,
+            "after": after,
         }
 
         def register(target: F) -> F:

@@ -14,8 +14,8 @@ from streamkit.app import App
 from streamkit.aws import Aws
 from streamkit.core.tables import survey
 from streamkit.errors import ConfigurationError, NotBegun
-from streamkit.kinds.migration import Migration
-from streamkit.migrate.order import related, require_turn
+from streamkit.kinds.migration import Migration, rank
+from streamkit.migrate.order import order_of
 from streamkit.migrate.state import Phase, State, StateBook
 from streamkit.progress.clock import Clock, SystemClock
 from streamkit.progress.operation import operator
@@ -93,7 +93,7 @@ def migration_of(app: App, number: str) -> Migration:
     """
     found = app.migrations.get(number)
     if found is None:
-        known = ", ".join(sorted(app.migrations)) or "none"
+        known = ", ".join(sorted(app.migrations, key=rank)) or "none"
         raise ConfigurationError(f"{app.name} has no migration {number!r}; it has {known}")
     return found
 
@@ -112,8 +112,8 @@ async def list_migrations(app: App, aws: Aws) -> list[Listed]:
     """Return the app's migrations in order, each with its state."""
     book = await open_book(app, aws)
     found = []
-    for number, migration in sorted(app.migrations.items()):
-        state = await book.read(number)
+    for number in order_of(app).ids:
+        migration, state = app.migrations[number], await book.read(number)
         name = migration.function.__name__ if migration.function else migration.entity.__name__
         found.append(
             Listed(
@@ -169,12 +169,12 @@ async def begin(
     """
     clock, who = clock or SystemClock(), by or operator()
     book = await open_book(app, aws)
-    beside = [one.id for one in related(app, migration)]
+    order = order_of(app)
     total = segments or await _segments(app, aws)
 
     def begun(state: State, others: Sequence[State]) -> State:
         require_free(state, again=again)
-        require_turn(migration, others)
+        order.require_turn(migration, others)
         now = clock.time()
         fresh = replace(
             state,
@@ -192,7 +192,7 @@ async def begin(
         )
         return limited(fresh, limit).noted(now, who, "begin")
 
-    return await book.change_beside(migration.id, beside, begun)
+    return await book.change_beside(migration.id, order.beside(migration), begun)
 
 
 # -- the parts of it -------------------------------------------------------------------------------

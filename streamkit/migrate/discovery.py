@@ -1,12 +1,14 @@
-"""Run the files of the folder `migrations/` beside the app, in the order of their numbers.
+"""Run the files of the folder `migrations/` beside the app: numbers in order, then names.
 
     deals/app.py                          app = App("deals", table="BigTimeDeals")
     deals/migrations/0001_status_date.py  from deals.app import app
                                           @app.migration("0001", Order) ...
+    deals/migrations/totals.py            ... @app.migration("totals", Order) ...
 
-In: an app. Out: `app.migrations` holds what the files declare. A file that the app's own code has
-imported is not run again; migrations may also be declared elsewhere. On failure: `DiscoveryError`;
-for a file that raises, with the file's own part of the traceback.
+A file without a number is one of a migration if it declares one with its own name; others are left
+alone. In: an app. Out: `app.migrations` holds what the files declare. A file that the app's own
+code has imported is not run again; migrations may also be declared elsewhere. On failure:
+`DiscoveryError`; for a file that raises, with the file's own part of the traceback.
 """
 
 import importlib.util
@@ -19,7 +21,7 @@ from types import ModuleType
 
 from streamkit.app import App
 from streamkit.errors import ConfigurationError
-from streamkit.kinds.migration import FILE
+from streamkit.kinds.migration import FILE, rank
 
 FOLDER = "migrations"
 """The folder of migrations, beside the module that declares the app."""
@@ -37,7 +39,7 @@ def folder_of(app: App) -> Path:
 
 
 def files_of(app: App) -> dict[str, Path]:
-    """Return the files of an app's migrations by number, in order; none is run.
+    """Return the files of an app's migrations by number or name, in order; none is run.
 
     Raises:
         DiscoveryError: a number is used twice, or a name is not that of a migration.
@@ -52,13 +54,15 @@ def files_of(app: App) -> dict[str, Path]:
                     f"{path}: a migration's file is named with three digits or more and a name in"
                     " small letters, as in 0003_order_status.py"
                 )
+            if re.search(rf"migration\(\s*[\"']{re.escape(path.stem)}[\"']", path.read_text()):
+                numbers[path.stem] = path
             continue
         number = int(match[1])
         if number in found:
             raise DiscoveryError(f"{path}: {found[number].name} has the same number")
         found[number] = path
         numbers[match[1]] = path
-    return dict(sorted(numbers.items(), key=lambda one: int(one[0])))
+    return dict(sorted(numbers.items(), key=lambda one: rank(one[0])))
 
 
 def discover(app: App) -> dict[str, Path]:

@@ -1,71 +1,192 @@
-"""Order migrations of the same items: begin them by number, roll them back in reverse.
+"""Order an app's migrations: which each one needs, and which build on it.
 
-Two migrations are about the same items if one of them reads or makes items that may be the other's:
-by entity, or by keys of one shape. In: an app's migrations, and their states. Out: nothing; on
-failure `ConfigurationError` names the migrations that come first.
+A migration needs those that its `after=` names, and those about the same items that come before it:
+of two numbers the lower one, and numbers before names, unless `after=` says otherwise. Two
+migrations are about the same items if one of them reads or makes items that may be the other's: by
+entity, or by keys of one shape.
+
+In: an app's migrations, and their states. Out: their order. On failure: `ConfigurationError` names
+the migrations that come first, or that have no order.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from streamkit.app import App
 from streamkit.core.cascades import same_items
 from streamkit.entity import Entity
 from streamkit.errors import ConfigurationError
-from streamkit.kinds.migration import Migration
+from streamkit.kinds.migration import Migration, rank
 from streamkit.migrate.state import State
 
 _UNBEGUN = frozenset({"new", "rolled back"})
 _PAST = frozenset({"done", "rolled back"})
 
 
-def related(app: App, migration: Migration) -> list[Migration]:
-    """Return the app's other migrations that are about the same items, in order."""
-    same = same_items(typed=app.type_attribute is not None)
-    mine = list(_items(app, migration))
+@dataclass(frozen=True)
+class MigrationOrder:
+    """The order of an app's migrations; `needs` has for each those that come directly before it.
 
-    def shares(other: Migration) -> bool:
-        return any(
-            table == there and same(entity, one)
-            for table, entity in mine
-            for there, one in _items(app, other)
-        )
-
-    others = (other for other in app.migrations.values() if other.id != migration.id)
-    return sorted((other for other in others if shares(other)), key=lambda one: int(one.id))
-
-
-def require_turn(migration: Migration, others: Sequence[State]) -> None:
-    """Refuse to begin a migration out of order; `others` are about the same items.
-
-    Raises:
-        ConfigurationError: an earlier one is not done, or a later one was begun before.
+    `ids` has all of them, each after what it needs, and by number where that leaves a choice.
     """
-    for other in others:
-        if _before(other, migration) and other.phase not in _PAST:
+
+    migrations: Mapping[str, Migration]
+    needs: Mapping[str, frozenset[str]]
+    ids: tuple[str, ...]
+
+    def beside(self, migration: Migration) -> list[str]:
+        """Return what a migration needs and what builds on it, in order."""
+        mine = self.needs[migration.id]
+        found = {*mine, *(one for one in self.ids if migration.id in self.needs[one])}
+        return [one for one in self.ids if one in found]
+
+    def until(self, last: str) -> tuple[str, ...]:
+        """Return a migration and all that it needs, in order; before a number, all lower ones.
+
+        Raises:
+            ConfigurationError: there is no such migration.
+        """
+        if last not in self.migrations:
+            known = ", ".join(self.ids) or "none"
+            raise ConfigurationError(f"there is no migration {last!r}; there are {known}")
+        wanted = {last}
+        if last.isdecimal():
+            wanted |= {one for one in self.ids if one.isdecimal() and int(one) < int(last)}
+        for one in reversed(self.ids):
+            wanted |= self.needs[one] if one in wanted else frozenset()
+        return tuple(one for one in self.ids if one in wanted)
+
+    def require_turn(self, migration: Migration, others: Sequence[State]) -> None:
+        """Refuse to begin a migration out of order; `others` are the states of `beside`.
+
+        Raises:
+            ConfigurationError: one that it needs is not done, or one that builds on it was begun.
+        """
+        for other in others:
+            named = other.id in migration.after
+            if other.id not in self.needs[migration.id] or other.phase == "done":
+                continue
+            if named:
+                raise ConfigurationError(
+                    f"migration {migration.id} needs {other.id}, as its after= says, which is"
+                    f" {other.phase!r}"
+                )
+            if other.phase not in _PAST:
+                raise ConfigurationError(
+                    f"migration {other.id} is about the same items as {migration.id} and comes"
+                    f" first, and is {other.phase!r}"
+                )
+        begun = self._begun_on(migration, others)
+        if begun:
             raise ConfigurationError(
-                f"migration {other.id} is about the same items as {migration.id} and comes first,"
-                f" and is {other.phase!r}"
+                f"migration {_names(begun)} {self._why(begun[-1], migration)} and was begun before"
+                f" it: let {migration.id} come later, by its number or its after=, or roll"
+                f" {_names(begun[::-1])} back first"
             )
-    begun = [one for one in others if _after(one, migration) and one.phase not in _UNBEGUN]
-    if begun:
-        raise ConfigurationError(
-            f"migration {_names(begun)} is about the same items as {migration.id} and was begun"
-            f" before it: give {migration.id} a number above, or roll {_names(begun)} back first"
-        )
+
+    def require_last(self, migration: Migration, others: Sequence[State]) -> None:
+        """Refuse to roll back a migration on which another one builds.
+
+        Raises:
+            ConfigurationError: such a one was begun.
+        """
+        begun = self._begun_on(migration, others)
+        if begun:
+            raise ConfigurationError(
+                f"migration {_names(begun)} {self._why(begun[-1], migration)} and was begun after"
+                f" it: roll {_names(begun[::-1])} back first"
+            )
+
+    def _begun_on(self, migration: Migration, others: Sequence[State]) -> list[State]:
+        """Return those that were begun and build on a migration."""
+        return [
+            one
+            for one in others
+            if migration.id in self.needs[one.id] and one.phase not in _UNBEGUN
+        ]
+
+    def _why(self, later: State, migration: Migration) -> str:
+        if migration.id in self.migrations[later.id].after:
+            return f"needs {migration.id}, as its after= says,"
+        return f"is about the same items as {migration.id}"
 
 
-def require_last(migration: Migration, others: Sequence[State]) -> None:
-    """Refuse to roll back a migration on which a later one builds.
+def order_of(app: App) -> MigrationOrder:
+    """Return the order of an app's migrations.
 
     Raises:
-        ConfigurationError: a later one, about the same items, was begun.
+        ConfigurationError: an `after=` names a migration that there is not, two named ones about
+            the same items have no order, or migrations need each other.
     """
-    begun = [one for one in others if _after(one, migration) and one.phase not in _UNBEGUN]
-    if begun:
+    all_, shares = app.migrations, _sharing(app)
+    said = {id_: _said(app, one) for id_, one in all_.items()}
+    needs = {id_: set(one.after) for id_, one in all_.items()}
+    ranked = sorted(all_, key=rank)
+    for place, later in enumerate(ranked):
+        for earlier in ranked[:place]:
+            if not shares(all_[earlier], all_[later]) or later in said[earlier]:
+                continue
+            if not earlier.isdecimal() and earlier not in said[later]:
+                raise ConfigurationError(
+                    f"{all_[later].declared}: migrations {earlier} and {later} are about the same"
+                    " items, and names have no order; say after= on one of them"
+                )
+            needs[later].add(earlier)
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        circle = ", ".join(sorted(set(error.args[1]), key=rank))
         raise ConfigurationError(
-            f"migration {_names(begun)} is about the same items as {migration.id} and was begun"
-            f" after it: roll {_names(begun[::-1])} back first"
+            f"migrations {circle} need each other, by after= and because they are about the same"
+            " items; change an after= or a number"
+        ) from error
+    return MigrationOrder(all_, {id_: frozenset(one) for id_, one in needs.items()}, _line(needs))
+
+
+def _line(needs: Mapping[str, set[str]]) -> tuple[str, ...]:
+    """Return all migrations, each after what it needs, and of several the lowest first."""
+    left, found = sorted(needs, key=rank), list[str]()
+    while left:
+        one = next(id_ for id_ in left if needs[id_] <= {*found})
+        left.remove(one)
+        found.append(one)
+    return tuple(found)
+
+
+def _said(app: App, migration: Migration) -> frozenset[str]:
+    """Return all that come before a migration because some `after=` says so.
+
+    Raises:
+        ConfigurationError: one of them does not exist.
+    """
+    found, left = set[str](), [migration]
+    while left:
+        one = left.pop()
+        for id_ in one.after:
+            if id_ not in app.migrations:
+                known = ", ".join(sorted(app.migrations, key=rank))
+                raise ConfigurationError(
+                    f"{one.declared}: after= names {id_!r}, and {app.name} has {known}"
+                )
+            if id_ not in found:
+                found.add(id_)
+                left.append(app.migrations[id_])
+    return frozenset(found)
+
+
+def _sharing(app: App) -> Callable[[Migration, Migration], bool]:
+    """Return whether two migrations are about the same items."""
+    same = same_items(typed=app.type_attribute is not None)
+
+    def shares(one: Migration, other: Migration) -> bool:
+        return any(
+            table == there and same(entity, theirs)
+            for table, entity in _items(app, one)
+            for there, theirs in _items(app, other)
         )
+
+    return shares
 
 
 def _items(app: App, migration: Migration) -> Iterator[tuple[str, type[Entity]]]:
@@ -73,14 +194,6 @@ def _items(app: App, migration: Migration) -> Iterator[tuple[str, type[Entity]]]
     yield app.table, migration.entity
     for made in migration.makes:
         yield migration.to or app.table, made
-
-
-def _before(state: State, migration: Migration) -> bool:
-    return int(state.id) < int(migration.id)
-
-
-def _after(state: State, migration: Migration) -> bool:
-    return int(state.id) > int(migration.id)
 
 
 def _names(states: Sequence[State]) -> str:

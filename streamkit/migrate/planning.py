@@ -31,7 +31,7 @@ from streamkit.migrate.estimates import Forecast, forecast
 from streamkit.migrate.expenses import Expenses, Spent
 from streamkit.migrate.marks import mark_of, place_is
 from streamkit.migrate.opening import survey_for
-from streamkit.migrate.order import related, require_turn
+from streamkit.migrate.order import order_of
 from streamkit.migrate.problems import Problem, Problems, problems_of_table, problems_of_target
 from streamkit.migrate.rate import Rate
 from streamkit.migrate.sampling import Part, Sample, SampleEstimate, Wanted, take_sample
@@ -158,7 +158,8 @@ async def _note_state(app: App, aws: Aws, migration: Migration, problems: Proble
     if state.phase != "new":
         problems.note("warning", "begun", f"it was begun already, and is {state.phase!r}")
     try:
-        require_turn(migration, [await book.read(one.id) for one in related(app, migration)])
+        order = order_of(app)
+        order.require_turn(migration, [await book.read(one) for one in order.beside(migration)])
     except ConfigurationError as error:
         problems.note("warning", "order", str(error))
 

@@ -1,7 +1,8 @@
 """Write the file of a new migration, which runs as it is and changes nothing.
 
-In: an app, a name, an entity and a mode. Out: a file under the next number, with the entity's
-fields in its docstring. On failure: `ConfigurationError`; no file is overwritten.
+In: an app, a name, an entity and a mode. Out: a file under the next number, or under the name
+alone, with the entity's fields in its docstring. On failure: `ConfigurationError`; no file is
+overwritten.
 """
 
 import re
@@ -50,12 +51,19 @@ _WHAT = {
 
 def next_number(app: App) -> str:
     """Return the number after all that an app's migrations have."""
-    taken = [int(number) for number in {*files_of(app), *app.migrations}]
+    known = {*files_of(app), *app.migrations}
+    taken = [int(number) for number in known if number.isdecimal()]
     return f"{max(taken, default=0) + 1:0{_DIGITS}d}"
 
 
 def write_migration(
-    app: App, where: str, name: str, *, entity: str | None = None, mode: Mode = "in_place"
+    app: App,
+    where: str,
+    name: str,
+    *,
+    entity: str | None = None,
+    mode: Mode = "in_place",
+    named: bool = False,
 ) -> Path:
     """Write the file of a new migration, and return its path.
 
@@ -65,19 +73,23 @@ def write_migration(
         name: what the migration is about, such as `order_status`.
         entity: the class name of the entity; it can be left out if there is just one.
         mode: one of the modes of `streamkit.kinds.migration`.
+        named: whether it has the name instead of a number.
 
     Raises:
-        ConfigurationError: the name cannot be a function's, or there is no such entity or mode.
+        ConfigurationError: the name cannot be a function's, there is no such entity or mode, or the
+            file is there already.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"{name!r}: small letters, digits and _, as in order_status")
     if mode not in get_args(Mode):
         raise ConfigurationError(f"mode {mode!r}: one of {', '.join(get_args(Mode))}")
     chosen = _entity(app, entity, aggregates=mode == "aggregate")
-    number = next_number(app)
+    number = name if named else next_number(app)
     folder = folder_of(app)
     folder.mkdir(exist_ok=True)
-    path = folder / f"{number}_{name}.py"
+    path = folder / (f"{name}.py" if named else f"{number}_{name}.py")
+    if path.exists():
+        raise ConfigurationError(f"{path} is there already")
     path.write_text(_text(app, where, chosen, number, name, mode))
     return path
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from streamkit.app import App
 from streamkit.aws import Aws
+from streamkit.kinds.migration import rank
 from streamkit.migrate.commands import open_book
 from streamkit.migrate.discovery import DiscoveryError, files_of
 from streamkit.migrate.progress import Progress, ProgressReader
@@ -47,7 +48,7 @@ async def list_migrations(app: App, aws: Aws, *, clock: Clock | None = None) -> 
     if not numbers:
         return []
     book = await open_book(app, aws)
-    states = await book.read_all(sorted(numbers))
+    states = await book.read_all(sorted(numbers, key=rank))
     reader = ProgressReader(app, aws, clock)
     return [
         line_of(await reader.read(number))

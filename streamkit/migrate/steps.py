@@ -22,7 +22,7 @@ from streamkit.migrate.commands import (
     require_same,
 )
 from streamkit.migrate.errors import ErrorBook
-from streamkit.migrate.order import related, require_last
+from streamkit.migrate.order import order_of
 from streamkit.migrate.overlap import objection
 from streamkit.migrate.state import SWITCHED, Phase, State
 from streamkit.progress.clock import Clock, SystemClock
@@ -201,7 +201,7 @@ async def rollback(
         now = clock.time()
         if state.phase == "rolled back" or state.direction == "back":
             return replace(state, digest=migration.digest)
-        require_last(migration, others)
+        order.require_last(migration, others)
         if not state.can_return or (state.phase == "done" and migration.moves):
             raise ConfigurationError(f"migration {number}: the old items are deleted; no way back")
         if state.phase in SWITCHED and migration.reverse is None:
@@ -219,8 +219,8 @@ async def rollback(
             back = replace(back, phase="dropping")
         return back.noted(now, who, "rollback")
 
-    beside = [one.id for one in related(app, migration)]
-    return await (await open_book(app, aws)).change_beside(migration.id, beside, rolled)
+    order, book = order_of(app), await open_book(app, aws)
+    return await book.change_beside(migration.id, order.beside(migration), rolled)
 
 
 # -- the parts of it -------------------------------------------------------------------------------

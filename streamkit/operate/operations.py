@@ -14,6 +14,7 @@ from streamkit.aws import Aws
 from streamkit.core.tables import AppTables
 from streamkit.fleet.generation import Generation
 from streamkit.fleet.hosting import DELETING, FROM_KCL, TO_LAMBDA, TO_WORKERS
+from streamkit.kinds.migration import rank
 from streamkit.migrate.state import StateBook
 
 Kind = Literal["migration", "rebuild", "move", "rewind", "deletion"]
@@ -39,7 +40,7 @@ async def operations(
 ) -> tuple[OperationStatus, ...]:
     """Return what is under way for an app's consumer, as `newest` and its migrations say."""
     book = StateBook(aws.dynamodb, around.control, app.name)
-    states = await book.read_all(sorted(app.migrations))
+    states = await book.read_all(sorted(app.migrations, key=rank))
     migrations = [
         OperationStatus("migration", state.id, state.does, state.waits)
         for state in states.values()

@@ -78,6 +78,36 @@ def test_files_are_run_once_and_in_the_order_of_their_numbers(place):
     assert next_number(place.app) == "0011"
 
 
+def test_a_file_without_a_number_is_a_migration_if_it_declares_its_own_name(place):
+    place.write("0002_two.py")
+    place.write("all_orders.py", "all_orders")
+    place.write("helpers.py", text="raise AssertionError('helpers are not run')")
+    assert list(discover(place.app)) == ["0002", "all_orders"]
+    assert next_number(place.app) == "0003"
+
+
+def test_a_new_file_may_have_a_name_instead_of_a_number_and_replaces_none(place):
+    where = f"{place.__name__}:app"
+    path = write_migration(place.app, where, "all_orders", entity="Order", named=True)
+    assert path.name == "all_orders.py"
+    assert list(discover(place.app)) == ["all_orders"]
+    text = path.read_text()
+    with pytest.raises(ValueError, match="is there already"):
+        write_migration(place.app, where, "all_orders", entity="Order", named=True)
+    assert path.read_text() == text
+
+
+def test_the_digest_of_a_named_file_covers_all_of_it(place):
+    place.write("all_orders.py", "all_orders")
+    discover(place.app)
+    before = place.app.migrations.pop("all_orders").digest
+    place.write("all_orders.py", "all_orders", MIGRATION + "\nSTATUS = 'MORE'\n")
+    for loaded in [one for one in sys.modules if "streamkit_migrations" in one]:
+        del sys.modules[loaded]
+    discover(place.app)
+    assert place.app.migrations["all_orders"].digest != before
+
+
 def test_an_app_without_a_folder_has_no_files(place):
     place.app.migration("0003", place.Order)(lambda number: None)
     assert discover(place.app) == {}

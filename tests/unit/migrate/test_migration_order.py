@@ -1,7 +1,6 @@
 """Migrations about the same items are begun by number, rolled back in reverse, and verify says so."""
 
 import random
-from itertools import pairwise
 
 import anyio
 import pytest
@@ -9,9 +8,9 @@ import pytest
 from streamkit import App, Entity, Item, Remove, Set
 from streamkit.core.table_shape import TableShape
 from streamkit.core.tables import survey
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, DeclarationError
 from streamkit.migrate import commands, steps
-from streamkit.migrate.order import related
+from streamkit.migrate.order import order_of
 from streamkit.migrate.planning import plan_migration
 from streamkit.migrate.running import Runner
 from streamkit.migrate.sampling import Wanted
@@ -159,7 +158,7 @@ def test_items_in_another_table_are_other_items():
     first = app.migration("0001", Order, mode="rekey", to="New")(moved)
     app.migration("0002", Parcel)(parcel)
     assert first is not None
-    assert related(app, app.migrations["0002"]) == []
+    assert order_of(app).needs["0002"] == frozenset()
 
 
 def test_what_comes_earlier_is_not_begun_after_what_builds_on_it():
@@ -242,6 +241,93 @@ def test_numbers_are_compared_as_numbers():
     app = App("shop", table="Shop")
     for number in ("999", "1000", "1001"):
         app.migration(number, User)(user)
-    found = [one.id for one in related(app, app.migrations["999"])]
-    assert found == ["1000", "1001"]
-    assert all(int(one) < int(other) for one, other in pairwise(found))
+    order = order_of(app)
+    assert order.ids == ("999", "1000", "1001")
+    assert order.needs["1001"] == {"999", "1000"}
+
+
+def ordered(*declared):
+    """Migrations by id, each with its entity and what it says comes before it."""
+    app = App("shop", table="Shop")
+    for id_, entity, after in declared:
+        app.migration(id_, entity, after=after)({Order: shown, User: user}[entity])
+    return app
+
+
+def test_after_orders_what_numbers_and_items_do_not():
+    app = ordered(("0001", Order, ["0003"]), ("0002", User, []), ("0003", Order, []))
+    order = order_of(app)
+    assert order.ids == ("0002", "0003", "0001")
+    assert order.needs["0003"] == frozenset()
+    assert order.until("0001") == ("0003", "0001")
+    assert order.until("0003") == ("0002", "0003", "0001")
+
+
+def test_what_after_names_has_to_be_done_and_is_not_rolled_back_below():
+    app = App("shop", table="Shop")
+    app.migration("0001", Order, reverse=unlabelled)(labelled)
+    app.migration("0002", User, after="0001")(user)
+
+    async def test(site):
+        with pytest.raises(ConfigurationError, match=r"0002 needs 0001.*'new'"):
+            await site.begin("0002")
+        await site.apply("0001")
+        await site.begin("0002")
+        with pytest.raises(ConfigurationError, match=r"0002 .*needs 0001.*roll 0002 .* back first"):
+            await site.roll_back("0001")
+
+    at_table(test, app)
+
+
+def test_what_was_rolled_back_is_enough_for_a_number_and_not_for_after():
+    app = App("shop", table="Shop")
+    app.migration("0001", Order, reverse=unlabelled)(labelled)
+    app.migration("0002", Order)(labelled)
+    app.migration("0003", User, after=["0001"])(user)
+
+    async def test(site):
+        await site.apply("0001")
+        await site.roll_back("0001")
+        await site.run("0001")
+        with pytest.raises(ConfigurationError, match=r"0003 needs 0001.*'rolled back'"):
+            await site.begin("0003")
+        await site.begin("0002")
+
+    at_table(test, app)
+
+
+def test_a_name_comes_after_the_numbers_about_its_items_unless_after_says_otherwise():
+    first = ("0001", Order, [])
+    assert order_of(ordered(("totals", Order, []), first)).ids == ("0001", "totals")
+    assert order_of(ordered(("totals", User, []), first)).needs["totals"] == frozenset()
+    before = ordered(("totals", Order, []), ("0001", Order, ["totals"]))
+    assert order_of(before).ids == ("totals", "0001")
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ([("0001", Order, ["0009"])], r"after= names '0009', and shop has 0001"),
+        ([("one", Order, []), ("two", Order, [])], "one and two .* have no order"),
+        ([("0001", User, ["0002"]), ("0002", Order, ["0001"])], "0001, 0002 need each other"),
+        (
+            [("0001", Order, ["0003"]), ("0002", Order, []), ("0003", Order, [])],
+            "0001, 0002, 0003 need each other",
+        ),
+    ],
+    ids=["unknown", "two names", "a circle", "a circle with numbers"],
+)
+def test_what_has_no_order_is_refused_by_name(declared, said):
+    with pytest.raises(ConfigurationError, match=said):
+        order_of(ordered(*declared))
+
+
+def test_two_names_about_the_same_items_are_ordered_by_after():
+    app = ordered(("one", Order, ["two"]), ("two", Order, []))
+    assert order_of(app).ids == ("two", "one")
+
+
+@pytest.mark.parametrize("id_", ["1", "Totals", "two-parts", ""])
+def test_an_id_is_a_number_or_a_name(id_):
+    with pytest.raises(DeclarationError, match="a name has small letters"):
+        ordered((id_, Order, []))
