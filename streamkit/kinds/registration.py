@@ -322,18 +322,9 @@ class Registration:
         Raises:
             DeclarationError: the number is taken, or the parts do not fit together.
         """
-        options: dict[str, Any] = {
-            "mode": mode,
-            "reverse": reverse,
-            "collect": collect,
-            "source": source,
-            "check": check,
-            "conflict": conflict,
-            "owner": owner,
-            "to": to,
-            "index": index,
-            "after": after,
-        }
+        options = dict(locals())  # the arguments, by their names
+        for positional in ("self", "id", "entity"):
+            del options[positional]
 
         def register(target: F) -> F:
             self._add_migration(id, entity, target, options)
