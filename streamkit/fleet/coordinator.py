@@ -245,6 +245,10 @@ class Coordinator:
             log.info("shard.given", shard=name)
             self.shards.give(name)
 
-    async def audit(self) -> None:
-        """Look at every shard, as the leader; take those that no worker has read for a while."""
-        await self.sharing.audit()
+    async def audit(self, listed: frozenset[str]) -> None:
+        """Look at every shard, as the leader; take those that no worker has read for a while.
+
+        Args:
+            listed: the shards that have a cursor, as far as the lister knows.
+        """
+        await self.sharing.audit(listed)

@@ -129,7 +129,7 @@ class Leadership:
             await lister.require_lease()
             self._spread(await lister.once())
             self.listed = True
-            await self.coordinator.audit()
+            await self.coordinator.audit(lister.unfinished)
             await self._sweep_members()
             await self.tidy()
             await self._ask_for_children(lister)

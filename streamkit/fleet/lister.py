@@ -67,6 +67,7 @@ class Lister:
     enabled: bool = True
     waiting: frozenset[str] = frozenset()
     _sure_at: float = -math.inf
+    _tidied: frozenset[str] = frozenset()
 
     async def require_lease(self) -> None:
         """Check that this worker still leads; on a quiet table no commit would reveal it.
@@ -100,6 +101,11 @@ class Lister:
         await self._sweep(listing.shards)
         await self._tidy_directories()
         return created
+
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """Return the shards whose cursors were not finished when they were read."""
+        return frozenset(name for name, cursor in self.cursors.items() if not cursor.finished)
 
     async def children_of(self, parents: Collection[str]) -> list[Cursor]:
         """Create cursors for the children of finished shards, as far as they are listed by now.
@@ -197,10 +203,15 @@ class Lister:
     async def _tidy_directories(self) -> None:
         """Remove finished cursors from the directories, once their children lead to them."""
         parents = {cursor.parent for cursor in self.cursors.values()}
+        finished = (cursor.name for cursor in self.cursors.values() if cursor.finished)
+        over = frozenset(finished) & parents
+        if over <= self._tidied:
+            return
         names = await self.store.names()
-        over = [n for n in names & parents if n in self.cursors and self.cursors[n].finished]
-        if over:
-            await self._commit(fold([self.store.space.leave(name) for name in sorted(over)]))
+        if over & names:
+            leave = self.store.space.leave
+            await self._commit(fold([leave(name) for name in sorted(over & names)]))
+        self._tidied = over
 
     async def _is_gone(self, shard: str) -> bool:
         return await is_gone(self.aws, self.stream_arn, shard)

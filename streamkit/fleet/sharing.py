@@ -37,6 +37,9 @@ Anchor = Callable[[], Collection[str] | None]
 """A function that returns the shards that the process's first consumer holds; None if it does not
 run."""
 
+_SELDOM = 10
+"""Directories are read once in so many times that this worker looks at its shards."""
+
 
 def no_anchor() -> None:
     """Return None: this is the only consumer of the stream in this process, or the first."""
@@ -46,8 +49,8 @@ def no_anchor() -> None:
 class Sharing:
     """Takes and claims shards.
 
-    `refresh_seconds` is how often all shards are looked for. `unread` are the shards that no worker
-    had read for a while when this worker, as the leader, last looked.
+    `refresh_seconds` is how often this worker looks at shards of its own that others read. `unread`
+    are the shards that no worker had read for a while when this worker, as the leader, last looked.
     """
 
     view: FleetView
@@ -63,7 +66,9 @@ class Sharing:
     _shared: Any = None
     _news: Any = None
     _refresh_at: float = 0.0
+    _directories_at: float = 0.0
     _surveyed_at: float = -math.inf
+    _listed: frozenset[str] = frozenset()
     _settled_at: float = 0.0
     _targets: dict[str, str] = field(default_factory=dict)
     _unread: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -151,9 +156,14 @@ class Sharing:
             if member.state == "active" and member.generation == self.me.generation
         }
         news = {(member.name, member.news) for member in self.members.values()}
-        refresh = news != self._news or self.clock.monotonic() >= self._refresh_at
+        told, now = news != self._news, self.clock.monotonic()
+        refresh = told or now >= self._refresh_at
         if refresh:
-            self._news, self._refresh_at = news, self.clock.monotonic() + self.refresh_seconds
+            self._news, self._refresh_at = news, now + self.refresh_seconds
+        if told or now >= self._directories_at:
+            # Each maker of shards tells of them, and the leader does for one that has died: this
+            # only bounds how long a mistake lasts.
+            self._directories_at = now + _SELDOM * self.refresh_seconds
             await self.known.refresh()
         peers[self.me.name] = self.me.weight
         leaving = frozenset(m.name for m in self.members.values() if m.state == "leaving")
@@ -292,14 +302,20 @@ class Sharing:
 
     # -- for the leader ------------------------------------------------------------------------
 
-    async def audit(self) -> None:
+    async def audit(self, listed: frozenset[str]) -> None:
         """Look at every shard, and take those that no worker has read for a while.
 
         The worker that they are assigned to did not take them: it may see the fleet differently, or
-        hang.
+        hang. If a shard is new to the leader, its maker may have died before it told of it.
+
+        Args:
+            listed: the shards that have a cursor, as far as the lister knows.
         """
-        await self.known.refresh()
-        await self.known.read(self.known.open)
+        before = set(self.known.open)
+        await self.known.read((listed - self._listed | before) - self.shards.held.keys())
+        self._listed = listed
+        if self.known.open.keys() - before:
+            self.presence.tell()
         now, unread = self.clock.monotonic(), {}
         late: list[Cursor] = []
         for name, cursor in self.known.open.items():

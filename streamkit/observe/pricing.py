@@ -23,6 +23,8 @@ DOLLARS = {"write": 0.625e-6, "read": 0.125e-6, "stream": 0.02e-5}
 
 DIRECTORIES = 16
 """Directory items that list a consumer's cursors; reading a missing one costs a unit, too."""
+DIRECTORIES_EACH = 10
+"""Workers read the directories once in so many listing intervals."""
 MEMBER_BYTES = 360
 """The size of a heartbeat item, roughly; reading all of them costs more in a larger fleet."""
 NAME_BYTES = 40
@@ -53,7 +55,7 @@ class Rates(Protocol):
 
     @property
     def list_interval(self) -> float:
-        """Seconds between two listings, and between two readings of the directories."""
+        """Seconds between two listings; directories are read once in ten of them."""
 
     @property
     def checkpoint_interval(self) -> float:
@@ -134,7 +136,7 @@ def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -
     costs = (
         *_of_a_worker(rates, shards, workers),
         *_of_a_shard(rates, shards, changes / shards),
-        _of_the_leader(rates, shards),
+        _of_the_leader(rates, shards, workers),
     )
     return CostEstimate(shards, workers, costs)
 
@@ -144,7 +146,7 @@ def _of_a_worker(rates: Rates, shards: int, workers: int) -> Iterable[Cost]:
     look = _read_units(workers * MEMBER_BYTES)
     pause = rates.look_interval if workers > 1 else max(rates.look_interval, rates.lease / 4)
     yield Cost("looks at the others", "worker", "read", 3600 / pause * look, workers)
-    reading = _directory_units(shards)
+    reading = _directory_units(shards) / DIRECTORIES_EACH
     yield Cost("directories", "worker", "read", 3600 / rates.list_interval * reading, workers)
 
 
@@ -160,9 +162,9 @@ def _of_a_shard(rates: Rates, shards: int, changes: float) -> Iterable[Cost]:
         yield Cost("cursors of commits", "shard", "write", 3600 * commits * 2, shards)
 
 
-def _of_the_leader(rates: Rates, shards: int) -> Cost:
-    # The leader reads the directories twice (once to clean them), each cursor, and its lease.
-    reading = 2 * _directory_units(shards) + shards + 1
+def _of_the_leader(rates: Rates, shards: int, workers: int) -> Cost:
+    # The leader reads its lease, and the cursors that other workers own.
+    reading = shards - shards / workers + 1
     return Cost("the leader's audit", "fleet", "read", 3600 / rates.list_interval * reading)
 
 

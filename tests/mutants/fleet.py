@@ -411,6 +411,22 @@ MUTANTS = (
         test="tests/unit/fleet/test_coordinator.py::test_the_leader_takes_what_nobody_has_read_between_two_audits_whosever_it_is",
     ),
     Mutant(
+        "audit-tells-nothing",
+        "fleet/sharing.py",
+        "        if self.known.open.keys() - before:\n            self.presence.tell()\n",
+        "",
+        "the maker of a shard dies before it tells of it: its target learns of it minutes later",
+        test="tests/unit/fleet/test_coordinator.py::test_the_leader_tells_of_shards_whose_maker_died_before_it_told_of_them",
+    ),
+    Mutant(
+        "directories-tidied-once",
+        "fleet/lister.py",
+        "        if over <= self._tidied:\n",
+        "        if self._tidied:\n",
+        "directories grow by each shard that has ended since their leader began",
+        test="tests/simulation/test_mutant_gaps.py::test_a_finished_cursor_stays_listed_until_a_child_leads_to_it",
+    ),
+    Mutant(
         "released-by-view",
         "fleet/sharing.py",
         "        held = self.shards.held\n        wanted = {\n",
@@ -537,8 +553,8 @@ MUTANTS = (
     Mutant(
         "childless-cursor-tidied",
         "fleet/lister.py",
-        "[n for n in names & parents if n in self.cursors and self.cursors[n].finished]\n",
-        "[n for n in names if n in self.cursors and self.cursors[n].finished]\n",
+        "        over = frozenset(finished) & parents\n",
+        "        over = frozenset(finished)\n",
         "a finished cursor without children leaves the directories, and nobody finds it again",
         "B4",
         test="tests/simulation/test_mutant_gaps.py::test_a_finished_cursor_stays_listed_until_a_child_leads_to_it",

@@ -370,6 +370,10 @@ async def test_a_finished_cursor_stays_listed_until_a_child_leads_to_it():
         await anyio.sleep(120)
         assert len(road.cursors()) == 2
         assert shard not in listed(road)
+        road.world.control.roll(TABLE)
+        await anyio.sleep(180)
+        assert len(road.cursors()) == 3
+        assert len(listed(road)) == 1
         worker.stop()
 
     for script in (end_the_shard, look):  # who leads later finds the shard finished

@@ -389,12 +389,27 @@ async def test_the_leader_takes_what_nobody_has_read_between_two_audits_whosever
     await fleet.looks(1)
     left = sorted(fleet.targets("other", "me", "other"))
     fleet.table.own("other", *left[1:])
-    await fleet.me.audit()
+    await fleet.me.audit(frozenset(fleet.table.cursors))
     assert left[0] not in fleet.shards.taken
     fleet.clock.now += LEASE
-    await fleet.me.audit()
+    await fleet.me.audit(frozenset(fleet.table.cursors))
     assert fleet.shards.taken[-1] == left[0]
     assert not set(left[1:]) & set(fleet.shards.taken)
+
+
+async def test_the_leader_tells_of_shards_whose_maker_died_before_it_told_of_them():
+    fleet = Fleet("other")
+    await fleet.looks(1)
+    for name in ("new", "ended"):
+        fleet.table.cursors[name] = Cursor(name, seat=name, generation=1)
+    fleet.table.cursors["ended"] = replace(fleet.table.cursors["ended"], state="finished")
+    await fleet.looks(1)
+    assert not {"new", "ended"} & fleet.view.known.open.keys()
+    news = fleet.view.me.news
+    await fleet.me.audit(frozenset({"ended", *NAMES}))
+    assert fleet.view.me.news == news
+    await fleet.me.audit(frozenset({"new", "ended", *NAMES}))
+    assert (fleet.view.me.news, "new" in fleet.view.known.open) == (news + 1, True)
 
 
 async def test_the_leader_counts_what_nobody_reads_and_how_old_it_is_until_somebody_reads_it():
@@ -417,16 +432,16 @@ async def test_the_leader_counts_what_nobody_reads_and_how_old_it_is_until_someb
     for name, age in ((first, 100), (second, 7000)):
         old = replace(fleet.table.cursors[name], seen=int(fleet.clock.time()) - age)
         fleet.table.cursors[name] = old
-    await fleet.me.audit()
+    await fleet.me.audit(frozenset(fleet.table.cursors))
     fleet.clock.now += LEASE
-    await fleet.me.audit()
+    await fleet.me.audit(frozenset(fleet.table.cursors))
     assert gauges(lister) == (3, 7000 + LEASE, 86_400 - 7000 - LEASE), "one has no cursor"
     assert gauges(None) == (0, 0, 86_400), "it leads no more"
     fleet.table.own("other", second)
-    await fleet.me.audit()
+    await fleet.me.audit(frozenset(fleet.table.cursors))
     assert gauges(lister)[:2] == (2, 100 + LEASE)
     fleet.table.own("other", first)
-    await fleet.me.audit()
+    await fleet.me.audit(frozenset(fleet.table.cursors))
     assert gauges(SimpleNamespace(waiting=frozenset())) == (0, 0, 86_400)
 
 
