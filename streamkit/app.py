@@ -58,6 +58,8 @@ class App(Registration):
             `resume` at the oldest one there is, or an async function that is called with a `Loss`
             and a `Table` first.
         telemetry: hooks for metrics and traces, and where writers leave their trace.
+        require_migrations: the last migration, or several, that the code needs: without it neither
+            workers nor functions start, nor before all of a lower number and those that they need.
 
     Raises:
         DeclarationError: the name, `start` or `on_loss` cannot be.
@@ -76,6 +78,7 @@ class App(Registration):
         start: Start = "trim_horizon",
         on_loss: OnLoss = "halt",
         telemetry: Telemetry | None = None,
+        require_migrations: str | Iterable[str] = (),
     ) -> None:
         if not name or "#" in name:
             raise DeclarationError(f"App({name!r}): the name is part of keys; leave out '#'")
@@ -91,6 +94,9 @@ class App(Registration):
         self.type_attribute = type_attribute
         self.control_table = control_table
         self.tables = tuple(tables)
+        if isinstance(require_migrations, str):
+            require_migrations = (require_migrations,)
+        self.required = tuple(require_migrations)
         super().__init__(entities, policy or Policy())
         self.declared = Declaration.here(f"App({name!r})")
         self.listeners: dict[str, App] = {}
@@ -188,6 +194,11 @@ class App(Registration):
         return (*self.entities, *self.named)
 
     @property
+    def head(self) -> "App":
+        """Return the app that it is a listener of, or itself."""
+        return self._parent or self
+
+    @property
     def resourceful(self) -> "App":
         """Return the app whose lifespan this one uses: a listener without one uses its app's."""
         return self if self._parent is None or self._lifespan is not None else self._parent
@@ -214,8 +225,7 @@ class App(Registration):
 
     def cascades(self) -> Cascades:
         """Return which entities' items carry an origin; an app and its listeners count as one."""
-        head = self._parent or self
-        family = (head, *head.listeners.values())
+        family = (self.head, *self.head.listeners.values())
         same = same_items(typed=self.type_attribute is not None)
         return Cascades(self.name, tuple(h for app in family for h in app.handlers), same)
 

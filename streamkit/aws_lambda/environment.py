@@ -125,13 +125,18 @@ async def open_environment(
     """Open an environment.
 
     Raises:
-        ConfigurationError: the app does not fit its table, or may not use it.
+        ConfigurationError: the app does not fit its table, may not use it, or needs a migration
+            that the table has not had.
     """
     clock, rng = clock or SystemClock(), rng or random.Random()
     emf = EmfMetrics(app.name) if app.telemetry.emf else None
     meters = Meters(join(emf, app.telemetry.metrics), app.name)
     async with connect_with() as aws:
         meter(aws)
+        if app.head.required:
+            from streamkit.migrate.required import require_migrations
+
+            await require_migrations(app, aws)
         around = await survey(app, aws)
         async with app.resources() as resources, open_outlets(app.sinks, clock) as outlets:
             require(findings(app, around, resources))

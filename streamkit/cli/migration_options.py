@@ -16,6 +16,14 @@ NumberArgument = Annotated[
     str,
     typer.Argument(metavar="ID", help="The number of the migration, such as 0003, or its name."),
 ]
+ToOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="ID",
+        help="Only this migration, all of lower numbers, and those that they need.",
+    ),
+]
 AtOnceOption = Annotated[
     int,
     typer.Option("--at-once", min=1, help="Work on this many segments at a time in this process."),

@@ -26,6 +26,7 @@ from streamkit.cli.options import JsonOption
 if TYPE_CHECKING:
     from streamkit.app import App
     from streamkit.aws import Aws
+    from streamkit.cli.exits import ExitCode
     from streamkit.migrate.state import State
 
 
@@ -75,48 +76,7 @@ def join(
     from streamkit.cli.migration_options import app_with_migrations
 
     loaded = app_with_migrations(app)
-    _change_and_join(loaded, number, None, at_once=at_once, page=page, stay=stay, as_json=json)
-
-
-@with_limits
-def apply(
-    app: RequiredApp,
-    number: NumberArgument,
-    *,
-    segments: SegmentsOption = None,
-    at_once: AtOnceOption = 4,
-    page: PageOption = 200,
-    stay: StayOption = False,
-    json: JsonOption = False,
-    **limits: Any,
-) -> None:
-    """Begin a migration if it was never begun, and join it: `begin` and `join` in one.
-
-    Exits as `join` does. If it was begun before, it keeps its limits and segments.
-    """
-    from streamkit.cli.migration_options import app_with_migrations, limit_of
-    from streamkit.cli.migration_views import limits_of
-    from streamkit.migrate.commands import AlreadyBegun, migration_of
-    from streamkit.migrate.commands import begin as begin_it
-
-    loaded = app_with_migrations(app)
-    migration = migration_of(loaded, number)
-
-    async def begin_once(aws: "Aws") -> None:
-        limit = await limit_of(loaded, aws, limits)
-        try:
-            await begin_it(loaded, aws, migration, limit=limit, segments=segments)
-        except AlreadyBegun as known:
-            if segments is not None or any(value is not None for value in limits.values()):
-                typer.echo(
-                    f"migration {number} was begun before and keeps {limits_of(known.state)};"
-                    f" `streamkit migrate limit {app} {number}` changes that for all processes",
-                    err=True,
-                )
-
-    _change_and_join(
-        loaded, number, begin_once, at_once=at_once, page=page, stay=stay, as_json=json
-    )
+    change_and_join(loaded, number, None, at_once=at_once, page=page, stay=stay, as_json=json)
 
 
 def pause(app: RequiredApp, number: NumberArgument) -> None:
@@ -181,7 +141,7 @@ def switch(
         return switch_it(loaded, aws, number)
 
     manner = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
-    _change_and_join(loaded, number, change, detach=detach, **manner)
+    change_and_join(loaded, number, change, detach=detach, **manner)
 
 
 def rollback(
@@ -246,10 +206,10 @@ def _step(name: str, number: str, change: Any, *, detach: bool, **manner: Any) -
         state: Awaitable[State] = change(loaded, aws, number)
         return state
 
-    _change_and_join(loaded, number, step, detach=detach, **manner)
+    change_and_join(loaded, number, step, detach=detach, **manner)
 
 
-def _change_and_join(
+def change_and_join(
     loaded: "App",
     number: str,
     change: "Callable[[Aws], Awaitable[State | None]] | None",
@@ -259,22 +219,34 @@ def _change_and_join(
 ) -> None:
     """Change a migration's state, work on it until it rests, and exit with the code for that."""
     from streamkit.cli.exits import ExitCode
-    from streamkit.cli.migrating import Manner, exit_code_of, run_to_rest
     from streamkit.cli.migration_views import phase_of
     from streamkit.cli.printing import say
-    from streamkit.cli.running import exit_with, settings, with_aws
+    from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.commands import migration_of
 
-    migration, chosen = migration_of(loaded, number), settings()
+    migration_of(loaded, number)
 
     async def work(aws: "Aws") -> ExitCode:
         state = await change(aws) if change else None
         if detach and state is not None:
             say(f"migration {number} is {phase_of(state)}; the processes that run it go on")
             return ExitCode.OK
-        return exit_code_of(await run_to_rest(loaded, aws, migration, chosen, Manner(**manner)))
+        return await join_to_rest(loaded, aws, number, manner)
 
-    code = with_aws(work)
+    exit_with(with_aws(work))
+
+
+async def join_to_rest(
+    loaded: "App", aws: "Aws", number: str, manner: dict[str, Any]
+) -> "ExitCode":
+    """Work on a migration until it rests; return the exit code for that."""
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.migrating import Manner, exit_code_of, run_to_rest
+    from streamkit.cli.running import settings
+    from streamkit.migrate.commands import migration_of
+
+    migration = migration_of(loaded, number)
+    code = exit_code_of(await run_to_rest(loaded, aws, migration, settings(), Manner(**manner)))
     if code in (ExitCode.PAUSED, ExitCode.WAITS_FOR_PEOPLE):
         typer.echo("to continue, run `streamkit migrate resume`, then `join`", err=True)
-    exit_with(code)
+    return code

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamkit.cli.migration_apply import apply
 from streamkit.cli.migration_errors import errors
-from streamkit.cli.migration_options import NumberArgument, RequiredApp, with_limits
+from streamkit.cli.migration_options import NumberArgument, RequiredApp, ToOption, with_limits
 from streamkit.cli.migration_steps import (
-    apply,
     begin,
     contract,
     join,
@@ -71,24 +71,43 @@ def new(
 
 
 @migrate.command()
-def check(app: AppArgument = None, *, json: JsonOption = False) -> None:
-    """List the migrations with their states; exit with 5 if one is pending, or was changed."""
+def check(
+    app: AppArgument = None,
+    *,
+    to: ToOption = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--exit-code", help="Exit with 5 also if one is not done yet, or was rolled back."
+        ),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """List the migrations with their states; exit with 5 if one is pending, or was changed.
+
+    With --exit-code it exits with 0 only if all are done: for CI, before a release that needs them.
+    """
     from streamkit.cli.exits import ExitCode
     from streamkit.cli.migration_options import app_with_migrations
     from streamkit.cli.migration_views import describe_list
     from streamkit.cli.printing import print_json, say
     from streamkit.cli.running import exit_with, with_aws
     from streamkit.migrate.commands import list_migrations
+    from streamkit.migrate.order import order_of
 
     loaded = app_with_migrations(app)
     found = with_aws(lambda aws: list_migrations(loaded, aws))
+    if to is not None:
+        wanted = {*order_of(loaded).until(to), *loaded.done_everywhere}
+        found = [one for one in found if one.id in wanted]
     if json:
         print_json([one.to_dict() for one in found])
     elif found:
         describe_list(found)
     else:
         say(f"{loaded.name} has no migration")
-    if any(one.standing in ("pending", "changed") for one in found):
+    wrong = {"pending", "changed"} | ({"running", "rolled back"} if strict else set())
+    if any(one.standing in wrong for one in found):
         exit_with(ExitCode.PROBLEMS)
 
 
@@ -261,6 +280,59 @@ def history(app: RequiredApp, number: NumberArgument, *, json: JsonOption = Fals
         print_json(state.to_dict()["audit"])
     else:
         describe_history(state)
+
+
+@migrate.command()
+def stamp(
+    app: RequiredApp,
+    numbers: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="The migrations' numbers or names.")
+    ],
+    *,
+    reason: Annotated[
+        str, typer.Option("--reason", help="Say how it was done; the reason is stored.")
+    ],
+) -> None:
+    """Note that migrations are done already by other means; no item is read or written."""
+    from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.cli.printing import say
+    from streamkit.cli.running import with_aws
+    from streamkit.migrate.squashing import stamp as stamp_it
+
+    loaded = app_with_migrations(app)
+
+    async def work(aws: "Aws") -> None:
+        for number in numbers:
+            state = await stamp_it(loaded, aws, number, reason)
+            say(
+                f"migration {number} is {state.phase};"
+                " `streamkit migrate verify` looks at its items"
+            )
+
+    with_aws(work)
+
+
+@migrate.command()
+def squash(
+    app: RequiredApp,
+    *,
+    to: Annotated[str, typer.Option("--to", metavar="ID", help="The number of the last one.")],
+) -> None:
+    """Replace the files of migrations that are done everywhere by one that has their numbers.
+
+    It refuses while one of them is not done in this table; look at your other tables first, with
+    `migrate check --exit-code --to`.
+    """
+    from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.cli.printing import say
+    from streamkit.cli.running import with_aws
+    from streamkit.migrate.squashing import squash as squash_them
+
+    loaded = app_with_migrations(app)
+    path, gone = with_aws(lambda aws: squash_them(loaded, aws, app, to))
+    say(f"wrote {path}")
+    for one in gone:
+        say(f"deleted {one}")
 
 
 for step in (begin, join, apply, pause, resume, limit, switch, contract, rollback):

@@ -16,6 +16,7 @@ from streamkit.cli.exits import ExitCode
 from streamkit.cli.running import reach
 from streamkit.cli.signals import graceful
 from streamkit.cli.watchdog import blocked_seconds, watch_loop
+from streamkit.migrate.required import require_migrations
 from streamkit.observe.logger import get_logger
 from streamkit.observe.metrics import join
 from streamkit.observe.otel import find_metrics
@@ -114,6 +115,8 @@ class _Process:
             meter(aws)
             with self._starting:
                 await reach(aws)
+                for app in self._apps:
+                    await require_migrations(app, aws)
                 metrics = join(registry, find_metrics())
                 self._workers = Workers(self._apps, aws, self._settings, metrics=metrics)
                 site.attach(self._workers, aws)

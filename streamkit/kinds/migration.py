@@ -71,8 +71,8 @@ class Migration:
     returns whether a migrated item is right. `conflict` says what happens if another item is in a
     target's place. `owner` is the `@app.derive` handler that keeps the derived items from now on.
     `to` is another table, `index` is where `touch` finds the items. `makes` are the entities that
-    the function's annotation returns. `after` are migrations that come before it. `digest` changes
-    with the definition.
+    the function's annotation returns. `after` are migrations that come before it, `repeat` says
+    that it may run again once it is done. `digest` changes with the definition.
     """
 
     id: str
@@ -93,6 +93,7 @@ class Migration:
     index: Index | None = None
     makes: tuple[type[Entity], ...] = ()
     after: tuple[str, ...] = ()
+    repeat: bool = False
 
     @property
     def target(self) -> type[Entity] | None:
@@ -137,6 +138,7 @@ def read_migration(  # noqa: PLR0913 - each says one thing of the migration
     to: str | None = None,
     index: Index | None = None,
     after: Iterable[str] = (),
+    repeat: bool = False,
 ) -> Migration:
     """Make a migration of a function.
 
@@ -155,6 +157,7 @@ def read_migration(  # noqa: PLR0913 - each says one thing of the migration
         declared=declared,
         digest=_digest(function, reverse, (id, mode, to, conflict, index and index.name), entity),
         after=(after,) if isinstance(after, str) else tuple(after),
+        repeat=repeat,
         reverse=reverse,
         collect=collect,
         source=source,
@@ -229,6 +232,10 @@ def _misplaced(migration: Migration) -> Iterator[str]:
         (
             migration.index is not None and mode != "touch",
             "index= says where mode='touch' finds the items",
+        ),
+        (
+            migration.repeat and (migration.moves or mode == "aggregate"),
+            "repeat= is for mode='in_place', 'touch' or 'derive'",
         ),
         (
             migration.to is not None and mode not in ("rekey", "touch"),

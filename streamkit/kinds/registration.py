@@ -41,6 +41,7 @@ class Registration:
         self.aggregates: list[type[Aggregate[Any]]] = []
         self.sinks: list[Sink] = []
         self.migrations: dict[str, Migration] = {}
+        self.done_everywhere: tuple[str, ...] = ()
         self._derivations: dict[str, Derivation] = {}
         self._entities = list(entities)
         self._policy = policy
@@ -295,6 +296,7 @@ class Registration:
         to: str | None = None,
         index: Index | None = None,
         after: Iterable[str] = (),
+        repeat: bool = False,
     ) -> Callable[[F], F]:
         """Register a pure function that brings items of an entity into a new shape.
 
@@ -318,6 +320,7 @@ class Registration:
             to: another table: `rekey` moves the items there, `touch` puts others beside them.
             index: for `touch`: where the items are found, by their keys alone.
             after: other migrations that have to be done before, whatever items they are about.
+            repeat: whether it may run again once it is done, also after later ones.
 
         Raises:
             DeclarationError: the number is taken, or the parts do not fit together.
@@ -334,6 +337,10 @@ class Registration:
             self._add_migration(id, entity, None, options)
             return lambda target: target
         return register
+
+    def squashed(self, *ids: str) -> None:
+        """Name migrations that are done in every table of the app, and have no code any more."""
+        self.done_everywhere = tuple(dict.fromkeys([*self.done_everywhere, *ids]))
 
     def _add_migration(
         self,

@@ -109,9 +109,16 @@ async def open_book(app: App, aws: Aws) -> StateBook:
 
 
 async def list_migrations(app: App, aws: Aws) -> list[Listed]:
-    """Return the app's migrations in order, each with its state."""
+    """Return the app's migrations in order, each with its state.
+
+    Those that were squashed come first, if they are not done in this table.
+    """
     book = await open_book(app, aws)
-    found = []
+    said = f"{app.declared}: squashed"
+    found = [
+        Listed(state.id, "squashed", "-", "-", "pending", state.phase, said)
+        for state in await squashed(app, book)
+    ]
     for number in order_of(app).ids:
         migration, state = app.migrations[number], await book.read(number)
         name = migration.function.__name__ if migration.function else migration.entity.__name__
@@ -131,13 +138,18 @@ async def list_migrations(app: App, aws: Aws) -> list[Listed]:
 
 def standing_of(migration: Migration, state: State) -> Standing:
     """Return the state of a migration as `check` shows it."""
-    if state.phase == "new":
+    if state.phase == "new" or is_due_again(migration, state):
         return "pending"
     if state.digest != migration.digest:
         return "changed"
     if state.phase == "rolled back":
         return "rolled back"
     return "applied" if state.phase == "done" else "running"
+
+
+def is_due_again(migration: Migration, state: State) -> bool:
+    """Return whether a migration that may be repeated was done with another definition."""
+    return migration.repeat and state.phase == "done" and state.digest != migration.digest
 
 
 async def begin(
@@ -151,7 +163,7 @@ async def begin(
     by: str | None = None,
     clock: Clock | None = None,
 ) -> State:
-    """Begin a migration; the processes that join it do the work.
+    """Begin a migration, or one that may be repeated again; processes that join do the work.
 
     Args:
         app: the app that declares the migration.
@@ -170,10 +182,11 @@ async def begin(
     clock, who = clock or SystemClock(), by or operator()
     book = await open_book(app, aws)
     order = order_of(app)
+    _require_squashed(app, await squashed(app, book))
     total = segments or await _segments(app, aws)
 
     def begun(state: State, others: Sequence[State]) -> State:
-        require_free(state, again=again)
+        require_free(state, again=again, repeat=migration.repeat)
         order.require_turn(migration, others)
         now = clock.time()
         fresh = replace(
@@ -198,14 +211,36 @@ async def begin(
 # -- the parts of it -------------------------------------------------------------------------------
 
 
-def require_free(state: State, *, again: bool) -> None:
+async def squashed(app: App, book: StateBook) -> list[State]:
+    """Return the states of squashed migrations that are not done in this table."""
+    states = await book.read_all(app.done_everywhere)
+    return [state for state in states.values() if state.phase != "done"]
+
+
+def _require_squashed(app: App, undone: Sequence[State]) -> None:
+    """Refuse to go on where a migration is missing that has no code any more.
+
+    Raises:
+        ConfigurationError: some that were squashed are not done in this table.
+    """
+    if undone:
+        names = ", ".join(f"{one.id} ({one.phase})" for one in undone)
+        raise ConfigurationError(
+            f"table {app.table} has not had migration {names}, whose code was squashed: apply it"
+            " with an earlier release, or say `streamkit migrate stamp` where it was never needed"
+        )
+
+
+def require_free(state: State, *, again: bool, repeat: bool = False) -> None:
     """Refuse to begin a migration twice, unless it was rolled back and is to be begun again.
+
+    One that may be repeated is free once it is done.
 
     Raises:
         AlreadyBegun: it is under way, or done.
         ConfigurationError: it was rolled back, and the operator did not ask to begin it again.
     """
-    if state.phase not in ("new", "rolled back"):
+    if state.phase not in ("new", "rolled back") and not (repeat and state.phase == "done"):
         raise AlreadyBegun(state)
     if state.phase == "rolled back" and not again:
         raise ConfigurationError(

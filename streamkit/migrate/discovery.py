@@ -80,6 +80,8 @@ def discover(app: App) -> dict[str, Path]:
             continue
         before = set(app.migrations)
         module = _run(path)
+        if number in app.done_everywhere and set(app.migrations) == before:
+            continue
         if set(app.migrations) != before or not _is_anothers(app, number, module):
             _require_own(app, number, path, before)
     return {number: path for number, path in files.items() if number in app.migrations}

@@ -9,7 +9,7 @@ In: an app's migrations, and their states. Out: their order. On failure: `Config
 the migrations that come first, or that have no order.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -57,27 +57,32 @@ class MigrationOrder:
             wanted |= self.needs[one] if one in wanted else frozenset()
         return tuple(one for one in self.ids if one in wanted)
 
+    def waits_for(self, migration: Migration, others: Iterable[State]) -> list[State]:
+        """Return those of `others` that have to come first, and are not done."""
+        needed = [one for one in others if one.id in self.needs[migration.id]]
+        enough = {one.id for one in needed if one.phase == "done"}
+        enough |= {one.id for one in needed if one.phase in _PAST} - {*migration.after}
+        return [one for one in needed if one.id not in enough]
+
     def require_turn(self, migration: Migration, others: Sequence[State]) -> None:
         """Refuse to begin a migration out of order; `others` are the states of `beside`.
 
         Raises:
             ConfigurationError: one that it needs is not done, or one that builds on it was begun.
         """
-        for other in others:
-            named = other.id in migration.after
-            if other.id not in self.needs[migration.id] or other.phase == "done":
-                continue
-            if named:
+        for first in self.waits_for(migration, others):
+            if first.id in migration.after:
                 raise ConfigurationError(
-                    f"migration {migration.id} needs {other.id}, as its after= says, which is"
-                    f" {other.phase!r}"
+                    f"migration {migration.id} needs {first.id}, as its after= says, which is"
+                    f" {first.phase!r}"
                 )
-            if other.phase not in _PAST:
-                raise ConfigurationError(
-                    f"migration {other.id} is about the same items as {migration.id} and comes"
-                    f" first, and is {other.phase!r}"
-                )
+            raise ConfigurationError(
+                f"migration {first.id} is about the same items as {migration.id} and comes first,"
+                f" and is {first.phase!r}"
+            )
         begun = self._begun_on(migration, others)
+        if migration.repeat:
+            begun = [one for one in begun if one.phase != "done"]
         if begun:
             raise ConfigurationError(
                 f"migration {_names(begun)} {self._why(begun[-1], migration)} and was begun before"
@@ -99,11 +104,16 @@ class MigrationOrder:
             )
 
     def _begun_on(self, migration: Migration, others: Sequence[State]) -> list[State]:
-        """Return those that were begun and build on a migration."""
+        """Return those that were begun and build on a migration.
+
+        One that is repeated is right at any time, so that it builds on nothing once it is done.
+        """
+        building = [one for one in others if migration.id in self.needs[one.id]]
         return [
             one
-            for one in others
-            if migration.id in self.needs[one.id] and one.phase not in _UNBEGUN
+            for one in building
+            if one.phase not in _UNBEGUN
+            and not (one.phase == "done" and self.migrations[one.id].repeat)
         ]
 
     def _why(self, later: State, migration: Migration) -> str:
@@ -121,7 +131,7 @@ def order_of(app: App) -> MigrationOrder:
     """
     all_, shares = app.migrations, _sharing(app)
     said = {id_: _said(app, one) for id_, one in all_.items()}
-    needs = {id_: set(one.after) for id_, one in all_.items()}
+    needs = {id_: {*one.after} & {*all_} for id_, one in all_.items()}
     ranked = sorted(all_, key=rank)
     for place, later in enumerate(ranked):
         for earlier in ranked[:place]:
@@ -164,6 +174,8 @@ def _said(app: App, migration: Migration) -> frozenset[str]:
     while left:
         one = left.pop()
         for id_ in one.after:
+            if id_ in app.done_everywhere:
+                continue
             if id_ not in app.migrations:
                 known = ", ".join(sorted(app.migrations, key=rank))
                 raise ConfigurationError(

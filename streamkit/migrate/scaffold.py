@@ -115,7 +115,7 @@ def _entities(app: App) -> list[type[Entity]]:
 
 
 def _text(app: App, where: str, entity: type[Entity], number: str, name: str, mode: Mode) -> str:
-    imports = _imports(app, where.partition(":")[0], entity)
+    imports = imports_of(app, where.partition(":")[0], entity)
     template = _IN_PLACE if mode in ("in_place", "touch") else _PAIRS
     if mode == "aggregate":
         template = _AGGREGATE
@@ -136,11 +136,13 @@ def _text(app: App, where: str, entity: type[Entity], number: str, name: str, mo
     return f'{title}\n\n{entity.__name__} has\n\n{fields}\n"""\n{body}'
 
 
-def _imports(app: App, module: str, entity: type[Entity]) -> list[str]:
+def imports_of(app: App, module: str, entity: type[Entity] | None = None) -> list[str]:
     """Return the lines that import an app, as `app`, and an entity."""
     variables = vars(sys.modules[module]) if module in sys.modules else {}
     variable = next((name for name, value in variables.items() if value is app), "app")
     own = variable if variable == "app" else f"{variable} as app"
+    if entity is None:
+        return [f"from {module} import {own}"]
     if entity.__module__ != module:
         return [f"from {module} import {own}", f"from {entity.__module__} import {entity.__name__}"]
     return [f"from {module} import {', '.join(sorted((own, entity.__name__)))}"]

@@ -18,6 +18,7 @@ from streamkit.effects import Guard
 from streamkit.errors import ConfigurationError
 from streamkit.kinds.injection import OWN
 from streamkit.kinds.preflight import Finding, findings
+from streamkit.migrate.required import missing_migrations
 from streamkit.model.conditions import present
 from streamkit.model.schema import TableSchema
 from streamkit.operate.consumers import start_findings
@@ -102,6 +103,8 @@ async def inspect_app(app: App, aws: Aws) -> AppInspection:
     found = await _findings(app, around)
     looked_at, odd = await sample_findings(app, aws, around.table)
     found += odd
+    missing = await missing_migrations(app, aws)
+    found += [] if missing is None else [Finding("error", missing)]
     if not any(finding.severity == "error" for finding in found):
         found += await start_findings(app, CursorStore(aws.dynamodb, around.space(app)))
     return AppInspection(

@@ -32,6 +32,16 @@ def journals(order: Order) -> Journal:
 """
 
 
+MARKED = """
+from shop import Journal, app
+
+from streamkit import Set
+
+
+@app.migration("0003", Journal)
+def marked(lines: str) -> Set[Journal] | None:
+    return None
+"""
 MOVES = """
 from shop import Order, app
 
@@ -130,6 +140,72 @@ def test_a_migration_from_its_file_to_its_rollback(shop):
     assert status_of(shop, 1) == "NEW"
     history = shop.run("migrate", "history", "shop:app", "0001").stdout
     assert history.index("begin") < history.index("done") < history.index("rollback")
+
+
+NUMBERED = """
+from shop import Order, app
+
+from streamkit import Set
+
+
+@app.migration("{id}", Order{more})
+def appended(status: str) -> Set[Order] | None:
+    return None if "{mark}" in status else Set(status=status + "{mark}")
+"""
+
+
+def checked(shop):
+    return json.loads(shop.run("migrate", "check", "shop:app", "--json").stdout)
+
+
+def numbered(shop, id_, mark, more=""):
+    write(shop, NUMBERED.format(id=id_, mark=mark, more=more), f"{id_}_appended.py")
+
+
+def test_all_that_is_pending_is_applied_in_order_and_what_code_needs_is_waited_for(shop):
+    for number in range(5):
+        shop.put(number, "NEW")
+    for id_, mark, more in (("0001", "a", ""), ("0002", "b", ""), ("0003", "c", "")):
+        numbered(shop, id_, mark, more)
+    all_ = ("migrate", "apply", "shop:app", "--segments", "2")
+    assert shop.run("migrate", "apply", "shop:app", "0001", "--to", "0002").returncode == 2
+    done = shop.run(*all_, "--to", "0002")
+    assert done.returncode == 0, done.stderr
+    assert {status_of(shop, number) for number in range(5)} == {"NEWab"}
+    check = ("migrate", "check", "shop:app", "--exit-code")
+    assert [shop.run(*check, *to).returncode for to in (("--to", "0002"), ())] == [0, 5]
+
+    source = shop.folder / "shop.py"
+    source.write_text(source.read_text().replace("table=", 'require_migrations="0003", table=', 1))
+    refused = shop.run("worker", "shop:app", "--until-idle")
+    assert (refused.returncode, "has not had 0003 (new)" in refused.stderr) == (4, True)
+    assert shop.run("check", "shop:app").returncode == 5
+    assert shop.run(*all_).returncode == 0
+    assert "no migration is pending" in shop.run(*all_).stdout
+    assert {status_of(shop, number) for number in range(5)} == {"NEWabc"}
+    assert shop.run("worker", "shop:app", "--until-idle").returncode == 0
+
+    squashed = shop.run("migrate", "squash", "shop:app", "--to", "0002")
+    assert squashed.returncode == 0, squashed.stderr
+    files = sorted(path.name for path in (shop.folder / "migrations").glob("*.py"))
+    assert files == ["0002_squashed.py", "0003_appended.py"]
+    assert shop.run(*check).returncode == 0
+
+
+def test_what_waits_for_people_is_left_to_them_and_the_rest_is_applied(shop):
+    write(shop, MOVES, "0001_parcels.py")
+    numbered(shop, "0002", "b")
+    write(shop, MARKED, "0003_marked.py")
+    shop.put(1, "NEW")
+    done = shop.run("migrate", "apply", "shop:app", "--segments", "2")
+    assert (done.returncode, "0002 waits for 0001, which is ready" in done.stderr) == (7, True)
+    standing = {one["id"]: one["phase"] for one in checked(shop)}
+    assert standing == {"0001": "ready", "0002": "new", "0003": "done"}
+    stamped = ("migrate", "stamp", "shop:app", "0002", "--reason", "by a script")
+    assert shop.run(*stamped).returncode == 4
+    assert shop.run("migrate", "rollback", "shop:app", "0001").returncode == 0
+    assert shop.run(*stamped).returncode == 0
+    assert shop.run("migrate", "check", "shop:app").returncode == 0
 
 
 def test_items_that_fail_wait_for_people(shop):

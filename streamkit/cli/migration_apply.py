@@ -1,0 +1,138 @@
+"""`streamkit migrate apply`: begin one migration, or all that are pending, and join.
+
+At a terminal, or in a release: what was begun before is joined, what waits for people is named and
+left to them.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamkit.cli.migration_options import (
+    AtOnceOption,
+    PageOption,
+    RequiredApp,
+    SegmentsOption,
+    StayOption,
+    ToOption,
+    with_limits,
+)
+from streamkit.cli.migration_steps import change_and_join, join_to_rest
+from streamkit.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamkit.app import App
+    from streamkit.aws import Aws
+    from streamkit.cli.exits import ExitCode
+    from streamkit.migrate.order import MigrationOrder
+
+
+@with_limits
+def apply(
+    app: RequiredApp,
+    number: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="Its number or name; without it, all that are pending."),
+    ] = None,
+    *,
+    to: ToOption = None,
+    segments: SegmentsOption = None,
+    at_once: AtOnceOption = 4,
+    page: PageOption = 200,
+    stay: StayOption = False,
+    json: JsonOption = False,
+    **limits: Any,
+) -> None:
+    """Begin a migration if it was never begun, and join it: `begin` and `join` in one.
+
+    Without ID it does that with all that are not done, in order. Exits as `join` does, and with 7
+    if one has to wait for a decision about another. What was begun before keeps its limits and
+    segments; what was rolled back is left alone.
+    """
+    from functools import partial
+
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.migration_options import app_with_migrations
+    from streamkit.cli.running import exit_with, with_aws
+    from streamkit.migrate.order import order_of
+
+    if number is not None and to is not None:
+        raise typer.BadParameter("name one migration, or say --to")
+    loaded = app_with_migrations(app)
+    begin_once = partial(_begin_once, app, loaded, segments=segments, limits=limits)
+    manner: dict[str, Any] = {"at_once": at_once, "page": page, "stay": stay, "as_json": json}
+    if number is not None:
+        change_and_join(loaded, number, partial(begin_once, number), **manner)
+        return
+    order = order_of(loaded)
+    ids = order.ids if to is None else order.until(to)
+
+    async def work(aws: "Aws") -> ExitCode:
+        return await _apply_all(loaded, aws, order, ids, begin_once, manner)
+
+    exit_with(with_aws(work))
+
+
+async def _begin_once(
+    app: str,
+    loaded: "App",
+    number: str,
+    aws: "Aws",
+    *,
+    segments: int | None,
+    limits: dict[str, Any],
+) -> None:
+    """Begin a migration, if it was not begun before."""
+    from streamkit.cli.migration_options import limit_of
+    from streamkit.cli.migration_views import limits_of
+    from streamkit.migrate.commands import AlreadyBegun, migration_of
+    from streamkit.migrate.commands import begin as begin_it
+
+    limit = await limit_of(loaded, aws, limits)
+    try:
+        await begin_it(loaded, aws, migration_of(loaded, number), limit=limit, segments=segments)
+    except AlreadyBegun as known:
+        if segments is not None or any(value is not None for value in limits.values()):
+            typer.echo(
+                f"migration {number} was begun before and keeps {limits_of(known.state)};"
+                f" `streamkit migrate limit {app} {number}` changes that for all processes",
+                err=True,
+            )
+
+
+async def _apply_all(
+    loaded: "App",
+    aws: "Aws",
+    order: "MigrationOrder",
+    ids: "Sequence[str]",
+    begin_once: Any,
+    manner: dict[str, Any],
+) -> "ExitCode":
+    """Bring what is pending in order; what has to wait for people is named and left out."""
+    from streamkit.cli.exits import ExitCode
+    from streamkit.cli.migration_views import phase_of
+    from streamkit.cli.printing import say
+    from streamkit.migrate.commands import is_due_again, open_book
+
+    book, waiting, brought = await open_book(loaded, aws), 0, 0
+    for number in ids:
+        migration, state = loaded.migrations[number], await book.read(number)
+        if state.phase in ("done", "rolled back") and not is_due_again(migration, state):
+            continue
+        others = [await book.read(other) for other in order.beside(migration)]
+        first = order.waits_for(migration, others)
+        if first:
+            names = ", ".join(f"{one.id}, which is {phase_of(one)}" for one in first)
+            typer.echo(f"migration {number} waits for {names}", err=True)
+            waiting += 1
+            continue
+        await begin_once(number, aws)
+        code = await join_to_rest(loaded, aws, number, manner)
+        if code is not ExitCode.OK:
+            return code
+        brought += 1
+    if not waiting and not brought:
+        say("no migration is pending")
+    return ExitCode.WAITS_FOR_PEOPLE if waiting else ExitCode.OK

@@ -1,0 +1,120 @@
+"""Note that migrations are done: `stamp` one in a table, `squash` those that are done everywhere.
+
+In: an app, and a migration's number. Out: of `stamp`, its state. Of `squash`, one file in place of
+those of the migrations, `NUMBER_squashed.py`: the numbers stay taken, what `after=` and
+`require_migrations=` say of them stays right, and a table that has not had them is still noticed.
+On failure: `ConfigurationError`; nothing is changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from streamkit.app import App
+from streamkit.aws import Aws
+from streamkit.errors import ConfigurationError
+from streamkit.kinds.migration import Migration, rank
+from streamkit.migrate.commands import migration_of, open_book, require_free
+from streamkit.migrate.discovery import files_of
+from streamkit.migrate.order import order_of
+from streamkit.migrate.scaffold import imports_of
+from streamkit.migrate.state import State
+from streamkit.progress.clock import Clock, SystemClock
+from streamkit.progress.operation import operator
+
+_TEXT = """\"\"\"Migrations of {app} that are done in every table; they have no code any more.\"\"\"
+
+{imports}
+
+app.squashed({ids})
+"""
+
+
+async def stamp(
+    app: App,
+    aws: Aws,
+    number: str,
+    reason: str,
+    *,
+    by: str | None = None,
+    clock: Clock | None = None,
+) -> State:
+    """Note that a migration is done already by other means; no item is read or written.
+
+    Raises:
+        AlreadyBegun: it is under way, or done.
+        ConfigurationError: there is no such migration, or it is not its turn.
+    """
+    moment, who = (clock or SystemClock()).time(), by or operator()
+    book = await open_book(app, aws)
+    migration = None if number in app.done_everywhere else migration_of(app, number)
+    order = order_of(app)
+
+    def stamped(state: State, others: Sequence[State]) -> State:
+        require_free(state, again=True)
+        done = replace(state, phase="done", desired="run", direction="forward", note="")
+        if migration is not None:
+            order.require_turn(migration, others)
+            done = replace(done, digest=migration.digest, mode=migration.mode)
+        return done.noted(moment, who, f"stamp: {reason}")
+
+    beside = [] if migration is None else order.beside(migration)
+    return await book.change_beside(number, beside, stamped)
+
+
+async def squash(app: App, aws: Aws, where: str, last: str) -> tuple[Path, list[Path]]:
+    """Squash migrations, and return the file that was written and those that were deleted.
+
+    Args:
+        app: the app, with its files run.
+        aws: open clients.
+        where: the app as the command line names it, `module:app`.
+        last: the last one; those of lower numbers and those that they need are squashed with it.
+
+    Raises:
+        ConfigurationError: one of them is not done in this table, may be repeated, or has no file
+            of its own; or there is no such migration, or it has a name.
+    """
+    if not last.isdecimal():
+        raise ConfigurationError(f"{last}: name the last number, as in --to 0004")
+    ids, files = order_of(app).until(last), files_of(app)
+    states = await (await open_book(app, aws)).read_all(ids)
+    for id_ in ids:
+        if states[id_].phase != "done":
+            raise ConfigurationError(f"migration {id_} is {states[id_].phase!r} in {app.table}")
+        _require_file(app.migrations[id_], files)
+    return _write(app, where, ids, files)
+
+
+def _require_file(migration: Migration, files: Mapping[str, Path]) -> None:
+    """Refuse to squash what has no file of its own, or has to stay.
+
+    Raises:
+        ConfigurationError: it may be repeated, or has no file.
+    """
+    if migration.repeat:
+        raise ConfigurationError(
+            f"{migration.declared}: it may be repeated, so its code has to stay"
+        )
+    if Path(migration.declared.file).resolve() != files.get(migration.id):
+        raise ConfigurationError(
+            f"{migration.declared}: only migrations in files of their own can be squashed"
+        )
+
+
+def _write(
+    app: App, where: str, ids: Sequence[str], files: Mapping[str, Path]
+) -> tuple[Path, list[Path]]:
+    """Write the file of squashed migrations, then delete theirs and that of an earlier squash."""
+    last = max((id_ for id_ in ids if id_.isdecimal()), key=int)
+    old = [path for path in files.values() if path.stem.endswith("_squashed")]
+    gone = [*old, *(files[id_] for id_ in ids)]
+    every = sorted({*app.done_everywhere, *ids}, key=rank)
+    path = files[last].with_name(f"{last}_squashed.py")
+    names = ", ".join(f'"{id_}"' for id_ in every)
+    lines = imports_of(app, where.partition(":")[0])
+    path.write_text(_TEXT.format(app=app.name, imports="\n".join(lines), ids=names))
+    for one in gone:
+        if one != path:
+            one.unlink()
+    return path, [one for one in gone if one != path]
