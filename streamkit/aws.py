@@ -148,20 +148,26 @@ def service_time(reply: Mapping[str, Any]) -> float | None:
 
 
 async def fetch_all(
-    dynamodb: Any, table: str, keys: Sequence[dict[str, Any]], *, patient: bool = True
+    dynamodb: Any,
+    table: str,
+    keys: Sequence[dict[str, Any]],
+    *,
+    patient: bool = True,
+    fresh: bool = True,
 ) -> list[dict[str, Any]]:
-    """Read many items by key, strongly consistent, in wire form; missing ones are left out.
+    """Read many items by key, in wire form; missing ones are left out.
 
     Args:
         dynamodb: the client.
         table: its name.
         keys: the items' keys, each once.
         patient: repeat a call that is throttled, instead of raising.
+        fresh: read strongly consistent, for twice the price.
     """
     found: list[dict[str, Any]] = []
     left = list(keys)
     while left:
-        request = {table: {"Keys": left[:_BATCH_GET], "ConsistentRead": True}}
+        request = {table: {"Keys": left[:_BATCH_GET], "ConsistentRead": fresh}}
         call = partial(dynamodb.batch_get_item, RequestItems=request)
         reply = await (patiently(call) if patient else call())
         found += reply["Responses"].get(table, [])

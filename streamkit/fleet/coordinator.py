@@ -24,13 +24,14 @@ import anyio
 from streamkit.errors import LeaseLost
 from streamkit.fleet.claims import Claims
 from streamkit.fleet.heartbeat import Presence, late_after
-from streamkit.fleet.members import Member, Roster
+from streamkit.fleet.members import Attendance, Member, Roster
 from streamkit.fleet.rollout import Rollout
 from streamkit.fleet.shards import Shards
 from streamkit.fleet.sharing import Anchor, Sharing, no_anchor
 from streamkit.fleet.starvation import Starvation
 from streamkit.fleet.view import FleetView
 from streamkit.observe.logger import get_logger
+from streamkit.observe.pricing import ALONE_LOOKS, ALONE_SECONDS
 from streamkit.progress.clock import Clock
 from streamkit.progress.lease import LeaseWatch
 
@@ -74,7 +75,8 @@ class Coordinator:
     _when_idle: dict[str, int] = field(default_factory=dict)
     _looked_again: anyio.Event = field(default_factory=anyio.Event)
     _verify_at: float = 0.0
-    _looked_at: float = 0.0
+    _ran_at: float = 0.0
+    _fresh: Attendance = field(default_factory=lambda: Attendance({}))
 
     def __post_init__(self) -> None:
         """Build the parts that use this coordinator's settings."""
@@ -158,25 +160,33 @@ class Coordinator:
         while True:
             await self.look()
             waiting = self.view.uncertain or self.claims.pending or self.me.childless
-            await self.view.news(self._rest(eager=bool(waiting)))
+            await self._pause(self._rest(eager=bool(waiting)))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait for the next look, in parts so short that a stall of this process is noticed."""
+        part, until = self.leases.lease_seconds / 4, self.clock.monotonic() + seconds
+        while (left := until - self.clock.monotonic()) > 0:
+            self._ran_at = self.clock.monotonic()
+            if await self.view.news(min(left, part)):
+                return
 
     def _rest(self, *, eager: bool) -> float:
         """Return the seconds until the next look.
 
         Each look reads all members, so a large fleet looks less often. A worker that is alone looks
-        less often too: only a new worker could change anything.
+        less often too: only a new worker could change anything, and it can wait.
         """
         look = self.rhythm.look
+        if self.me.state == "active" and len(self._fresh.members) == 1 and not eager:
+            return max(look, min(ALONE_SECONDS, ALONE_LOOKS * look))
         longest = max(look, min(self.leases.lease_seconds / 4, _SELDOM * look))
-        if self.me.state == "active" and len(self.members) == 1 and not eager:
-            return longest
         seconds = min(look * max(1.0, len(self.members) / _LARGE), longest)
         return seconds * _EAGER if eager else seconds
 
     async def look(self) -> None:
         """Look at the members once, and take, claim and give shards accordingly."""
         asked = self.clock.monotonic()
-        seen = await self.roster.look()
+        seen = await self._read_members(asked)
         everyone, self.paused = seen.members, seen.paused
         if self.me.name not in everyone:
             raise LeaseLost(
@@ -209,6 +219,28 @@ class Coordinator:
         self._looked_again.set()
         self._looked_again = anyio.Event()
 
+    async def _read_members(self, now: float) -> Attendance:
+        """Read the members; at half the price while nothing happens.
+
+        An eventually consistent reading may be older than the last one. So it may only show that
+        nothing has changed: if it shows anything but new heartbeats, all is read again before this
+        worker acts on it. Until then this worker behaves as if it had looked a little earlier. Such
+        a reading is not used where even that could be wrong: to judge a silence, to find out that a
+        worker is *not* a member (a worker may have joined), or to wait for all to be idle.
+        """
+        cheap = (
+            self.me.state == "active"
+            and any(member.leads for member in self.members.values())
+            and not (self.sharing.undecided or self._when_idle or self.sharing.may_take(now))
+            and self.leases.longest_silence(now) < self.starvation.late_seconds
+        )
+        if cheap:
+            seen = await self.roster.look(fresh=False)
+            if seen.is_like(self._fresh):
+                return seen
+        self._fresh = await self.roster.look()
+        return self._fresh
+
     def _note_lateness(self, everyone: Iterable[Member], asked: float, answered: float) -> None:
         """Lengthen leases and claims while all workers are late."""
         self.starvation.note(everyone, asked=asked, answered=answered)
@@ -225,14 +257,17 @@ class Coordinator:
         and then in any case: on a quiet shard no commit would reveal it.
         """
         now = self.clock.monotonic()  # the reading of the roster may be what took so long
-        stalled = now - self._looked_at > self.leases.lease_seconds / 2
-        self._looked_at = now
+        stalled = now - self._ran_at > self.leases.lease_seconds / 2
+        self._ran_at = now
         if stalled:
             self._verify_at = 0.0
         if asked < self._verify_at:
             return
         self._verify_at = asked + self.rhythm.refresh
-        for cursor in (await self.roster.store.read_many(self.shards.held)).values():
+        # Epochs only grow, so an old reading never makes a worker lose what it has; but after a
+        # stall what happened a moment ago counts, too.
+        store, held = self.roster.store, self.shards.held
+        for cursor in (await store.read_many(held, fresh=stalled)).values():
             self.shards.lose(cursor)
 
     def _give(self) -> None:

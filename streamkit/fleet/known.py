@@ -30,9 +30,13 @@ class KnownShards:
         """Return the shards that have an unfinished child."""
         return frozenset(cursor.parent for cursor in self.open.values())
 
-    async def refresh(self) -> None:
-        """Read the directories, and the cursors that are new in them."""
-        names = await self.store.names()
+    async def refresh(self, *, fresh: bool) -> None:
+        """Read the directories, and the cursors that are new in them.
+
+        Args:
+            fresh: whether somebody told of new ones, so that they must be in what is read.
+        """
+        names = await self.store.names(fresh=fresh)
         await self.read(names - self.open.keys() - self._readers.keys())
         kept = names | self.parents
         self._readers = {name: who for name, who in self._readers.items() if name in kept}

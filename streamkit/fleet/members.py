@@ -77,6 +77,11 @@ class Member:
 
 
 _SETS = ("claims", "childless", "waits")
+_LASTING = (
+    *("fingerprint", "generation", "state", "weight", "leads", "follows", "late"),
+    *("held", "news", "claims", "childless", "lease"),
+)
+"""What members report that other workers act on; `idle` is asked for by those who wait for it."""
 
 
 def member_attributes(member: Member) -> dict[str, Wire]:
@@ -136,10 +141,22 @@ class Attendance:
     members: dict[str, Member]
     paused: int = 0
 
+    def is_like(self, other: "Attendance") -> bool:
+        """Return whether nothing but heartbeats, and what comes with each, has changed."""
+        return self.paused == other.paused and self.lasting == other.lasting
+
+    @property
+    def lasting(self) -> dict[str, tuple[object, ...]]:
+        """Return what each member reports that other workers act on."""
+        return {
+            name: tuple(getattr(member, fact) for fact in _LASTING)
+            for name, member in self.members.items()
+        }
+
 
 @dataclass(frozen=True)
 class Roster:
-    """The members' items (the member list); every read is strongly consistent."""
+    """The members' items (the member list)."""
 
     store: CursorStore
 
@@ -147,14 +164,17 @@ class Roster:
     def _has_rows(self) -> bool:
         return self.store.space.schema.sk is not None
 
-    async def look(self) -> Attendance:
-        """Read the members, and whether the consumer is paused."""
+    async def look(self, *, fresh: bool = True) -> Attendance:
+        """Read the members, and whether the consumer is paused.
+
+        The list is read strongly consistent, unless it need not be `fresh`.
+        """
         if self._has_rows:
-            rows = await self._query()
+            rows = await self._query(fresh)
             members = [read_member(row) for row in rows if _PAUSE not in row]
             marks = [row[_PAUSE] for row in rows if _PAUSE in row]
         else:
-            item = await self.store.item("members") or {}
+            item = await self.store.item("members", fresh=fresh) or {}
             members = [read_member(entry["M"]) for entry in item.values() if "M" in entry]
             marks = [item[_PAUSE]] if _PAUSE in item else []
         paused = max((int(mark["N"]) for mark in marks), default=0)
@@ -219,14 +239,14 @@ class Roster:
         sets = {**attributes, "kind": {"S": "member"}}
         return Action(ref, Verb.UPDATE, sets=sets, removes=gone)
 
-    async def _query(self) -> list[dict[str, Wire]]:
+    async def _query(self, fresh: bool) -> list[dict[str, Wire]]:
         space, found = self.store.space, []
         request: dict[str, Any] = {
             "TableName": space.schema.name,
             "KeyConditionExpression": "#p = :p",
             "ExpressionAttributeNames": {"#p": space.schema.pk},
             "ExpressionAttributeValues": {":p": {"S": space.text("members")}},
-            "ConsistentRead": True,
+            "ConsistentRead": fresh,
         }
         while True:
             reply = await patiently(lambda: self.store.dynamodb.query(**request))

@@ -99,6 +99,11 @@ class Sharing:
         """Return whether a shard is about to be taken here."""
         return bool(self.deciding or self.view.uncertain or self.claims.pending)
 
+    def may_take(self, now: float) -> bool:
+        """Return whether the next look may take a shard, although nothing has changed."""
+        held = self.shards.held
+        return now >= self._refresh_at and any(name not in held for name in self.known.open)
+
     async def share(self, everyone: Collection[str]) -> None:
         """Take and claim the shards of this worker.
 
@@ -164,7 +169,7 @@ class Sharing:
             # Each maker of shards tells of them, and the leader does for one that has died: this
             # only bounds how long a mistake lasts.
             self._directories_at = now + _SELDOM * self.refresh_seconds
-            await self.known.refresh()
+            await self.known.refresh(fresh=told)
         peers[self.me.name] = self.me.weight
         leaving = frozenset(m.name for m in self.members.values() if m.state == "leaving")
         shared = (frozenset(peers.items()), leaving, self.known.seats, self._anchored)

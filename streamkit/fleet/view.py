@@ -77,8 +77,9 @@ class FleetView:
         """Make the coordinator look again without waiting."""
         self._look_now.set()
 
-    async def news(self, seconds: float) -> None:
-        """Wait until there is something to look at, or so many seconds."""
-        with anyio.move_on_after(seconds):
+    async def news(self, seconds: float) -> bool:
+        """Wait until there is something to look at, or so many seconds; return whether there is."""
+        with anyio.move_on_after(seconds) as waiting:
             await self._look_now.wait()
         self._look_now = anyio.Event()
+        return not waiting.cancelled_caught

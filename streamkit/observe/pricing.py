@@ -25,6 +25,8 @@ DIRECTORIES = 16
 """Directory items that list a consumer's cursors; reading a missing one costs a unit, too."""
 DIRECTORIES_EACH = 10
 """Workers read the directories once in so many listing intervals."""
+ALONE_SECONDS, ALONE_LOOKS = 4.0, 10
+"""The longest pause between two looks of a worker that is alone, in seconds and in usual pauses."""
 MEMBER_BYTES = 360
 """The size of a heartbeat item, roughly; reading all of them costs more in a larger fleet."""
 NAME_BYTES = 40
@@ -44,10 +46,6 @@ class Rates(Protocol):
     @property
     def heartbeat(self) -> float:
         """Seconds between two heartbeats."""
-
-    @property
-    def lease(self) -> float:
-        """A silent worker counts as gone after this; a lone worker looks for others by it."""
 
     @property
     def look_interval(self) -> float:
@@ -143,10 +141,13 @@ def estimate(rates: Rates, *, shards: int, workers: int, changes: float = 0.0) -
 
 def _of_a_worker(rates: Rates, shards: int, workers: int) -> Iterable[Cost]:
     yield Cost("heartbeats", "worker", "write", 3600 / rates.heartbeat, workers)
-    look = _read_units(workers * MEMBER_BYTES)
-    pause = rates.look_interval if workers > 1 else max(rates.look_interval, rates.lease / 4)
+    # While nothing happens, a look is eventually consistent, for half the price.
+    look = _read_units(workers * MEMBER_BYTES) / 2
+    pause = rates.look_interval
+    if workers == 1:
+        pause = max(pause, min(ALONE_SECONDS, ALONE_LOOKS * pause))
     yield Cost("looks at the others", "worker", "read", 3600 / pause * look, workers)
-    reading = _directory_units(shards) / DIRECTORIES_EACH
+    reading = _directory_units(shards) / DIRECTORIES_EACH / 2
     yield Cost("directories", "worker", "read", 3600 / rates.list_interval * reading, workers)
 
 
@@ -154,7 +155,7 @@ def _of_a_shard(rates: Rates, shards: int, changes: float) -> Iterable[Cost]:
     # The write of a change's effect comes back as a record and wakes a shard, too.
     polls = polls_a_second(rates, 2 * changes)
     yield Cost("polls", "shard", "stream", 3600 * polls, shards)
-    yield Cost("is it still mine", "shard", "read", 3600 / rates.list_interval, shards)
+    yield Cost("is it still mine", "shard", "read", 3600 / rates.list_interval / 2, shards)
     positions = 2.0 + SHARD_END_WRITES / SHARD_HOURS  # one position an hour, at most
     yield Cost("positions, shard ends", "shard", "write", positions, shards)
     if changes:

@@ -74,12 +74,12 @@ class CursorStore:
         item = await self.item("cursor", name)
         return None if item is None else read_cursor(item)
 
-    async def item(self, kind: str, *names: str) -> dict[str, Wire] | None:
-        """Read a control item, strongly consistent."""
+    async def item(self, kind: str, *names: str, fresh: bool = True) -> dict[str, Wire] | None:
+        """Read a control item, strongly consistent unless it need not be `fresh`."""
         key = self.space.key(kind, *names)
         table = self.space.schema.name
         reply = await patiently(
-            lambda: self.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=True)
+            lambda: self.dynamodb.get_item(TableName=table, Key=key, ConsistentRead=fresh)
         )
         return own_attributes(reply["Item"]) if "Item" in reply else None
 
@@ -90,24 +90,35 @@ class CursorStore:
             await patiently(lambda: self.dynamodb.get_item(TableName=table, Key=key))
         )
 
-    async def names(self) -> set[str]:
-        """Read the directories: every cursor except finished ones that have children."""
-        items = await self.items([("dir", str(n)) for n in range(DIRECTORIES)])
+    async def names(self, *, fresh: bool = True) -> set[str]:
+        """Read the directories: every cursor except finished ones that have children.
+
+        They are read strongly consistent, unless they need not be `fresh`.
+        """
+        items = await self.items([("dir", str(n)) for n in range(DIRECTORIES)], fresh=fresh)
         return {name for item in items for name in item.get("names", {"SS": []})["SS"]}
 
-    async def read_many(self, names: Iterable[str]) -> dict[str, Cursor]:
-        """Read cursors by name, strongly consistent; missing ones are left out."""
-        items = await self.items([("cursor", name) for name in sorted(names)])
+    async def read_many(self, names: Iterable[str], *, fresh: bool = True) -> dict[str, Cursor]:
+        """Read cursors by name; missing ones are left out.
+
+        They are read strongly consistent, unless they need not be `fresh`.
+        """
+        items = await self.items([("cursor", name) for name in sorted(names)], fresh=fresh)
         return {cursor.name: cursor for cursor in map(read_cursor, items)}
 
     async def read_all(self) -> dict[str, Cursor]:
         """Read every cursor that the directories list."""
         return await self.read_many(await self.names())
 
-    async def items(self, names: Iterable[Sequence[str]]) -> list[dict[str, Wire]]:
-        """Read many control items, strongly consistent; missing ones are left out."""
+    async def items(
+        self, names: Iterable[Sequence[str]], *, fresh: bool = True
+    ) -> list[dict[str, Wire]]:
+        """Read many control items; missing ones are left out.
+
+        They are read strongly consistent, unless they need not be `fresh`.
+        """
         keys = [self.space.key(*name) for name in names]
-        found = await fetch_all(self.dynamodb, self.space.schema.name, keys)
+        found = await fetch_all(self.dynamodb, self.space.schema.name, keys, fresh=fresh)
         return [own_attributes(item) for item in found]
 
     async def take(self, cursor: Cursor, owner: str, generation: int) -> Cursor:

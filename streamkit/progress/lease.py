@@ -75,6 +75,14 @@ class LeaseWatch:
         _, since, asked = self._seen.get(name, (0, 0.0, 0.0))
         return asked - since
 
+    def longest_silence(self, now: float) -> float:
+        """Return the longest silence that a reading now can find, in seconds.
+
+        A reading that completes a silence must be strongly consistent: an older one may lack the
+        last heartbeat. The reading that begins it need not be: the counter has moved before it.
+        """
+        return max((now - since for _, since, _ in self._seen.values()), default=0.0)
+
     def silent(self, seconds: float) -> list[str]:
         """Return the names whose counters stood still for so long."""
         return [name for name in self._seen if self.silence(name) >= seconds]

@@ -26,6 +26,7 @@ from streamkit.settings import Settings
 from streamkit.testing.clients import deferred
 from streamkit.testing.faults import Interceptor
 from streamkit.testing.loop import SkewedClock, VirtualClock
+from streamkit.testing.replicas import Replicas
 from streamkit.testing.sightings import WRITES, RecordLog, SeenCall
 from streamkit.worker.worker import Worker
 from streamkit.worker.workers import Workers
@@ -122,6 +123,7 @@ class Process:
 class World:
     """The engine with its controls, and a record of every call.
 
+    `replicas` answer the processes' reads that are eventually consistent, some from a moment ago.
     `watchers` are functions that get a `SeenCall` of each call that reached the engine: its
     process, when it was sent, and what it wrote.
     """
@@ -130,6 +132,7 @@ class World:
     control: Control
     clock: VirtualClock
     rng: random.Random
+    replicas: Replicas
     calls: list[CallRecord] = field(default_factory=list)
     watchers: list[Callable[[SeenCall], None]] = field(default_factory=list)
     _caller: tuple[str, float] | None = None
@@ -143,7 +146,9 @@ class World:
         """Make a world; the same seed makes the same world."""
         clock, rng = clock or VirtualClock(), random.Random(seed)
         engine = Engine(clock=clock.time, rng=random.Random(seed), shards=shards)
-        world = cls(engine, Control(engine), clock, rng, _clocks=random.Random(f"clocks {seed}"))
+        clocks, replicas = random.Random(f"clocks {seed}"), random.Random(f"replicas {seed}")
+        copies = Replicas(replicas, clock.time)
+        world = cls(engine, Control(engine), clock, rng, copies, _clocks=clocks)
         engine.observers.append(world._saw)
         return world
 
@@ -159,7 +164,7 @@ class World:
             def apply_as() -> Response:
                 before, self._caller = self._caller, caller
                 try:
-                    return apply()
+                    return self.replicas.answer(call, apply)
                 finally:
                     self._caller = before
 

@@ -11,7 +11,6 @@ from streamkit.observe.pricing import FREE_STREAM_READS, Cost, estimate, polls_a
 class Rates:
     heartbeat: float = 3.0
     look_interval: float = 0.5
-    lease: float = 7.0
     list_interval: float = 30.0
     checkpoint_interval: float = 60.0
     poll_floor: float = 0.2
@@ -44,8 +43,8 @@ def test_reads_cost_a_fifth_of_writes():
 
 
 def test_looks_read_more_as_the_fleet_grows_and_directories_as_the_shards_do():
-    assert cost_of("looks at the others", workers=10).units == 7200
-    assert cost_of("looks at the others", workers=20).units == 2 * 7200
+    assert cost_of("looks at the others", workers=10).units == 3600
+    assert cost_of("looks at the others", workers=20).units == 2 * 3600
     assert cost_of("directories", shards=1000).units == cost_of("directories", shards=4).units
     assert cost_of("directories", shards=10_000).units > 5 * cost_of("directories").units
 

@@ -67,11 +67,11 @@ def read_units(workers: int) -> Figure:
     return Figure(total / workers / (fleet.seconds / 60))
 
 
-@row("one idle shard, a worker alone: table reads a minute", unit="units", bar=50, less=True)
+@row("one idle shard, a worker alone: table reads a minute", unit="units", bar=15, less=True)
 def alone() -> Figure:
     return read_units(1)
 
 
-@row("one idle shard, each of two workers: table reads a minute", unit="units", bar=140, less=True)
+@row("one idle shard, each of two workers: table reads a minute", unit="units", bar=75, less=True)
 def two() -> Figure:
     return read_units(2)

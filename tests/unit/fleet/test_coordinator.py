@@ -33,10 +33,10 @@ class Table:
         self.cursors = {name: Cursor(name, seat=name, generation=1) for name in names}
         self.members, self.paused = {}, 0
 
-    async def names(self):
+    async def names(self, *, fresh=True):
         return set(self.cursors)
 
-    async def read_many(self, names):
+    async def read_many(self, names, *, fresh=True):
         return {name: self.cursors[name] for name in names if name in self.cursors}
 
     def own(self, owner, *names):
@@ -49,11 +49,16 @@ class Table:
 
 
 class Roster:
+    """The member list; `old` makes of it what a reading that need not be fresh returns."""
+
     def __init__(self, table):
         self.table, self.store = table, table
+        self.old, self.asked = lambda members: members, []
 
-    async def look(self):
-        return Attendance(dict(self.table.members), self.table.paused)
+    async def look(self, *, fresh=True):
+        self.asked.append(fresh)
+        members = dict(self.table.members)
+        return Attendance(members if fresh else self.old(members), self.table.paused)
 
 
 class Shards:
@@ -452,13 +457,81 @@ async def test_a_stall_while_the_roster_is_read_counts_as_one():
     await fleet.looks(2.0)
     before, read = len(fleet.shards.seen), fleet.me.roster.look
 
-    async def slowly():
+    async def slowly(*, fresh=True):
         fleet.clock.now += LEASE
-        return await read()
+        return await read(fresh=fresh)
 
     fleet.me.roster.look = slowly
     await fleet.looks(0.5)
     assert len(fleet.shards.seen) > before
+
+
+# -- readings that may be old ----------------------------------------------------------------------
+
+
+async def led():
+    """Return a fleet of two in which nothing happens, and what its roster was asked for."""
+    fleet = Fleet("other", shards=NAMES[:1])
+    fleet.table.own("other", *NAMES[:1])
+    fleet.join("other", leads=True)
+    await fleet.looks(1)
+    asked = fleet.me.roster.asked
+    asked.clear()
+    return fleet, asked
+
+
+async def test_a_fleet_in_which_nothing_happens_is_read_at_half_the_price():
+    fleet, asked = await led()
+    await fleet.looks(REFRESH - 2)
+    assert set(asked) == {False}
+    await fleet.looks(2)
+    assert True in asked, "it is time to look at all shards: who is no member may have joined"
+
+
+@pytest.mark.parametrize(
+    "change", [{"state": "leaving"}, {"claims": frozenset("c")}, {"news": 1}, {"generation": 2}]
+)
+async def test_what_has_changed_is_read_afresh_before_it_counts(change):
+    fleet, asked = await led()
+    told = replace(fleet.table.members["other"], **change)
+    fleet.me.roster.old = lambda now: now | {"other": told}  # the next copy does not show it
+    await fleet.looks(0.5)
+    assert asked == [False, True]
+    assert fleet.me.members["other"].state == "active"
+    assert not fleet.me.members["other"].claims
+    fleet.table.members["other"] = told
+    await fleet.looks(0.5)
+    assert fleet.me.members["other"].news == told.news
+
+
+async def test_a_worker_that_an_old_reading_lacks_is_a_member():
+    fleet, _ = await led()
+    for gone in ("me", "other"):
+        fleet.me.roster.old = lambda now, gone=gone: {n: now[n] for n in now if n != gone}
+        await fleet.looks(0.5)
+        assert fleet.me.members.keys() == {"me", "other"}
+
+
+async def test_old_readings_make_nobody_dead_and_delay_no_death():
+    fleet, asked = await led()
+    before = fleet.table.members["other"]
+    fleet.me.roster.old = lambda now: now | {"other": before}
+    for _ in range(round(8 * LEASE)):
+        await fleet.looks(0.5)
+        assert fleet.me.members.keys() == {"me", "other"}
+    assert False in asked
+    fleet.me.roster.old = lambda now: now
+    await fleet.looks(1)
+    fleet.silent.add("other")
+    await fleet.looks(LEASE + 0.5)
+    assert fleet.me.members.keys() == {"me"}
+
+
+async def test_a_worker_that_waits_for_all_to_be_idle_reads_afresh():
+    fleet, asked = await led()
+    fleet.me.all_idle(idle=True)
+    await fleet.looks(1)
+    assert set(asked) == {True}
 
 
 # -- with an anchor --------------------------------------------------------------------------------
